@@ -1,8 +1,8 @@
-"""What a claim decides: where a partition goes on, from what Kafka, the store and the published head say of it.
+"""Claim: decides where a partition goes on, from Kafka's offset, the store and the published head.
 
-Nothing here writes anywhere. `worker.counting.ownership` asks and acts, in the order that its claim states.
+Nothing here writes anywhere: `worker.counting.ownership` asks and acts, in the order of its steps.
 
-**Before the epoch is raised** (`Claim.decide`). Counts of another lineage, and a head of another deployment, stop the
+**Before the epoch is raised** (`Claim.decide`). Counts of another lineage and a head of another deployment stop the
 stream. Otherwise the first row that fits:
 
 ==============  =====================  =========================  =====================================
@@ -17,8 +17,8 @@ no counts       CLAIMED at k           not beyond k               k, CLAIMED
 no counts       none                   does not name it           the log's first offset, CLAIMED
 ==============  =====================  =========================  =====================================
 
-Where counts are lost, the stream stops; unless the operator gave them up (``recount_after``): then counting
-begins again at the first published rule, or at 0. What the log no longer has is a gap later.
+Where counts are lost, the stream stops, unless the operator gave them up (``recount_after``): then counting begins
+again at the first published rule, or at 0, and what the log no longer has becomes a gap.
 
 **After it** (`Claim.resume`). The first row that fits; o is the state's offset, k the most that the group or the head
 says was counted:
@@ -59,7 +59,7 @@ from worker.counting.rules import Older, RequestedRule, Rule
 
 
 def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
-    """Returns the error that a partition's counts are lost, with the remedy."""
+    """Returns the error that a partition's counts are lost."""
     return StateLost(
         f"stream {stream.name!r}, partition {partition}: {why}. Counting on would lose or mix counts.",
         f"undo a change of the configuration, restore Redis, or {NEW_NAME}{more}",
@@ -67,15 +67,7 @@ def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateL
 
 
 def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: Head) -> StateLost:
-    """Returns the error that a partition's counts are of another lineage, with the remedy.
-
-    Args:
-        stream: as it is configured.
-        partition: whose counts.
-        stored: their lineage.
-        ours: that of the configured stream.
-        head: the newest one, which may have the document that they are of.
-    """
+    """Returns the error that a partition's counts are of another lineage; the head may have their document."""
     fingerprint = identity(stored)["fingerprint"]
     what = [*changes(stream, head.lineage, fingerprint), *differing(stored, ours)]
     return StateLost(
@@ -86,7 +78,7 @@ def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: He
 
 
 def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLost:
-    """Returns the error that a stream's head is another deployment's, with the remedy."""
+    """Returns the error that a stream's head is another deployment's."""
     what, todo = others_of(stream, head, differing)
     return StateLost(
         f"stream {stream.name!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {what}."
@@ -96,25 +88,20 @@ def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLo
 
 
 def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLost:
-    """Returns the error that what is stored of a partition cannot be read, with what can be done."""
+    """Returns the error that what is stored of a partition cannot be read."""
     if isinstance(error, NewerState):
         return NewerState(f"stream {stream.name!r}, partition {partition}: {error}")
     return lost(stream, partition, str(error))
 
 
 def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
-    """Returns whether the head has counted records that a state has as a gap."""
+    """Returns whether the head has counted records of a gap of the state."""
     reached, theirs = head.offsets.get(partition, 0), head.gaps.get(partition, [])
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
 def peek(stream: ldp.Stream, cuts: StateReader | Store, partition: int) -> Metadata | None:
-    """Returns a partition's metadata, or None.
-
-    Raises:
-        StateLost: they cannot be read.
-        Unavailable: they cannot be read now.
-    """
+    """Returns a partition's metadata, or None; raises StateLost with the partition's name."""
     try:
         return cuts.peek(partition)
     except StateLost as error:
@@ -127,12 +114,12 @@ class Claim:
 
     Attributes:
         group: the consumer group.
-        stream: what is counted.
-        configured: the rule that the configuration asks for.
+        stream: the stream to count.
+        configured: the configured rule.
         recount_after: see `worker.counting.ownership.Ownership`.
-        witness: where the head is read again, once others can no longer commit.
-        events: told what was found.
-        lineage: of what this worker counts.
+        witness: the reader of the head, for a second read after the epoch was raised.
+        events: the observer.
+        lineage: the lineage of this worker's counts.
     """
 
     group: str
@@ -144,17 +131,16 @@ class Claim:
     lineage: str
 
     def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
-        """Returns whether what was published could contradict what is stored, so that a decided head is needed."""
+        """Returns whether the head could contradict what is stored, so that a decided head is needed."""
         if metadata is None or head.foreign(self.lineage):
             return True
         return head.offsets.get(partition, 0) > metadata.offset
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
-        """Returns whether what is stored alone says how to go on, where the head cannot be read.
+        """Returns whether a partition can go on without a readable head.
 
-        That is so of counts that are not behind what Kafka remembers, and to which the configuration adds no rule: they
-        go on at their offset, by their recorded rules. Nothing behind the head is published meanwhile, and the claim
-        that follows once the head can be read judges what was counted.
+        Its counts are not behind Kafka's offset, and the configuration adds no rule: they go on by their recorded
+        rules. The claim that follows when the head is readable judges what was counted.
 
         Raises:
             StateLost: the recorded rules cannot be read.
@@ -172,16 +158,14 @@ class Claim:
         first: int,
         head: Head,
     ) -> tuple[int, str]:
-        """Returns the offset at which counting goes on, and what Kafka is to remember with it, CLAIMED or COUNTED.
-
-        See the first table above.
+        """Returns the offset to go on at, and CLAIMED or COUNTED for Kafka, by the first table above.
 
         Args:
-            partition: to be claimed.
-            metadata: what the store has of it.
-            committed: what Kafka has of it.
-            first: the first offset of its log.
-            head: what was published.
+            partition: the partition to claim.
+            metadata: the store's metadata.
+            committed: Kafka's offset and its metadata.
+            first: the first offset of the log.
+            head: the published head.
 
         Raises:
             StateLost: they contradict each other, or are of another lineage.
@@ -194,7 +178,7 @@ class Claim:
         self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
-                # never lowered: it tells a store that was set back from records that nobody counted
+                # never lowered: a store that was set back is noticed by it
                 return max(metadata.offset, committed[0]), COUNTED
             return metadata.offset, COUNTED if metadata.flush else CLAIMED
         why = None
@@ -207,32 +191,27 @@ class Claim:
             why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
         if why is not None:
             self._give_up(partition, why, head)
-            # from where counting began, as far as the head says: what the log has no longer becomes a gap
             return next((rule.offset for rule in head.judged(partition)), 0), CLAIMED
         if committed is None and partition in head.uncounted:
-            return 0, CLAIMED  # snapshots said that it had records: those deleted since are a gap
+            return 0, CLAIMED  # records that were deleted since become a gap
         return (first if committed is None else committed[0]), CLAIMED
 
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
-        """Returns the metadata that a partition begins with if the store has none."""
+        """Returns the metadata to begin with if the store has none."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
         # what is stored must not contradict what was published
         fresh.set_rules(head.judged(partition) or fresh.rules)
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
-        """Returns a claimed partition's state.
-
-        Raises:
-            StateLost: it cannot be read.
-        """
+        """Returns a claimed partition's state; raises StateLost if it cannot be read."""
         try:
             return layout.load(self.stream, stored.metadata, stored.blobs)
         except StateLost as error:
             raise self.unreadable(partition, error) from None
 
     def unreadable(self, partition: int, error: StateLost) -> StateLost:
-        """Returns the error that what is stored of a partition cannot be read, with what can be done."""
+        """Returns the error that what is stored of a partition cannot be read."""
         return unreadable(self.stream, partition, error)
 
     def resume(
@@ -244,26 +223,23 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Judges a loaded state, brings it to where the log begins, and adds the configuration's rule to it.
-
-        See the second table above.
+        """Judges a loaded state by the second table above, records a gap, and adds the configuration's rule.
 
         Args:
-            partition: that is claimed.
-            state: as it was loaded; changed in place.
-            stored: the metadata that it was loaded with.
+            partition: the claimed partition.
+            state: the loaded state; changed in place.
+            stored: its metadata.
             known: the offset up to which Kafka knows that it was counted.
             bounds: the log's first offset and its end, asked after the epoch was raised.
-            head: what was published, as it was known before that; None if it cannot be read: then what is stored goes
-                on as it is, unless the log lost records.
+            head: the head that was read before that; None if it was not readable: then only a gap needs it.
 
         Returns:
-            Whether the log lost records before they were counted, which now are a gap.
+            Whether a gap was recorded.
 
         Raises:
-            StateLost: the state is beyond the log's end; or more was counted once, and the log has it no longer; or
-                it was counted by other rules than were published.
-            Unavailable: the head cannot be read now, and what follows from it would stay.
+            StateLost: the state is beyond the log's end; the log lost what was counted once; or other rules were
+                published.
+            Unavailable: the head is needed, and cannot be read now.
         """
         (first, end), published = bounds, 0 if head is None else head.offsets.get(partition, 0)
         if (reached := max(state.offset, known, published)) > end:
@@ -272,9 +248,8 @@ class Claim:
                 f"the counts reach offset {reached}, but the log ends at {end}: it was truncated or made anew",
             )
         if gap := state.offset < first:
-            # what was counted once is not lost to retention: its counts are lost
             head = self._decided_head()
-            again = (state.offset, first) in head.gaps.get(partition, [])  # as was published: nobody had it
+            again = (state.offset, first) in head.gaps.get(partition, [])
             if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
                 why = (
                     f"the counts reach offset {state.offset}, those up to {counted} were there once (says snapshot"
@@ -296,16 +271,16 @@ class Claim:
         return gap
 
     def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:
-        """Returns whether a partition's gaps may be due to be taken back; not with windows: final ones would change."""
+        """Returns whether gaps may have to be taken back; never with windows, as final ones would change."""
         windows = any(rule.terms.windowing is not None for rule in state.rules)
         wanted = self.recount_after is not None or _counts_gap(partition, state, head)
         return bool(state.gaps) and wanted and not windows
 
     def recount(self, partition: int, state: PartitionState) -> PartitionState | None:
-        """Returns the state to count a partition again with, from its start and by its rules; None to keep its own.
+        """Returns the state to count a partition again from its start, by its rules; None to keep its own.
 
-        Only for a log that is proven to have all records from the start on. The operator takes gaps back by
-        `recount_after`. If the head has counted a gap, it was taken back before, and then the store was set back.
+        The log must be proven to have all records from the start on. Gaps are taken back if the operator said so
+        (`recount_after`), or if the head has counted them: then the store was set back.
         """
         head = self._decided_head()
         wanted = self.recount_after is not None and head.sequence <= self.recount_after
@@ -318,7 +293,7 @@ class Claim:
         return fresh
 
     def _decided_head(self) -> Head:
-        """Reads the head again; it may be the first one of another deployment by now."""
+        """Reads the head again; it may be another deployment's by now."""
         head = self.witness.head(decided=True)
         self._demand_ours(head)
         return head
@@ -334,7 +309,7 @@ class Claim:
             raise self.unreadable(partition, error) from None
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
-        """Goes on without counts that were lost, if the operator said so of the newest snapshot; else stops."""
+        """Raises StateLost unless the operator gave up the counts of the newest snapshot."""
         if self.recount_after is None or head.sequence > self.recount_after:
             raise self._lost(
                 partition,
@@ -347,10 +322,9 @@ class Claim:
     def _follow(
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
     ) -> None:
-        """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds.
+        """Takes over the head's rules that the state lacks, at their offsets, and adds the configured rule if new.
 
-        What was published was judged by the head's rules: where the state lacks some, because the store was set back,
-        they are taken over at just those offsets; and nothing that was published is judged by a new rule.
+        A new rule begins beyond what was published.
         """
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)

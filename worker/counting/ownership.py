@@ -1,17 +1,14 @@
-"""Exactly once: how a worker claims partitions, counts them and commits the counts.
+"""Ownership: how a worker claims partitions, counts them and commits the counts exactly once.
 
-Written once, against narrow interfaces, the ports. Kafka and Redis implement them in `worker.kafka` and
-`worker.store.redis`; an in-memory world under a seeded scheduler runs the same code through crashes, lost replies and
-zombies, and through a fault at each of the steps that are numbered here.
+A partition's state is a pure function of the log's prefix. Its offset is stored in the same atomic step as its counts,
+and the store accepts a commit only if the stored (offset, flush) is the one that its writer started from. The epoch,
+which every claim raises, is for liveness: it tells an old owner early that another one took over.
 
-Why it is exactly once: a partition's state is a pure function of the log's prefix, its offset is stored in the same
-atomic step as its counts, and a commit is let in only if the stored (offset, flush) is the one that its writer started
-from. The epoch, raised by every claim, is for liveness: it tells an old owner early that it is one.
+One answer of a broker can be wrong, so nothing final follows from one answer: counts are lost if two claims, with a
+pause between them, find so; a partition begins where two answers agree; a gap is recorded if `Log.firsts` proves it.
 
-One answer of a broker can be wrong. So nothing final follows from one: counts are lost if two claims, with a pause
-between them, both find so; a partition begins where two answers agree; and a gap is recorded if `Log.firsts` proves it.
-
-What a claim and a commit do to what is held can be followed on one page; that is why it is longer than others.
+Kafka and Redis implement the ports that this code uses; the simulation implements them in memory and injects a fault
+at each numbered step. One page shows what a claim and a commit do; that is why it is longer than others.
 """
 
 import time
@@ -49,12 +46,11 @@ from worker.counting.rules import RequestedRule
 from worker.counting.watching import Watching
 
 _MOST, _MOST_BYTES = 100, 32 << 20
-"""How many partitions, and how many bytes of their states, are sent to or asked of the store together."""
+"""How many partitions, and how many bytes of their states, one request to the store covers."""
 _LOOK_AGAIN_SECONDS = 1.0
-"""The pause before a second look: at counts that seem lost, as two claims say so before a stream stops; and for a head
-that could not be read."""
+"""The pause before a second claim of counts that seem lost, and before a second try to read the head."""
 _SHARE, _LONGEST_READ = 0.1, 2.0
-"""What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
+"""The share of time that reading heads may take, and the longest read that counts: a longer one hung."""
 
 _T = TypeVar("_T")
 
@@ -64,18 +60,18 @@ class Ownership:
 
     Args:
         group: the consumer group, part of the lineage.
-        stream: what is counted.
-        configured: the rule that the configuration asks for.
+        stream: the stream to count.
+        configured: the configured rule.
         log: the stream's topic and group.
-        store: where the counts are kept.
-        dead_letters: where malformed records go, and late ones if they are to.
-        witness: where the head of what was published is read.
-        recount_after: the operator's word that counts of snapshots up to this number may be given up: where they are
-            lost, counting begins again with what the log still has, and the rest is a gap; a partition with gaps is
-            counted again if its log has all. None: the stream stops.
-        clock: seconds, for back-off and for how often something is said.
-        events: told what happens.
-        late_letters: whether late records leave a letter; each worker may choose, as it changes no count.
+        store: the store of the counts.
+        dead_letters: the sink of malformed and, if configured, late records.
+        witness: the reader of the newest head.
+        recount_after: the operator's permission to give up lost counts of snapshots up to this number: counting begins
+            again with what the log has, and the rest is a gap; gaps that the log still has are counted. None: the
+            stream stops.
+        clock: seconds.
+        events: the observer.
+        late_letters: whether late records leave a dead letter.
     """
 
     def __init__(
@@ -101,14 +97,14 @@ class Ownership:
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
         self._failed: dict[int, float] = {}
-        """Partition -> when an attempt on it failed last, where one did: the others come first."""
+        """Partition -> when an attempt on it failed last."""
         self._heed_at = self._look_at = 0.0
         self._cell_bytes = stream.oracle.zeros().nbytes
         self._doubted: dict[int, float] = {}
-        """Partition -> when its counts, or those of one claimed with it, first seemed lost; until it is held."""
+        """Partition -> when its counts first seemed lost; until it is held."""
 
     def epoch(self, partition: int) -> int | None:
-        """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
+        """Returns the epoch under which this worker believes to own a partition; safe from any thread."""
         return None if (held := self._held.get(partition)) is None else held.metadata.epoch
 
     def counted(self) -> dict[int, int]:
@@ -120,42 +116,39 @@ class Ownership:
         return {partition: held.metadata.offset for partition, held in self._held.items()}
 
     def states(self) -> dict[int, PartitionState]:
-        """Returns the held partitions as they are counted in memory, to be looked at by who counts them."""
+        """Returns the state of each held partition in memory, for the counting thread."""
         return {partition: held.state for partition, held in self._held.items()}
 
     def reading(self) -> set[int]:
-        """Returns the held partitions that do not wait: what was polled of others is polled again."""
+        """Returns the held partitions that do not wait."""
         return {partition for partition, held in self._held.items() if not held.waiting}
 
     def claim(self, on_alive: Callable[[], object] = lambda: None) -> None:
         """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
 
-        One that cannot be claimed now is tried again later. ``on_alive`` is called again and again meanwhile.
+        A partition that cannot be claimed is tried again later. The steps have this order for safety. After a failure
+        what is stored is whole, and the next claim begins again at the first step:
 
-        The steps, in the only safe order. Whatever becomes of one, what is stored is whole, and the next claim begins
-        again at the first:
-
-        1. The membership is noted: its generation, what it assigns, and the topic's id.
-        2. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
-        3. The store's metadata are read. Where it has nothing, or less than Kafka's offset says, the topic's id and
-           Kafka's offset are read once more: the next steps record what they say.
-        4. The head of what was published is read; where it could contradict them, one that is decided, and then the
-           metadata once more: counts that it speaks of must be found after it, too. Where it cannot be read,
-           partitions go on whose metadata alone say how, see `Claim.certain`; the others wait.
-        5. The logs' beginnings are read, and where each partition goes on is decided. A new one waits until two answers
-           about its log's beginning agree.
-        6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
+        1. Note the membership: its generation, its assignment, and the topic's id.
+        2. Read Kafka's offsets: they follow the store, so the counts that they name must be found after them.
+        3. Read the store's metadata. Where it has less than Kafka's offset says, read the topic's id and Kafka's offset
+           once more: the next steps record them.
+        4. Read the head. If it could contradict the metadata, read the decided one, and then the metadata once more.
+           Without a readable head, only partitions go on whose metadata suffice (`Claim.certain`).
+        5. Read where the logs begin, and decide where each partition goes on. A new one waits until two answers about
+           its log's beginning agree.
+        6. Kafka confirms the ownership, by committing those offsets for a member of the noted generation.
         7. The membership is still the noted one.
-        8. The store raises each partition's epoch and loads it, in one script a partition: no older owner can commit
-           any more.
-        9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
-           if the store still has what was loaded. A partition waits until a gap is proven. One with gaps
-           that are to be taken back begins again if the log is proven to have all records from its start on.
+        8. The store raises each partition's epoch and loads it, in one script a partition. From here on no older owner
+           can commit.
+        9. Read the log's bounds, and judge the loaded state by them and by the head. State that seems lost is lost only
+           if the store still has what was loaded. A partition waits until a gap is proven. One with gaps to take back
+           begins again if the log is proven to have all records from its start on.
         10. The partition is held, and read from where the loaded state ends; with windows, once a head names it. One
-            that went on without the head is claimed again as soon as there is a head to read, see `_heed`.
+            that went on without the head is claimed again when there is a head to read (`_heed`).
 
         Raises:
-            StateLost: counts are missing, ahead of the log or too far behind; they or the head are of another lineage.
+            StateLost: counts are missing, ahead of the log, too far behind, or of another lineage.
         """
         # Step 1.
         generation = self._log.generation()
@@ -188,7 +181,7 @@ class Ownership:
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
     ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head | None]:
-        """Returns what the store has of partitions, where each goes on, and the head if there was one to read."""
+        """Runs steps 2 to 5: returns the stored metadata, where each partition goes on, and the head if readable."""
         # Step 2.
         committed = self._came(claim, self._log.committed(wanted))
         # Step 3.
@@ -227,11 +220,7 @@ class Ownership:
         )
 
     def _read_head(self) -> Head:
-        """Returns the newest head that was sent, and notes when to look again where it cannot be read.
-
-        Raises:
-            Unavailable: it cannot be read now.
-        """
+        """Returns the newest head that was sent; after a failure, notes when to try again."""
         began = self._clock()
         try:
             return self._witness.head(decided=False)
@@ -241,11 +230,7 @@ class Ownership:
             raise
 
     def _demand_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
-        """Has partitions wait for a second claim that finds the same.
-
-        Raises:
-            StateLost: this is the second one.
-        """
+        """Postpones partitions whose counts seem lost; raises the error if this is the second claim to find so."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
         if isinstance(error, NewerState) or all(now - first >= _LOOK_AGAIN_SECONDS for first in since):
@@ -253,7 +238,7 @@ class Ownership:
         self._put_off(partitions, Unavailable(f"{error} A second look follows."))
 
     def _wanted(self) -> list[int]:
-        """Returns the assigned partitions that are to be claimed, in the order of their turns."""
+        """Returns the assigned partitions to claim, in the order of their turns."""
         return self._in_turn(p for p in sorted(self._log.assigned()) if self._is_due(p))
 
     def _is_due(self, partition: int) -> bool:
@@ -261,15 +246,11 @@ class Ownership:
         return partition not in self._held and self._clock() >= self._wait(partition).until
 
     def _in_turn(self, partitions: Iterable[int]) -> list[int]:
-        """Returns partitions with those that failed last behind the others, the one that failed latest at the end.
-
-        The first failure ends a round, as a store that does not answer costs a time-out each time; so partitions whose
-        part of the store alone fails would keep those behind them from their turns.
-        """
+        """Returns partitions with the latest failures last: the first failure ends a round, and each needs a turn."""
         return sorted(partitions, key=lambda p: self._failed.get(p, 0.0))
 
     def _slices(self, partitions: Iterable[int], size: Callable[[int], int]) -> Iterator[list[int]]:
-        """Returns partitions, as many at a time as are sent to the store together."""
+        """Yields as many partitions at a time as one request to the store covers."""
         some, together = list[int](), 0
         for partition in partitions:
             if some and (len(some) == _MOST or together + size(partition) > _MOST_BYTES):
@@ -281,7 +262,7 @@ class Ownership:
             yield some
 
     def _bytes(self, stored: Metadata | None) -> int:
-        """Returns how many bytes the blobs of a partition have at most."""
+        """Returns the most bytes that the blobs of a partition have."""
         return 0 if stored is None else len(stored.blobs) * self._cell_bytes
 
     def _sorted(
@@ -289,13 +270,7 @@ class Ownership:
         outcomes: Mapping[int, _T | Failure],
         lost: Callable[[int, StateLost], StateLost] = lambda _, error: error,
     ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
-        """Returns what came of each partition's step, and why nothing did, of which it is noted that it failed.
-
-        From any thread, as nothing but an order follows from what is noted.
-
-        Raises:
-            StateLost: what is stored of one cannot be read; ``lost`` says it of the partition.
-        """
+        """Returns each partition's result, and each failure, which is noted; raises a StateLost. From any thread."""
         came, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
@@ -308,17 +283,16 @@ class Ownership:
         return came, failed
 
     def _put_off(self, partitions: Sequence[int], error: Unavailable) -> None:
-        """Has partitions that could not be claimed wait."""
         self._events.claim_failed(partitions, error)
         self._postpone(partitions)
 
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Returns bounds with proven first offsets where one of ``begins`` is to be counted from; the others wait.
+        """Returns bounds with a proven first offset for each of ``begins``; partitions without a proof wait.
 
-        ``agreeing``: the proven offset must also be the one in the bounds. A wrong answer to the first fetch of a proof
-        makes a log seem whole; counting must not begin by that answer alone.
+        ``agreeing``: the proven offset must also be the one in the bounds, as a wrong answer to the first fetch of a
+        proof makes a log seem whole.
         """
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
@@ -328,11 +302,7 @@ class Ownership:
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
     def _came(self, claim: Claim, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
-        """Returns what came of each partition's step in a claim; those of which nothing did wait.
-
-        Raises:
-            StateLost: one of them cannot be read.
-        """
+        """Returns each partition's result of a step of a claim; failed partitions wait. Raises a StateLost."""
         came, failed = self._sorted(outcomes, claim.unreadable)
         by_reason = dict[str, list[int]]()
         for partition, error in failed.items():
@@ -349,7 +319,7 @@ class Ownership:
         head: Head | None,
         on_alive: Callable[[], object],
     ) -> bool:
-        """Claims partitions whose ownership Kafka has confirmed; returns whether the store answered for all of them."""
+        """Runs steps 8 to 10 for confirmed partitions; returns whether the store answered for all of them."""
         on_alive()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
@@ -397,7 +367,7 @@ class Ownership:
     def _hold(
         self, partition: int, stored: StoredPartition, state: PartitionState, how: str, *, headless: bool
     ) -> None:
-        """Counts a partition from now on, unless it has to wait for a head."""
+        """Starts to count a partition, unless it has to wait for a head."""
         waiting = state.waits_at == state.offset
         self._held[partition] = OwnedPartition(stored.metadata, state, waiting=waiting, headless=headless)
         self._waits.pop(partition, None)
@@ -407,10 +377,7 @@ class Ownership:
         self._events.claimed(partition, how, state.offset, stored.metadata.epoch)
 
     def apply(self, batch: Batch, on_alive: Callable[[], object] = lambda: None) -> None:
-        """Counts a polled batch, and sends the letters that are due; only of what is held.
-
-        ``on_alive`` is called again and again while that takes long.
-        """
+        """Counts a polled batch of a held partition, and sends its dead letters."""
         if (held := self._held.get(batch.partition)) is None or held.waiting:
             return
         if batch.start != held.state.offset:
@@ -441,7 +408,7 @@ class Ownership:
         self._tell(batch, applied, malformed, late)
 
     def _tell(self, batch: Batch, applied: Applied, malformed: int, late: int) -> None:
-        """Tells of a counted batch; so many of its malformed and late records left no letter."""
+        """Emits the events of a batch; ``malformed`` and ``late`` records left no dead letter."""
         if applied.rejected:
             self._events.malformed(applied.rejected, malformed)
         self._rejections.add(batch, applied, malformed)
@@ -455,20 +422,20 @@ class Ownership:
     def commit(
         self, partitions: Iterable[int] | None = None, on_alive: Callable[[], object] = lambda: None
     ) -> None:
-        """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
+        """Commits what is counted and not stored; a commit of unknown outcome is retried next time.
 
-        The steps, in the only safe order. Whatever becomes of one, the store has all of a flush or nothing of it, and
-        the next commit begins again at the first with the same flush:
+        The steps have this order for safety. After a failure the store has all of a flush or nothing of it, and the
+        next commit begins again at the first step with the same flush:
 
-        1. What is counted becomes a flush, which stays the same until its outcome is known.
-        2. The topic's id is asked for, now that all of it was polled: a topic made anew is another history, and what
-           was counted of it is forgotten. The claim that follows stops the stream if the id is still another one.
-        3. The dead letters are safe.
-        4. The changed blobs are staged under keys of this attempt, those of many partitions together.
-        5. One script a partition compares what is stored with what the flush started from, and puts it in its place.
+        1. The counted state becomes a flush, which stays the same until its outcome is known.
+        2. Ask for the topic's id, after all of it was polled: a topic that was created again is another history, and
+           its counts are dropped. The claim that follows stops the stream if the id still differs.
+        3. Wait until the dead letters are safe.
+        4. Stage the changed blobs under keys of this attempt, those of many partitions together.
+        5. One script a partition compares what is stored with what the flush started from, and replaces it.
         6. Kafka gets the offsets as a mirror.
 
-        `prepare`, `write` and `settle` are these steps for who counts on while they are written.
+        `prepare`, `write` and `settle` are these steps for a caller that counts on while they are written.
 
         Raises:
             StateLost: the store no longer holds this partition, or of another lineage.
@@ -476,7 +443,7 @@ class Ownership:
         self.settle(self.write(self.prepare(partitions), on_alive))
 
     def prepare(self, partitions: Iterable[int] | None = None) -> list[PendingCommit]:
-        """Returns what is to be written: steps 1 to 3 of a commit."""
+        """Runs steps 1 to 3 of a commit; returns what to write."""
         named = self._in_turn(self._held if partitions is None else partitions)
         chosen = {p: self._held[p] for p in named if p in self._held}
         # Step 1.
@@ -504,10 +471,9 @@ class Ownership:
     def write(
         self, flushes: Iterable[PendingCommit], on_alive: Callable[[], object] = lambda: None
     ) -> list[tuple[PendingCommit, Answer]]:
-        """Writes flushes, steps 4 and 5 of a commit, and returns what the store said to each of them.
+        """Runs steps 4 and 5 of a commit; returns the store's answer to each flush.
 
-        It touches nothing of what is held, and may run on another thread: that the same flush is written twice, late or
-        by two threads changes nothing. ``on_alive`` is called between slices.
+        May run on another thread: it uses nothing of what is held, and writing a flush twice or late changes nothing.
         """
         due, written = {flush.partition: flush for flush in flushes}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
@@ -520,7 +486,7 @@ class Ownership:
         return written
 
     def _promote(self, flushes: Sequence[PendingCommit]) -> tuple[dict[int, Answer], list[Unavailable]]:
-        """Runs one attempt of the commits of some partitions; returns the answers, and why some have none."""
+        """Runs one attempt of some commits; returns the answers and the failures."""
         attempts, began = {flush.partition: uuid4().hex for flush in flushes}, time.perf_counter()
         answers, failed = dict[int, Answer](), list[Unavailable]()
         try:
@@ -538,11 +504,7 @@ class Ownership:
         return answers, failed
 
     def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
-        """Takes up what the store said: step 6 of a commit, for those flushes whose outcome nobody knew yet.
-
-        Raises:
-            StateLost: the store no longer holds a partition, or of another lineage.
-        """
+        """Runs step 6 of a commit for the flushes that are still pending; raises StateLost as `commit` does."""
         mirror = {}
         for flush, answer in written:
             held = self._held.get(flush.partition)
@@ -558,13 +520,7 @@ class Ownership:
             self._log.mirror(mirror)
 
     def compare(self, on_alive: Callable[[], object] = lambda: None) -> None:
-        """Asks the store whether what is held and committed still stands there, so that an idle owner notices, too.
-
-        ``on_alive`` is called again and again meanwhile.
-
-        Raises:
-            StateLost: the store no longer holds a partition, or of another lineage.
-        """
+        """Compares what is held with the store, so that an idle owner notices a loss; raises StateLost as `commit`."""
         self._rejections.say()
         self._heed(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.flush is None and not h.ahead}
@@ -579,13 +535,11 @@ class Ownership:
                 return
 
     def _heed(self, partitions: Collection[int]) -> None:
-        """Takes from the decided head what it says of partitions of a stream of windows; asks only where that matters.
+        """Reads the decided head where windows need it: admits partitions, drops panes, and ends their wait.
 
-        One that it names for the first time begins with the floor that it states. Panes that no window needs any more
-        are let go of. Who waited for either goes on. A partition is claimed again if the head is another deployment's,
-        or does not name a partition that an earlier one did: the claim looks again, and stops the stream if that is so.
-        Those that went on without a head are claimed again, too, once there is one to read: what it says of rules, of
-        admission and of other deployments a claim takes over.
+        A partition is claimed again if the head is another deployment's, or lacks a partition that an earlier head
+        named: that claim stops the stream if it finds the same. Headless partitions are claimed again as soon as a head
+        is readable.
         """
         if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
             if self._clock() >= self._look_at:
@@ -608,7 +562,6 @@ class Ownership:
             self._events.compare_failed(error)
             return
         finally:
-            # of many heads most say nothing new of these partitions
             self._heed_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
             if decided.foreign(self._held[partition].metadata.lineage):
@@ -634,13 +587,10 @@ class Ownership:
         ================  ====================================================================================
         answer            what follows
         ================  ====================================================================================
-        UNSTAGED          the staged blobs' time ran out: the next commit writes the same flush again
-        FENCED, FORKED    what is in memory is dropped, and claimed again while Kafka assigns the partition
-        LINEAGE           the same where the store has counts of this history by now; else the stream stops
+        UNSTAGED          the staged blobs expired: the next commit writes the same flush again
+        FENCED, FORKED    the state in memory is dropped, and claimed again while Kafka assigns the partition
+        LINEAGE           the same if the store has counts of this history; otherwise the stream stops (StateLost)
         ================  ====================================================================================
-
-        Raises:
-            StateLost: the store no longer holds the partition, or of another lineage.
         """
         self._events.warning("commit.refused", partition=partition, verdict=answer.value)
         if answer is Answer.LINEAGE:
@@ -656,17 +606,14 @@ class Ownership:
             if not ours:
                 why = "the counts in Redis vanished or were replaced while this worker counted"
                 raise lost(self._stream, partition, why)
-        # where the staged blobs' time ran out, only the attempt is to be made anew
         if answer is not Answer.UNSTAGED:
             self.drop([partition])
 
     def release(self, partitions: Collection[int], on_alive: Callable[[], object] = lambda: None) -> None:
-        """Lets go of partitions that Kafka took away, told or untold.
+        """Commits and forgets partitions that Kafka took away, with or without notice.
 
-        What is counted is committed if that can be done now; what is not, its next owner counts again. None is kept for
-        that: the log has forgotten where it read them. A commit that is under way comes first, then what was counted
-        behind it; where it fails nothing else is tried, so a store that does not answer costs one time-out.
-        ``on_alive`` is called again and again meanwhile.
+        The next owner counts again what cannot be committed now. A pending commit comes first, then what was counted
+        after it; if it fails, nothing else is tried, so a store that does not answer costs one time-out.
         """
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
@@ -682,13 +629,13 @@ class Ownership:
             self._doubted.pop(partition, None)
 
     def rewind(self) -> None:
-        """Has the log go on where counting stopped: what a failed step had polled may not have been counted."""
+        """Makes the log go on where counting stopped, as a failed step may have lost polled records."""
         for partition, held in self._held.items():
             if not held.waiting:
                 self._log.start(partition, held.state.offset, held.state.rules)
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forgets what was counted beyond the store; the partitions are claimed again after a wait."""
+        """Forgets partitions with what was counted beyond the store; they are claimed again after a wait."""
         for partition in partitions:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)
@@ -696,7 +643,7 @@ class Ownership:
         self._postpone(partitions)
 
     def _doubt(self, partitions: Collection[int]) -> None:
-        """Drops partitions whose counts seem lost: the claim that follows looks again, and stops if that is so."""
+        """Drops partitions whose counts seem lost: the claim that follows stops the stream if it finds the same."""
         now = self._clock()
         self.drop(partitions)
         for partition in partitions:
