@@ -34,7 +34,7 @@ def test_round_trip():
     assert dataclasses.replace(again, cells={}) == dataclasses.replace(state, cells={}, changed=set())
     assert again.cells["all"].reports == 6
     assert again.cells["all"].state.tolist() == [2, 0, 4]
-    assert (again.accepted, again.rejected, again.watermark, again.gaps) == (
+    assert (again.accepted, again.rejected, again.windows.watermark, again.gaps) == (
         2,
         {"version": 1},
         1009,
@@ -168,5 +168,5 @@ def test_a_blob_of_another_partition_is_of_another_commit():
 
 def test_an_unknown_field_of_metadata_is_lost_state():
     _, metadata, _ = committed()
-    with pytest.raises(StateLost, match=r"fields that their layout does not: \['shard'\]"):
+    with pytest.raises(StateLost, match=r"unknown fields: \['shard'\]"):
         layout.parse(layout.fields(metadata, KEY) | {"shard": "3"}, KEY)

@@ -36,7 +36,7 @@ def assert_agree(stream, records, cuts=()):
             reasons = dict(recount(stream, [record]).rejected), counted_by_worker(stream, [record]).rejected
             assert reasons[0] == reasons[1], record[1]
     assert dict(mine.rejected) == theirs.rejected
-    assert (mine.accepted, mine.watermark) == (theirs.accepted, theirs.watermark)
+    assert (mine.accepted, mine.watermark) == (theirs.accepted, theirs.windows.watermark)
     assert mine.reports == theirs.cells["all"].reports
     np.testing.assert_array_equal(mine.state, theirs.cells["all"].state)
     return mine
