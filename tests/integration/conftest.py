@@ -1,7 +1,6 @@
-"""A stream of one test's own."""
+"""Fixtures: a stream of a test's own, and optional services."""
 
 import gc
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,29 +9,26 @@ import pytest
 
 from deploy.local.secure import Secure
 from deploy.local.services import Server, Services
+from tests.fork_server import ForkServer
 from tests.integration.harness import TIMEOUT_SECONDS, Forked, World
 from tests.integration.harness.postgres import Postgres, started
 from tests.integration.harness.redises import Redises
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
-from tests.nursery import Nursery
 from tests.shared import Pair
-
-collect_ignore = [] if os.environ.get("KUBEBUILDER_ASSETS") else ["test_api_server.py"]
-"""What needs more than any package brings."""
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nursery() -> Iterator[None]:
-    """Has the workers of these tests forked; that a worker starts by itself is shown by those that run commands."""
-    with Nursery() as nursery, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Forked, "nursery", nursery, raising=False)
+def _fork_server() -> Iterator[None]:
+    """Forks the workers of these tests; tests that run commands start theirs as processes."""
+    with ForkServer() as fork_server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Forked, "fork_server", fork_server, raising=False)
         patch.setattr(World, "worker", Forked)
         yield
 
 
 @pytest.fixture
 def patient() -> Iterator[None]:
-    """What a browser is to show may take its time: a busy machine is no failure."""
+    """Gives the browser as much time as other conditions have."""
     from playwright.sync_api import expect  # late, for most tests here have no browser
 
     expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
@@ -42,14 +38,14 @@ def patient() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def secure() -> Iterator[Secure]:
-    """Services with a listener for each way in, for all tests that want one."""
+    """Services with a listener for each kind of login and encryption."""
     with Secure.start(users=dict.fromkeys(LIMITED, LIMITED_PASSWORD)) as secure:
         yield secure
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A Postgres, for all tests that want one."""
+    """A Postgres."""
     with started() as server:
         yield server
 
@@ -64,14 +60,14 @@ def world(local_services: Pair, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def own_redis(local_services: Pair) -> Iterator[Server]:
-    """A Redis that this test may break: it stops, empties or reconfigures the server."""
+    """A Redis that the test may stop, empty or reconfigure."""
     with Redises(local_services.folder, f"own-{secrets.token_hex(3)}") as redises:
         yield redises.start(appendfsync="always")
 
 
 @pytest.fixture
 def own_world(kafka: str, own_redis: Server, tmp_path: Path) -> Iterator[World]:
-    """A stream on a Redis that this test may break."""
+    """A stream on `own_redis`."""
     with World(kafka, f"redis://{own_redis.address}/0", tmp_path) as world:
         yield world
     gc.collect()
@@ -79,7 +75,7 @@ def own_world(kafka: str, own_redis: Server, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def own_pair_world(own_services: Services, tmp_path: Path) -> Iterator[World]:
-    """A stream on a broker and a Redis that this test may break."""
+    """A stream on `own_services`."""
     with World(own_services.kafka.address, own_services.redis.address, tmp_path) as world:
         yield world
     gc.collect()

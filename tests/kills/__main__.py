@@ -13,9 +13,9 @@ from collections import Counter
 from pathlib import Path
 
 from deploy.local.services import Services
+from tests.fork_server import ForkServer
 from tests.integration.harness import Forked
 from tests.kills import points
-from tests.nursery import Nursery
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     with (
         Services.start(say) as services,
         tempfile.TemporaryDirectory(prefix="ldp-kills.") as folder,
-        Nursery() as Forked.nursery,
+        ForkServer() as Forked.fork_server,
     ):
         outcomes = points.run(
             chosen[: arguments.most],

@@ -1,4 +1,4 @@
-"""A worker as a process of its own, and servers that fall silent."""
+"""Workers as processes, and frozen servers."""
 
 import contextlib
 import json
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import ClassVar, Self, cast
 
 from deploy.local import services, workers
+from tests.fork_server import ForkServer
 from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
-from tests.nursery import Nursery
 
 
 @contextlib.contextmanager
 def frozen(server: services.Server) -> Iterator[None]:
-    """Lets a server hold its connections and answer nothing: SIGSTOP, until the end of the block."""
+    """Stops a server with SIGSTOP until the block ends."""
     assert server.process is not None
     group = server.process.pid
     os.killpg(group, signal.SIGSTOP)
@@ -29,23 +29,23 @@ def frozen(server: services.Server) -> Iterator[None]:
 
 @dataclass
 class Worker(workers.Worker):
-    """One ``ldp-worker run`` process of a test, which knows its configuration and nothing of the environment."""
+    """An `ldp-worker run` process without the environment's configuration."""
 
     member: str | None = None
-    """Its name in the group, where a test noted it."""
+    """Its member id, if a test noted it."""
 
     @classmethod
     def launch(cls, toml: Path, log: Path, *options: str, environ: Mapping[str, str] | None = None) -> Self:
-        """Starts one, by options of ``ldp-worker run``, and does not wait."""
+        """Starts a worker without waiting."""
         others = {key: value for key, value in os.environ.items() if not key.startswith("LDP_WORKER_")}
         return cls.run(log.name, log, others | dict(environ or {}), "--config", str(toml), *options)
 
     def port(self) -> int:
-        """Waits until the worker says where it listens."""
+        """Waits for the port of the HTTP server."""
         return until(super().port, f"{self.name} starts")
 
     def get(self, path: str) -> tuple[int, str, str]:
-        """Asks it, again where it was cut off: on a machine that stalls its own five seconds may be over."""
+        """Sends a request, again after a reset: a slow machine exceeds the server's time-out."""
         for _ in range(3):
             with contextlib.suppress(ConnectionResetError):
                 return super().get(path)
@@ -58,21 +58,21 @@ class Worker(workers.Worker):
         self.process.send_signal(signal.SIGCONT)
 
     def terminate(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         self.process.terminate()
         return self.ended()
 
     def ended(self) -> int:
-        """Waits for the end; returns the exit code."""
+        """Waits for the exit code."""
         return self.process.wait(TIMEOUT_SECONDS)
 
     def says(self) -> str:
-        """What readiness says of its one stream."""
+        """Returns the readiness state of its one stream."""
         (state,) = json.loads(self.get("/readyz")[2])["streams"].values()
         return str(state)
 
     def stopped_for(self) -> str:
-        """Waits until its one stream stopped, and sees that it shows it; then ends it, and returns why it stopped."""
+        """Waits until its one stream stopped, asserts the probes, ends it; returns the cause."""
         until(lambda: self.events("stream.stopped"), f"{self.log.name}: its stream stops")
         assert self.alive()
         assert self.get("/healthz")[0] == 200
@@ -85,13 +85,13 @@ class Worker(workers.Worker):
 
 
 class Forked(Worker):
-    """A worker that is forked, and so starts at once."""
+    """A worker of the fork server."""
 
-    nursery: ClassVar[Nursery]
-    """Where; whoever launches one has set it."""
+    fork_server: ClassVar[ForkServer]
+    """The fork server, set before the first launch."""
 
     @classmethod
     def run(cls, name: str, log: Path, environ: Mapping[str, str], *options: str) -> Self:
-        """Starts one, and does not wait."""
-        born = cls.nursery.bear(cls.module, list(options), environ, log)
-        return cls(name, cast(subprocess.Popen[bytes], born), log)
+        """Starts a worker without waiting."""
+        forked = cls.fork_server.fork(cls.module, list(options), environ, log)
+        return cls(name, cast(subprocess.Popen[bytes], forked), log)
