@@ -1,16 +1,15 @@
-"""The services, the browser and the order of all tests.
+"""Services, the browser, the order and the limits of all tests.
 
-`kafka`, `redis_url`, `admin` and `topic` give a test the Kafka and the Redis of the run: those that LDP_TEST_KAFKA and
-LDP_TEST_REDIS name, else containers where a Docker engine answers, else the pair of deploy/local. All processes of a
-run share them (`tests/shared.py`). `local_services` is the pair of deploy/local, for a test that needs its folder.
-`own_services` is a pair of one process of the run, for a test that stops, freezes or reconfigures a server.
-
-Services start when a test first asks for them, and the run prints which it uses. Without services the test fails.
+`kafka`, `redis_url`, `admin` and `topic` use the services of the run: LDP_TEST_KAFKA and LDP_TEST_REDIS, else
+containers of a Docker engine, else the pair of deploy/local. All processes of a run share them (`tests/shared.py`).
+`local_services` is the pair of deploy/local. `own_services` is a pair that a test may stop, freeze or reconfigure.
+Services start on the first use. A test fails if they cannot start.
 """
 
 import contextlib
 import gc
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -46,11 +45,11 @@ LONGEST = (
     "unit/deploy/test_local_services.py",
     "integration/test_bombs.py",
 )
-"""The files that take longest, the longest first; a run ends soonest where none of them is begun last."""
+"""The slowest files, slowest first, so that both processes end at about the same time."""
 
 
 SOURCE = pytest.StashKey[Source]()
-"""Where a process of the run has the shared services from."""
+"""The source of the shared services."""
 LISTENER = pytest.StashKey[Listener]()
 
 
@@ -78,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tells a process of pytest-xdist where to ask for the services."""
+    """Gives a process of pytest-xdist the socket of the services."""
     node.workerinput["services"] = node.config.stash[LISTENER].path
 
 
@@ -117,11 +116,7 @@ def own_services(_own_services: Services) -> Services:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compiles the kernels once, before each process of the tests and each worker would, while tests wait for them.
-
-    Meanwhile another core rewrites the tests themselves, where that was not done yet: several processes are to import
-    them.
-    """
+    """Compiles the kernels once for all processes; meanwhile, in a fresh checkout, rewrites the tests' assertions."""
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     compiled_before = compiled.restore()
@@ -141,20 +136,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header() -> str:
-    """Names the tests that are left out because `ldp` is as it was."""
+    """Says whether statistical tests are left out."""
     return f"statistical: {'left out, ldp did not change since LDP_TEST_BASE' if unchanged() else 'all'}"
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Names bytes by their argument: an id of what a codec wrote, with its time, differs between the processes."""
+    """Names bytes by their argument, so that ids are the same in all processes."""
     return argname if isinstance(val, bytes) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the statistical tests of an `ldp` that did not change, and sorts the others.
+    """Deselects statistical tests if `ldp` did not change; sorts the slowest files and integration tests first.
 
-    The longest files come first, then those that need services: they mostly wait, and others run meanwhile.
-    A Kafka client that is closed while it connects leaves the socket to the garbage collector.
+    A Kafka client that is closed while it connects leaves its socket to the garbage collector.
     """
     if unchanged():
         left_out = [item for item in items if item.get_closest_marker("statistical")]
@@ -169,29 +163,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Takes what was collected out of the garbage collector's sight: half a million objects, 0.2 s each time."""
+    """Freezes the collected tests: half a million objects cost the garbage collector 0.2 s each time."""
     gc.collect()
     gc.freeze()
 
 
-ALLOWED = {"long": 1800.0, "slow": 180.0, "integration": 180.0}
-"""Seconds of CPU that a test of each marker may take."""
-SMOKE = 30.0
-"""Seconds of CPU that a test without any of these markers may take.
+ALLOWED = {"long": 1800.0, "slow": 60.0, "integration": 30.0}
+"""Seconds of CPU that a test of each marker may take; of integration with all processes that it starts."""
+SMOKE = 10.0
+"""Seconds of CPU that a test without any of these markers may take; most take milliseconds."""
+_TICKS = os.sysconf("SC_CLK_TCK")
 
-Most take milliseconds and the longest two seconds. The rest is for a slow machine that compiles kernels meanwhile.
-"""
+
+def _spent(tree: bool) -> float:
+    """Returns the CPU seconds of this process, or of it and its descendants as Linux shows them."""
+    times, children = dict[int, int](), dict[int, list[int]]()
+    for path in Path("/proc").glob("[0-9]*/stat") if tree else ():
+        with contextlib.suppress(OSError):
+            fields = path.read_bytes().rpartition(b")")[2].split()
+            times[int(path.parent.name)] = sum(map(int, fields[11:15]))  # of ended children, too
+            children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    ticks, left = 0, children.get(os.getpid(), [])
+    while left:
+        pid = left.pop()
+        ticks += times[pid]
+        left += children.get(pid, ())
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime + ticks / _TICKS
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fails a test that takes much longer than its marker allows.
-
-    CPU time of this process, not time that passes: a busy machine does not make it longer than the margin.
-    """
-    before = time.process_time()
+    """Fails a test that takes much longer than its markers allow, in CPU time: a busy machine adds none."""
+    tree = item.get_closest_marker("integration") is not None
+    before = _spent(tree)
     yield
-    spent = time.process_time() - before
+    spent = _spent(tree) - before
     allowed = max(
         [seconds for marker, seconds in ALLOWED.items() if item.get_closest_marker(marker)] or [SMOKE]
     )
@@ -213,7 +220,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
 
 @pytest.fixture(autouse=True)
 def _sockets_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collects what clients left in the test that left it, and not in another."""
+    """Collects the clients that a test left, so that their warnings are its own."""
     yield
     if request.node.get_closest_marker("integration"):
         gc.collect()
@@ -221,7 +228,7 @@ def _sockets_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
-    """A browser for all tests that want a page."""
+    """A browser for all tests of a process."""
     with launched() as browser:
         yield browser
 
@@ -247,7 +254,7 @@ def admin(kafka: str) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture
 def topic(admin: KafkaAdminClient) -> Iterator[Callable[..., str]]:
-    """Makes topics with names of their own: topic(partitions=2, **{"cleanup.policy": "compact"}) -> name."""
+    """Creates topics with unique names: topic(partitions=2, **{"cleanup.policy": "compact"}) -> name."""
     made: list[str] = []
 
     def make(partitions: int = 1, name: str = "test", **settings: Any) -> str:
