@@ -1,7 +1,6 @@
-"""Every alert fires in a real Prometheus when what it is for happens to real workers, and goes when it is mended.
+"""Every alert fires in a real Prometheus when its cause is provoked on real workers, and resolves.
 
-The rules are the shipped ones, sped up: see `sped_up`. How long each waits in truth is held by ``rules_test.yml``. The
-streams share a broker, a Redis and a Prometheus; to each something else happens, all at once.
+The shipped rules run 20 times faster; `rules_test.yml` tests their true durations. All cases run at once.
 """
 
 import contextlib
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,25 +25,24 @@ from ldp import frames
 from tests import prometheus
 from tests.alerts.rules import alerts, groups
 from tests.integration.harness import EVENT_TIME, Sending, World, batches, until
-from tests.integration.harness.processes import Worker
 from tests.integration.harness.proxy import Proxy
 from tests.integration.harness.truth import support
 from tests.soak.stage import before
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 FASTER = 20
-"""So many times sooner than the shipped ones these fire."""
+"""The factor by which rules are faster."""
 AGES = ("LdpSnapshotOld", "LdpLagging", "LdpWindowsHeldBack", "LdpRetrying")
 """Alerts whose threshold is an age."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _TIMEOUT = 120.0
 
 
-def sped_up() -> dict[str, Any]:
-    """The shipped rules; each `for`, each range and each threshold that is an age is 20 times as short, no more."""
+def sped_up():
+    """Returns the shipped rules with each duration, range and age divided by `FASTER`."""
 
-    def shorter(length: str) -> str:
+    def shorter(length):
         return f"{int(length[:-1]) * _UNITS[length[-1]] * 1000 // FASTER}ms"
 
     found = groups()
@@ -61,14 +58,7 @@ def sped_up() -> dict[str, Any]:
 
 @dataclass
 class Watch:
-    """What fires, as a thread sees that asks Prometheus again and again.
-
-    Attributes:
-        scraper: whom it asks.
-        now: what fires, each as its name and its labels.
-        ever: the same, of all times.
-        quiet: how often it asked since something fired, twice a second at most.
-    """
+    """Polls firing alerts on a thread: `now`, `ever`, and `quiet` polls since one fired."""
 
     scraper: prometheus.Prometheus
     now: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -76,16 +66,16 @@ class Watch:
     quiet: int = 0
     _ends: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._ends.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run(self):
         while not self._ends.wait(0.5):
             found = []
             for alert in self.scraper.get("alerts")["alerts"]:
@@ -98,32 +88,22 @@ class Watch:
             self.now = found
             self.quiet = 0 if found else self.quiet + 1
 
-    def fires(self, name: str, **labels: str) -> bool:
-        """Whether an alert fires with these labels among its own."""
+    def fires(self, name, **labels):
+        """Returns whether an alert fires with these labels."""
         return any(name == each and labels.items() <= of.items() for each, of in self.now)
 
-    def fired(self, name: str, **labels: str) -> None:
-        """Waits until it does."""
+    def fired(self, name, **labels):
+        """Waits until an alert fires."""
         until(lambda: self.fires(name, **labels), f"{name} {labels} fires, beside {self.now}", _TIMEOUT)
 
-    def resolved(self, name: str, **labels: str) -> None:
-        """Waits until it does no more."""
+    def resolved(self, name, **labels):
+        """Waits until an alert is resolved."""
         until(lambda: not self.fires(name, **labels), f"{name} {labels} is resolved", _TIMEOUT)
 
 
 @dataclass
 class Stage:
-    """What alerts are provoked on.
-
-    Attributes:
-        services: the broker and the Redis.
-        kafka_proxy: another way to the broker.
-        folder: for all that there is.
-        stack: ends all.
-        ports: where workers answer.
-        worlds: the streams.
-        watch: sees what fires, once there are workers.
-    """
+    """Services, streams and workers on which alerts are provoked."""
 
     services: Services
     kafka_proxy: Proxy
@@ -133,23 +113,15 @@ class Stage:
     worlds: list[World] = field(default_factory=list)
     watch: Watch = field(init=False)
 
-    def stream(self, name: str, redis_url: str | None = None, **more: Any) -> World:
-        """A stream of its own."""
+    def stream(self, name, redis_url=None, **more):
+        """Creates a stream."""
         folder, url = self.folder / name, redis_url or self.services.redis.address
         folder.mkdir()
         self.worlds.append(self.stack.enter_context(World(self.services.kafka.address, url, folder, **more)))
         return self.worlds[-1]
 
-    def launch(
-        self,
-        world: World,
-        *options: str,
-        at: int = 0,
-        toml: Path | None = None,
-        serves: bool = True,
-        **environ: str,
-    ) -> tuple[Worker, int]:
-        """Starts a worker of a stream, at a port of before or a new one; returns both, once it serves if it is to."""
+    def launch(self, world, *options, at=0, toml=None, serves=True, **environ):
+        """Starts a worker at a former or a new port; waits until it serves; returns both."""
         if not at:
             (at,) = free_ports(1)
             self.ports.append(at)
@@ -162,13 +134,13 @@ class Stage:
 
 Case = Callable[[Stage], Iterator[None]]
 CASES: list[tuple[tuple[str, ...], Case]] = []
-"""What is provoked, and how: starts workers; then, once all is well, something happens to them."""
+"""Alerts and their cases: a case starts workers, yields, then provokes."""
 
 
-def provokes(*names: str) -> Callable[[Case], Case]:
-    """Notes which alerts a case is for."""
+def provokes(*names):
+    """Registers a case for its alerts."""
 
-    def note(case: Case) -> Case:
+    def note(case):
         CASES.append((names, case))
         return case
 
@@ -179,7 +151,7 @@ def provokes(*names: str) -> Callable[[Case], Case]:
     *("LdpCommitSlow", "LdpRetrying", "LdpPartitionStuck", "LdpSnapshotOld", "LdpLagging", "LdpRetention"),
     "LdpSnapshotIncomplete",
 )
-def redis_is_slow_then_away_and_retention_goes_on(stage: Stage) -> Iterator[None]:
+def redis_is_slow_then_away_and_retention_goes_on(stage):
     proxy = stage.stack.enter_context(Proxy(("127.0.0.1", stage.services.redis.port)))
     world = stage.stream("away", f"redis://127.0.0.1:{proxy.port}/0", partitions=2)
     worker, port = stage.launch(world)
@@ -221,7 +193,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage: Stage) -> Iterator[None
     *("LdpRejecting", "LdpLettersSampled", "LdpKeyed", "LdpUnreadable", "LdpLate", "LdpSumOff"),
     *("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
 )
-def producers_are_wrong(stage: Stage) -> Iterator[None]:
+def producers_are_wrong(stage):
     """Partition 0 has a clock that is ahead, partition 1 all that can be wrong, partition 2 an open transaction."""
     windows = {"windows": ["10s"], "grace": "2s", "out_of_order": "1s", "retain": "10m"}
     world = stage.stream("wrong", partitions=3, reports=EVENT_TIME, **windows)
@@ -248,7 +220,7 @@ def producers_are_wrong(stage: Stage) -> Iterator[None]:
     most = int(np.argmax(supports))
     same = frames.encode(world.stream, np.repeat(drawn[most : most + 1], 20))
 
-    def flood() -> bool:
+    def flood():
         for _ in range(100):
             world.put(b"malformed", 1)
         for _ in range(5):
@@ -275,7 +247,7 @@ def producers_are_wrong(stage: Stage) -> Iterator[None]:
 
 
 @provokes("LdpOwnedTwice", "LdpWorkerDown", "LdpNoPublisher", "LdpSnapshotIncomplete")
-def a_worker_is_cut_off_and_another_one_dies(stage: Stage) -> Iterator[None]:
+def a_worker_is_cut_off_and_another_one_dies(stage):
     redis = stage.stack.enter_context(Proxy(("127.0.0.1", stage.services.redis.port)))
     world = stage.stream("pair", partitions=2, client={"session_timeout_seconds": 40})
     apart = stage.stream("apart", partitions=2)
@@ -324,13 +296,13 @@ def a_worker_is_cut_off_and_another_one_dies(stage: Stage) -> Iterator[None]:
 
 
 @provokes("LdpProcessDown", "LdpProcessStartingAgain")
-def a_process_ends_again_and_again(stage: Stage) -> Iterator[None]:
+def a_process_ends_again_and_again(stage):
     world = stage.stream("processes", partitions=2)
     worker, port = stage.launch(world, "--processes", "2")
     yield
     watch, of = stage.watch, {"instance": f"127.0.0.1:{port}", "process": "1"}
 
-    def kill() -> bool:
+    def kill():
         pid = [event["pid"] for event in worker.events("process.started") if event["process"] == 1][-1]
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -343,7 +315,7 @@ def a_process_ends_again_and_again(stage: Stage) -> Iterator[None]:
 
 
 @provokes("LdpStreamStopped")
-def counts_are_lost(stage: Stage) -> Iterator[None]:
+def counts_are_lost(stage):
     world = stage.stream("lost", partitions=1)
     worker, port = stage.launch(world)
     world.send(20)
@@ -358,14 +330,14 @@ def counts_are_lost(stage: Stage) -> Iterator[None]:
 
 
 @provokes("LdpValueChanged")
-def a_population_moves(stage: Stage) -> Iterator[None]:
+def a_population_moves(stage):
     """Everybody has one value in a window, and another one in the next two."""
     windows = {"windows": ["10s"], "grace": "0s", "out_of_order": "0s", "retain": "10m"}
     world = stage.stream("moving", partitions=1, reports=EVENT_TIME, **windows)
     stage.launch(world)
     begin = int(time.time()) // 10 * 10_000 - 60_000
 
-    def window(number: int, value: int) -> None:
+    def window(number, value):
         reports = world.stream.oracle.perturb(np.full(2000, value), rng=np.random.default_rng(number))
         world.put(frames.encode(world.stream, reports), timestamp=begin + 10_000 * number)
 
@@ -379,7 +351,7 @@ def a_population_moves(stage: Stage) -> Iterator[None]:
 
 
 @provokes("LdpForgedReports")
-def somebody_forges_reports(stage: Stage) -> Iterator[None]:
+def somebody_forges_reports(stage):
     """The same report again and again: 4,096 are judged together."""
     world = stage.stream("forged", partitions=1)
     stage.launch(world)
@@ -387,7 +359,7 @@ def somebody_forges_reports(stage: Stage) -> Iterator[None]:
     yield
     same = frames.encode(world.stream, np.repeat(world.draw(1), 16))
 
-    def forge() -> bool:
+    def forge():
         for _ in range(20):
             world.put(same, 0)
             time.sleep(0.02)
@@ -397,7 +369,7 @@ def somebody_forges_reports(stage: Stage) -> Iterator[None]:
 
 
 @provokes("LdpStartingAgain")
-def a_topic_takes_no_letter(stage: Stage) -> Iterator[None]:
+def a_topic_takes_no_letter(stage):
     world = stage.stream("letter", partitions=1, dead_letters={"max.message.bytes": "500"})
     stage.launch(world)
     world.send(20)
@@ -411,17 +383,10 @@ def a_topic_takes_no_letter(stage: Stage) -> Iterator[None]:
 
 
 @provokes(
-    *(
-        "LdpRedisFull",
-        "LdpNoPublisher",
-        "LdpPartitionsUnowned",
-        "LdpRetrying",
-        "LdpLagging",
-        "LdpPartitionStuck",
-    ),
-    "LdpRetention",
+    *("LdpRedisFull", "LdpNoPublisher", "LdpPartitionsUnowned", "LdpRetrying", "LdpLagging"),
+    *("LdpPartitionStuck", "LdpRetention"),
 )
-def redis_lets_nobody_in_and_is_nearly_full(stage: Stage) -> Iterator[None]:
+def redis_lets_nobody_in_and_is_nearly_full(stage):
     """A worker runs, reaches Kafka and no Redis: no worker owns the partitions, reports come, and retention goes on."""
     world = stage.stream("full", partitions=2)
     worker, port = stage.launch(world)
@@ -460,55 +425,29 @@ def redis_lets_nobody_in_and_is_nearly_full(stage: Stage) -> Iterator[None]:
     world.redis.config_set("maxmemory", 0)
 
 
-@provokes("LdpRetrying", "LdpSnapshotOld")
-def each_attempt_to_publish_waits_for_a_time_out(stage: Stage) -> Iterator[None]:
-    """A transaction is open on the snapshot topic: a publisher that starts waits 30 s for it, again and again."""
-    world = stage.stream("waits", partitions=1)
-    worker, port = stage.launch(world)
-    held = world.open_producer(transactional_id=f"{world.name}-held")
-    held.init_transactions()
-    world.send(20)
-    world.covered()
-    yield
-    watch, of = stage.watch, {"stream": world.name}
-    assert worker.terminate() == 0
-    held.begin_transaction()
-    held.send(world.config.snapshots.topic, key=b"of another program", value=b"{}", partition=0).get(30)
-    world.send(20)
-    world.settle()
-    stage.launch(world, at=port)
-    watch.fired("LdpSnapshotOld", **of)
-    watch.fired("LdpRetrying", step="publish", **of)
-    held.abort_transaction()
-    watch.resolved("LdpRetrying", **of)
-    watch.resolved("LdpSnapshotOld", **of)
-    assert world.covered().reports == world.n
-
-
 NOWHERE_ELSE = (
     *("LdpKeyed", "LdpLate", "LdpLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
     *("LdpStartingAgain", "LdpStreamStopped"),
     *("LdpUndecided", "LdpUnreadable", "LdpProcessStartingAgain"),
 )
-"""What no other case can come near to: each fires with one set of labels. Copies move Base's sum, too."""
+"""Alerts that fire with one set of labels only."""
 LAST = ("LdpNoWorkers",)
-"""What is provoked at the end, by killing everybody."""
+"""Provoked at the end by killing all workers."""
 
 
-def test_every_alert_is_provoked() -> None:
+def test_every_alert_is_provoked():
     provoked = {name for names, _ in CASES for name in names}
     assert provoked | {*LAST} == alerts().keys()
 
 
-def test_only_lengths_of_time_are_shorter() -> None:
+def test_only_lengths_of_time_are_shorter():
     shipped, faster = (json.dumps(found, sort_keys=True) for found in ({"groups": groups()}, sped_up()))
     plain = re.compile(r"\[\d+(?:ms|[smh])\]|(?<=\"for\": \")[^\"]+|(?<= > )[\d.]+(?=\")")
     assert plain.sub("", faster) == plain.sub("", shipped)
     assert "[15000ms]" in faster
 
 
-@pytest.mark.long
-def test_each_alert_fires_when_it_is_provoked_and_not_before(tmp_path: Path) -> None:
+def test_each_alert_fires_when_it_is_provoked_and_not_before(tmp_path):
     with contextlib.ExitStack() as stack:
         services = stack.enter_context(Services.start(print))
         stage = Stage(services, stack.enter_context(before(services.kafka)), tmp_path, stack)
@@ -522,7 +461,6 @@ def test_each_alert_fires_when_it_is_provoked_and_not_before(tmp_path: Path) -> 
             scraper = stack.enter_context(prometheus.running(tmp_path, targets, rules))
             until(lambda: scraper.values("sum(up)") == [len(targets)], "all workers are scraped")
             watch = stage.watch = stack.enter_context(Watch(scraper))
-            # as long as any of them looks back and waits; where this machine stalled meanwhile, again so long
             until(lambda: watch.quiet >= 64, "some time in health", 2 * _TIMEOUT)
             watch.ever.clear()
 

@@ -10,7 +10,7 @@ import redis
 from deploy.local.services import free_ports, redis_answers, redis_program
 from tests.integration.harness import World, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

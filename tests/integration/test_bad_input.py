@@ -1,4 +1,4 @@
-"""Malformed records: each is counted by reason, kept as a dead letter that says where it was, and disturbs no count."""
+"""Malformed records: rejected by reason, kept as dead letters, without effect on counts."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from worker.kafka.dead_letters.sampling import LETTERS_A_SECOND
 
 pytestmark = pytest.mark.integration
 
-REASONS = ("empty", "version", "fingerprint", "length", "range", "json")
+REASONS = ("empty", "version", "fingerprint", "length", "range", "many", "json")
 
 
 def malformed(stream):
@@ -32,40 +32,20 @@ def malformed(stream):
     return [
         (b"", "empty"),
         (None, "empty"),
-        (b"\x00", "version"),
         (b"\x02" + good[1:], "version"),
-        (b" " + said("[[1,2]]"), "version"),
-        (b"[[1,2]]", "version"),
-        (b"plain text", "version"),
         (b"\x00" + noise.randbytes(1_000_000 - 1), "version"),
         (frames.encode(other, other.oracle.perturb([1, 2])), "fingerprint"),
         (frames.encode_json(other, other.oracle.perturb([1, 2])), "fingerprint"),
-        (b"\x01" + noise.randbytes(1_000_000 - 1), "fingerprint"),
-        (good[:3], "length"),
         (head, "length"),
         (good[:-1], "length"),
-        (good + b"\x00", "length"),
         (said("[]"), "length"),
-        (head + (7).to_bytes(4, "little") + bytes([g]), "range"),
         (good + (7).to_bytes(4, "little") + b"\xff", "range"),
         (said(f"[[1,0],[1,{g}]]"), "range"),
-        (said("[[-1,0]]"), "range"),
-        (said(f"[[{1 << 32},0]]"), "range"),
+        (head + bytes(5 * 10_001), "many"),
+        (said(f"[{'[1,0],' * 10_000}[1,0]]"), "many"),
         (said("[[1.0,0]]"), "json"),
-        (said("[[true,0]]"), "json"),
-        (said('[["1",0]]'), "json"),
-        (said("[[NaN,0]]"), "json"),
-        (said("[1,0]"), "json"),
-        (said("[[1,0,0]]"), "json"),
-        (said("null"), "json"),
-        (said("{}"), "json"),
-        (said("[[1,0]]", "ABCDEF01"), "json"),
         (said("[[1,0]]")[:-1], "json"),
-        (said("[[1,0]]") + b"}", "json"),
         (said("[[1,0]]")[:-1] + b',"reports":[[1,0]]}', "json"),
-        (said("[[1,0]]")[:-1] + b',"n":1}', "json"),
-        (b'{"reports":[[1,0]]}', "json"),
-        (b"{\xff\xfe}", "json"),
         (b'{"fingerprint":' * 60_000, "json"),
         (b"{" + noise.randbytes(1_000_000 - 1), "json"),
     ]
@@ -132,52 +112,6 @@ def test_each_malformed_record_becomes_a_dead_letter(kafka, redis_url, tmp_path)
 
 
 @pytest.mark.long
-def test_a_value_out_of_the_domain_and_reports_of_another_size(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=1, protocol="grr", domain_size=300) as world:
-        head = bytes([1]) + world.stream.fingerprint
-        mark = world.stream.fingerprint.hex()
-        bad = [
-            (head + (300).to_bytes(2, "little"), "range"),
-            (head + (299).to_bytes(2, "little") + b"\xff\xff", "range"),
-            (head + b"\x01", "length"),
-            (head + b"\x01\x00\x02", "length"),
-            (f'{{"fingerprint":"{mark}","reports":[300]}}'.encode(), "range"),
-            (f'{{"fingerprint":"{mark}","reports":[[1]]}}'.encode(), "json"),
-            (f'{{"fingerprint":"{mark}","reports":[1e1]}}'.encode(), "json"),
-            (f'{{"fingerprint":"{mark}","reports":[{"9" * 5000}]}}'.encode(), "range"),
-        ]
-        (worker,) = world.start()
-        sent = send(world, bad)
-        assert_counted(world, worker, sent)
-        for where, letter in dead_letters(world, len(sent)).items():
-            assert_letter(letter, sent[where], cut=False)
-
-
-@pytest.mark.long
-def test_a_record_as_large_as_the_broker_takes(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=1) as world:
-        (worker,) = world.start()
-        # with its headers it is larger than the same limit lets into the dead-letter topic
-        sent = send(world, [(b"\x00" + random.Random(6).randbytes(1_048_400), "version")])
-        assert_counted(world, worker, sent)
-        for where, letter in dead_letters(world, 1).items():
-            assert_letter(letter, sent[where], cut=True)
-
-
-@pytest.mark.long
-def test_a_record_larger_than_any_letter(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=1) as world:
-        producer = world.open_producer(compression_type="lz4")
-        value = b"\x00" * (7 << 20)
-        world.sent.futures.append(world.put(value, 0, producer))
-        world.send(3)
-        (worker,) = world.start()
-        world.assert_right(world.covered())
-        assert worker.metric("dead_letters_total") == 1
-        (letter,) = dead_letters(world, 1).values()
-        assert_letter(letter, (value, "version"), cut=True)
-
-
 def test_of_a_flood_the_dead_letters_are_a_sample(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         flood = 5000
@@ -213,9 +147,7 @@ def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
 
 
 @pytest.mark.long
-def test_point_10_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(
-    kafka, redis_url, tmp_path
-):
+def test_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "500"}) as world:
         sent = send(world, [(b"\x00" + random.Random(9).randbytes(5000), "version")])
         worker = world.launch()

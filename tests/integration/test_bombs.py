@@ -8,19 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ldp import frames
-from tests.integration.harness import Hostile, Watched, World, until
-from tests.integration.harness.batches import (
-    GZIP,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZSTD,
-    batch,
-    compressed,
-    large,
-    record,
-)
+from tests.integration.harness import Hostile, Watched, World
+from tests.integration.harness.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, compressed, large, record
 from tests.integration.harness.hostile import PATIENT
 
 pytestmark = pytest.mark.integration
@@ -107,18 +96,6 @@ def test_check_and_watch_look_at_bombs_within_bounds(hostile):
     assert int(peak_kib) * 1024 < MEMORY
 
 
-@pytest.mark.long
-def test_40_bombs_at_once(hostile):
-    hostile.good()
-    for made in [bomb(codec, 256 * MIB) for codec in CODECS]:
-        for _ in range(10):
-            hostile.bad(made, "size")
-    worker = limited(hostile.world)
-    with Watched(worker):
-        hostile.assert_outcome(worker)
-    assert peak(worker) < MEMORY
-
-
 def test_what_is_just_over_the_limit_and_what_is_just_within(hostile):
     head = bytes([1]) + hostile.world.stream.fingerprint
     hostile.good()
@@ -153,23 +130,6 @@ def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
 
 
 @pytest.mark.long
-def test_16_million_reports_in_records_that_are_right(hostile):
-    """As many as a batch may bring: they are counted, a slice at a time."""
-    world, most, records = hostile.world, 10_000, 1_600
-    reports = world.draw(most)
-    value = frames.encode(world.stream, reports)
-    hostile.good()
-    made = [record(value, delta=i) for i in range(records)]
-    hostile.throw(batch(compressed(ZSTD, made), records, codec=ZSTD))
-    hostile.records += records
-    world.sent.reports += [reports] * records
-    worker = limited(world)
-    with Watched(worker):
-        hostile.assert_outcome(worker)
-    assert peak(worker) < MEMORY
-
-
-@pytest.mark.long
 def test_json_bombs(hostile):
     mark = f'{{"fingerprint":"{hostile.world.stream.fingerprint.hex()}","reports":'.encode()
     size = CAP - 64
@@ -193,23 +153,3 @@ def test_json_bombs(hostile):
     with Watched(worker):
         hostile.assert_outcome(worker)
     assert peak(worker) < MEMORY
-
-
-@pytest.mark.long
-def test_bombs_move_with_their_partition(kafka, redis_url, tmp_path):
-    with World(
-        kafka, redis_url, tmp_path, partitions=2, reports=WIDE, client=PATIENT, protocol="grr", domain_size=3
-    ) as world:
-        hostile = Hostile(world)
-        hostile.good()
-        for made in [bomb(codec, 64 * MIB) for codec in CODECS]:
-            for _ in range(5):
-                hostile.bad(made, "size")
-        (owner,) = world.start()
-        (member,) = world.members()
-        until(lambda: world.totals()["rejected"].get("batch", 0) >= 1, "the first bomb is counted")
-        owner.kill()
-        world.expel([member])
-        (heir,) = world.start()
-        with Watched(heir):
-            hostile.assert_outcome(heir, once=False)

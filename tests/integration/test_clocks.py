@@ -1,7 +1,6 @@
 """A worker whose wall clock is wrong publishes, and exports the true age of its snapshots."""
 
 import os
-from pathlib import Path
 
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -9,42 +8,27 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from tests.integration.harness import World, until
 from tests.integration.harness.processes import Worker
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 AHEAD = 7200
 """Seconds: twice what brokers allow a producer's clock to be ahead by themselves."""
 _SHIFT = "import time\n_true = time.time\ntime.time = lambda: _true() + {seconds}\n"
 
 
-def wrong(folder: Path, seconds: int) -> dict[str, str]:
+def wrong(folder, seconds):
     """The environment of a worker whose clock is so far ahead: Python runs this file before anything else."""
     (folder / "sitecustomize.py").write_text(_SHIFT.format(seconds=seconds), encoding="utf-8")
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
-def stamped(world: World, name: str, by: str) -> None:
+def stamped(world, name, by):
     """Sets by whose clock a topic's records have their time."""
     topic = ConfigResource(ConfigResourceType.TOPIC, name)
     topic.configs = {"message.timestamp.type": by}
     world.admin.alter_configs([topic])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seconds", [AHEAD, -AHEAD], ids=["ahead", "behind"])
-def test_point_18_a_worker_whose_clock_is_wrong_publishes(kafka, redis_url, tmp_path, seconds):
-    with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=2) as world:
-        world.worker = Worker  # one that is not forked from a process that has begun already
-        world.environ = wrong(tmp_path, seconds)
-        (worker,) = world.start()
-        world.send(20)
-        world.put(b"malformed")  # its dead letter, too, has the brokers' time
-        assert world.covered().reports == world.n
-        until(lambda: worker.metric("dead_letters_total") == 1, "the dead letter")
-        age = until(lambda: worker.metric("snapshot_age_seconds"), "the age of its snapshot")
-        assert 0 < age < 60
-
-
-def test_point_18_topics_with_the_producers_time_refuse_a_worker_that_is_ahead_and_the_remedy_says_so(
+def test_topics_with_the_producers_time_refuse_a_worker_that_is_ahead_and_the_remedy_says_so(
     kafka, redis_url, tmp_path
 ):
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=1) as world:

@@ -12,13 +12,12 @@ from tests.dashboards import DASHBOARDS, filled, queries
 from tests.integration.harness import Sending, World, until
 from tests.integration.harness.proxy import Proxy
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 MAY_BE_NONE = ("Recommended method", "Alerts")
 """Panels that show instead of nothing that there is none, in a world where all is well and little is sent."""
 
 
-@pytest.mark.long
 def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
     queries = [{"name": f"value {v}", "values": [v]} for v in range(3)]
     store = urlsplit(redis_url)
@@ -54,39 +53,14 @@ def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
             for name, query in wanted.items():
                 until(partial(answers, query), f"data for {name}: {query}")
 
+            for name, (label, metric) in listed(world).items():
+                assert scraper.get(f"label/{label}/values", match=metric), name
             methods = scraper.get("label/method/values", match="ldp_worker_snapshot_query_frequency")
             assert {"base", "norm-sub", "power-ns"} <= set(methods)
             assert scraper.get("label/stream/values", match="ldp_worker_stream_up") == [world.name]
             evaluated = [rule for group in scraper.get("rules")["groups"] for rule in group["rules"]]
             named = [rule.get("record") or rule["alert"] for rule in rules()]
             assert {rule["name"]: rule["health"] for rule in evaluated} == dict.fromkeys(named, "ok")
-
-
-def test_no_panel_is_empty_without_queries_and_windows(kafka, redis_url, tmp_path):
-    with World(
-        kafka,
-        redis_url,
-        tmp_path,
-        partitions=1,
-        protocol="olh",
-        labels=["red", "green", "blue"],
-        domain_size=3,
-    ) as world:
-        (worker,) = world.start()
-        wanted = asked(world)
-        with prometheus.running(tmp_path, [f"127.0.0.1:{worker.port()}"], RULES) as scraper, Sending(world):
-            for name, query in wanted.items():
-                until(partial(scraper.values, query), f"data for {name}: {query}")
-            for name, (label, metric) in listed(world).items():
-                assert scraper.get(f"label/{label}/values", match=metric), name
-            (values,) = (
-                re.fullmatch(r"query_result\((.*)\)", query)[1]
-                for query in variables(world).values()
-                if "topk" in query
-            )
-            assert len(scraper.values(values)) == 3
-            shown = scraper.get("label/label/values", match="ldp_worker_snapshot_value_frequency")
-            assert set(shown) == {"red", "green", "blue"}
 
 
 def variables(world):

@@ -18,7 +18,7 @@ from tests.integration.harness import World, until
 from tests.integration.harness.archive import archive, stored
 from worker.cli import cli
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 JOB_SECONDS = 600
@@ -138,7 +138,6 @@ def uncounted(services, tmp_path):
         yield world
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("engine", ["spark", "beam"])
 def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives, uncounted):
     history = uncounted.folder / "archive"
@@ -170,7 +169,6 @@ def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives
     assert last.complete
 
 
-@pytest.mark.long
 def test_the_examples_of_the_readme_count_the_same(python, archives, tmp_path):
     folder, _, partitions = archives[0]
     shutil.copytree(folder, tmp_path / "readme")

@@ -1,18 +1,19 @@
-"""The faults of tests/soak that are quick, each once, on one stream under load; ``make soak`` is for all of them."""
+"""The quick faults of tests/soak, each once on one stream under load; `make soak` has all of them."""
 
 import pytest
 
 from tests.soak import faults
 from tests.soak.stage import Stage
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-QUICK = (faults.redis_swallowed, faults.redis_failed_over, faults.kafka_cut, faults.clock_jumped)
-"""Redis that is failed over cuts its connections, too."""
+QUICK = (
+    *(faults.redis_swallowed, faults.redis_set_back, faults.redis_failed_over),
+    *(faults.kafka_cut, faults.kafka_killed, faults.worker_silent, faults.clock_jumped),
+)
 
 
-@pytest.mark.long
-def test_nothing_is_lost_or_doubled_by_what_happens_to_stores_brokers_and_clocks():
+def test_no_report_is_lost_or_doubled_by_faults_of_services_and_workers():
     with Stage(11, 200.0, print) as stage:
         for fault in QUICK:
             fault(stage)

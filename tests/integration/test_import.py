@@ -3,17 +3,13 @@
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from kafka import OffsetAndMetadata, TopicPartition
-from kafka.admin import NewPartitions
+from kafka import TopicPartition
 from kafka.errors import RetriableError
 
 from ldp import frames
-from ldp.state import State
-from ldp.stretch import Stretch
 from tests.integration.harness import (
     EVENT_TIME,
     TIMEOUT_SECONDS,
@@ -35,13 +31,13 @@ pytestmark = pytest.mark.integration
 SIDES = ("before", "after")
 
 
-def imported(world: World, *files: Path):
+def imported(world, *files):
     """What the command says of files, and its exit code."""
     toml = world.configure("import", store={"timeout_seconds": TIMEOUT_SECONDS})
     return CliRunner().invoke(cli, ["import", world.name, *map(str, files), "--config", str(toml)])
 
 
-def keys(world: World) -> dict[bytes, object]:
+def keys(world):
     """All that the store has of a stream, but for what is on its way."""
     found = {key for key in world.redis.scan_iter(f"{{{world.name}:*") if b":staged:" not in key}
     return {
@@ -49,10 +45,10 @@ def keys(world: World) -> dict[bytes, object]:
     }
 
 
-def committed(world: World) -> dict[int, tuple[int, str]]:
+def committed(world):
     """What Kafka has of the group."""
 
-    def said() -> dict[str, dict[TopicPartition, OffsetAndMetadata]] | None:
+    def said():
         try:
             return world.admin.list_group_offsets({world.group: None})
         except RetriableError:  # a coordinator that only just starts
@@ -62,10 +58,8 @@ def committed(world: World) -> dict[int, tuple[int, str]]:
     return {tp.partition: (at.offset, at.metadata) for tp, at in found.items() if at.offset >= 0}
 
 
-@pytest.fixture(
-    params=[pytest.param({}, id="all time", marks=pytest.mark.long), pytest.param(WINDOWED, id="windows")]
-)
-def mixed(request, local_services, tmp_path):
+@pytest.fixture
+def mixed(local_services, tmp_path):
     """A stream with a log of all kinds: an aborted transaction first, good records, and malformed ones."""
     with World(
         local_services.kafka.address,
@@ -73,7 +67,7 @@ def mixed(request, local_services, tmp_path):
         tmp_path,
         partitions=3,
         reports=EVENT_TIME,
-        **request.param,
+        **WINDOWED,
     ) as world:
         aborting = world.open_producer(transactional_id=f"{world.name}-aborting")
         aborting.init_transactions()
@@ -86,7 +80,7 @@ def mixed(request, local_services, tmp_path):
         yield world
 
 
-def fill(world: World) -> None:
+def fill(world):
     """Sends what counts, and what does not."""
     world.send(60, 2)
     world.send(15, 3, as_json=True)
@@ -150,8 +144,8 @@ def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_s
             log, point = tmp_path / f"{partition}.log", tmp_path / f"{partition}.point"
             point.write_text(json.dumps(vars(aim)))
             options = [world.name, str(files[partition]), "--config", str(world.toml), "--point", str(point)]
-            born = Forked.nursery.bear("tests.kills.dying", options, environ, log, "import")
-            assert born.wait(60) == -signal.SIGKILL, log.read_text()
+            forked = Forked.fork_server.fork("tests.kills.dying", options, environ, log, "import")
+            assert forked.wait(60) == -signal.SIGKILL, log.read_text()
             there, mirrored = ((aim.number, SIDES.index(aim.side)) >= done for done in ((8, 1), (9, 1)))
             tag = f"{{{world.name}:{partition}}}:".encode()
             stored = {tag + b"meta", tag + b"window:all"} if there else set()
@@ -168,51 +162,6 @@ def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_s
 
 
 @pytest.mark.long
-def test_partitions_that_are_added_begin_with_history_while_workers_run_and_die(local_services, tmp_path):
-    with World(
-        local_services.kafka.address,
-        local_services.redis.address,
-        tmp_path,
-        partitions=2,
-        reports=EVENT_TIME,
-        client={"session_timeout_seconds": 40},
-        **WINDOWED,
-    ) as world:
-        worker, *_ = world.start()
-        with Sending(world, when=event_time) as sending:
-            sending.more(100)
-        world.covered()
-        worker.pause()  # it is a member, and knows nothing of what follows
-        world.admin.create_partitions({world.topic: NewPartitions(total_count=4)})
-        until(
-            lambda: len(world.admin.describe_topics([world.topic])[0]["partitions"]) == 4,
-            "the broker knows of it",
-        )
-        until(lambda: len(world.producer.partitions_for(world.topic)) == 4, "the producer knows of it")
-        world.partitions = 4
-        world.send(40, 2)
-        world.settle()
-        files = [history(world, p, 6) for p in (2, 3)]
-        done = imported(world, *files)
-        assert done.exit_code == 0, done.output
-        assert {2, 3}.isdisjoint(committed(world))  # which is for members alone to say
-        members = list(world.members())
-        worker.kill()
-        world.expel(members)
-        (second,) = world.start()
-        with Sending(world, when=event_time) as sending:
-            sending.more(100)
-            members = list(world.members())
-            second.kill()
-            world.expel(members)
-            world.launch()
-            sending.more(100)
-        last = world.covered()
-        world.assert_right(last)
-        assert last.complete
-        assert {committed(world)[p][1] for p in range(4)} == {COUNTED}
-
-
 def test_what_would_lose_or_double_reports_is_refused(local_services, tmp_path):
     with World(local_services.kafka.address, local_services.redis.address, tmp_path, partitions=2) as world:
         world.send(40)
@@ -223,24 +172,6 @@ def test_what_would_lose_or_double_reports_is_refused(local_services, tmp_path):
         refused = imported(world, good, damaged)
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert f"{damaged}: it is truncated or damaged" in refused.stderr
-        open_ = world.open_producer(transactional_id=f"{world.name}-open")
-        open_.init_transactions()
-        open_.begin_transaction()
-        world.put(b"open", 0, open_).get(TIMEOUT_SECONDS)
-        beyond = State.read(good)
-        stretch = beyond.log[0]
-        reaching = tmp_path / "reaching.ldp"
-        State(
-            world.stream,
-            beyond.reports,
-            beyond.counters,
-            beyond.records,
-            log=(Stretch(world.topic, 0, 0, 21, stretch.max_timestamp),),
-        ).write(reaching)
-        refused = imported(world, reaching, longer)
-        assert refused.exit_code == 1
-        assert "partition 0: the counts reach offset 21, and the log ends at 20" in refused.stderr
-        open_.abort_transaction()
         world.admin.delete_records({TopicPartition(world.topic, 0): 17})
         refused = imported(world, good, longer)
         assert "the counts end at offset 15, and the log begins at 17" in refused.stderr

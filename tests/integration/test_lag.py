@@ -2,7 +2,6 @@
 
 import pytest
 
-from deploy.local.services import free_ports
 from tests.integration.harness import World, until
 
 pytestmark = pytest.mark.integration
@@ -33,30 +32,3 @@ def test_a_group_has_an_offset_everywhere_and_is_behind_no_transactions_marker(k
         ends = world.ends()
         until(lambda: committed(world) == ends, f"nothing is behind {ends}")
         world.assert_right(world.covered())
-
-
-@pytest.mark.long
-def test_point_16_a_worker_that_reaches_no_redis_exports_every_partition(kafka, redis_url, tmp_path):
-    """Alerts need the partitions that no worker owns: each worker exports them all, whatever it can reach itself."""
-    with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=3) as world:
-        (worker,) = world.start()
-        world.send(30)
-        world.covered()
-        until(lambda: committed(world) == world.ends(), "the group's offsets follow")
-        counted = world.ends()
-        assert worker.terminate() == 0
-        world.send(60, counted=False)
-        world.settle()
-        (closed,) = free_ports(1)
-        world.environ = {"LDP_WORKER_REDIS__URL": f"redis://127.0.0.1:{closed}/0"}
-        other = world.launch()
-
-        def offsets(name):
-            samples = other.samples(f"partition_{name}_offset")
-            return {int(sample.labels["partition"]): int(sample.value) for sample in samples}
-
-        until(lambda: offsets("end") == world.ends(), "the ends of all partitions")
-        assert offsets("group") == counted
-        assert offsets("first") == dict.fromkeys(range(3), 0)
-        assert not any(sample.value for sample in other.samples("partition_owned"))
-        until(lambda: other.metric("step_failing_seconds", step="reach") > 0, "the step that fails")

@@ -7,11 +7,10 @@ import pytest
 from ldp import snapshot
 from tests.integration.harness import METHODS, World, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 D = 1_000_000
 
 
-@pytest.mark.long
 def test_a_million_values_are_published_and_read_back_equal(kafka, redis_url, tmp_path):
     stream = {"protocol": "pgr", "epsilon": "1", "domain_size": D}
     with World(kafka, redis_url, tmp_path, partitions=2, **stream) as world:

@@ -1,7 +1,4 @@
-"""Listeners with TLS and with a login: what does not fit is said in time, with the right advice.
-
-A real broker with one listener of each kind, of `deploy/local/secure.py`; what fits is in `test_transports.py`.
-"""
+"""Connection errors of TLS and logins name their remedy; `test_transports.py` has the connections that work."""
 
 import contextlib
 import os
@@ -16,24 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka.admin import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    KafkaAdminClient,
-    ResourcePattern,
-    ResourceType,
-)
 
 from deploy.local.services import free_ports
 from tests.integration.harness import TIMEOUT_SECONDS, Forked, until
-from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.integration.harness.silent import silent
 from worker import check, config
-from worker.kafka.client import brokers, quirks, topics
+from worker.kafka.client import brokers, quirks
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 WORKER = Path(sys.executable).parent / "ldp-worker"
 WRONG = f"wrong-{secrets.token_hex(8)}"
@@ -67,23 +54,8 @@ def own(secure, name):
 LOGIN = "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism"
 PLAIN = {"security_protocol": "PLAINTEXT"}
 CASES = {
-    **{
-        f"a wrong password by {mechanism}": (
-            ("LOGINS", mechanism),
-            lambda secure: {"sasl_password": WRONG},
-            "SaslAuthenticationFailed",
-            LOGIN,
-        )
-        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-    },
     "a wrong password": (
         ("LOGIN", "PLAIN"),
-        lambda secure: {"sasl_password": WRONG},
-        "Invalid username or password",
-        LOGIN,
-    ),
-    "a wrong password with a certificate": (
-        ("BOTH", "PLAIN"),
         lambda secure: {"sasl_password": WRONG},
         "Invalid username or password",
         LOGIN,
@@ -94,17 +66,23 @@ CASES = {
         "refuses: HTTP 401 (invalid_client)",
         "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
     ),
-    "a wrong scope": (
-        ("LOGINS", "OAUTHBEARER"),
-        lambda secure: {"sasl_oauthbearer_scope": "all"},
-        "refuses: HTTP 400 (invalid_scope)",
-        "correct kafka.sasl_oauthbearer_scope",
+    "a wrong password by SCRAM": (
+        ("LOGINS", "SCRAM-SHA-512"),
+        lambda secure: {"sasl_password": WRONG},
+        "SaslAuthenticationFailed",
+        LOGIN,
     ),
     "a token for somebody else": (
         ("LOGINS", "OAUTHBEARER"),
         lambda secure: {"sasl_oauthbearer_scope": "reports for others"},
         "invalid_token",
         "let the brokers know whose tokens these are",
+    ),
+    "another mechanism": (
+        ("LOGIN", "SCRAM-SHA-512"),
+        lambda secure: {},
+        "UnsupportedSaslMechanism",
+        "set kafka.sasl_mechanism to one that the brokers know",
     ),
     "no token endpoint": (
         ("LOGINS", "OAUTHBEARER"),
@@ -118,39 +96,15 @@ CASES = {
         "alert",
         "the brokers refuse this client's certificate, or want one",
     ),
-    "a stranger's certificate": (
-        ("MTLS", ""),
-        lambda secure: own(secure, "stranger") | {"ssl_password": None},
-        "alert",
-        "the brokers refuse this client's certificate, or want one",
-    ),
-    "another mechanism": (
-        ("LOGIN", "SCRAM-SHA-512"),
-        lambda secure: {},
-        "UnsupportedSaslMechanism",
-        "set kafka.sasl_mechanism to one that the brokers know",
-    ),
     "a login where none is asked": (
         ("LOGIN", "PLAIN"),
         lambda secure: at(secure, "PLAINTEXT"),
         "IllegalSaslState",
         "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL",
     ),
-    "a login over TLS where none is asked": (
-        ("LOGINS", "PLAIN"),
-        lambda secure: at(secure, "SSL"),
-        "IllegalSaslState",
-        "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL",
-    ),
     "no login": (
         ("PLAINTEXT", ""),
         lambda secure: at(secure, "LOGIN"),
-        "socket disconnected",
-        "correct kafka.security_protocol, they may want",
-    ),
-    "no login over TLS": (
-        ("SSL", ""),
-        lambda secure: at(secure, "LOGINS"),
         "socket disconnected",
         "correct kafka.security_protocol, they may want",
     ),
@@ -169,12 +123,6 @@ CASES = {
     "another authority": (
         ("SSL", ""),
         lambda secure: {"ssl_cafile": secure.certificates.path("other.pem")},
-        "certificate verify failed",
-        "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
-    ),
-    "an authority of nobody's": (
-        ("SSL", ""),
-        lambda secure: {"ssl_cafile": None},
         "certificate verify failed",
         "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
     ),
@@ -203,7 +151,7 @@ CASES = {
         "start the brokers, or correct kafka.bootstrap_servers",
     ),
 }
-"""What is wrong -> the way that is meant, the keys that spoil it, what is said of it and what to do about it."""
+"""Fault -> the listener and mechanism, the wrong keys, the error and the remedy."""
 
 
 def at(secure, listener):
@@ -211,7 +159,7 @@ def at(secure, listener):
 
 
 def spoiled(case, secure, stack):
-    """The keys of Kafka of a case."""
+    """Returns the `kafka` keys of a case."""
     (listener, mechanism), spoil, *_ = CASES[case]
     keys = {
         key: value for key, value in (secure.client(listener, mechanism) | spoil(secure)).items() if value
@@ -223,13 +171,13 @@ def spoiled(case, secure, stack):
 
 @pytest.fixture
 def way(request, secure, tmp_path):
-    """A configuration that does not fit, and what is to be said about it."""
+    """A wrong configuration, its error and its remedy."""
     with contextlib.ExitStack() as stack:
         yield configure(tmp_path, secure, **spoiled(request.param, secure, stack)), *CASES[request.param][2:]
 
 
 @pytest.mark.parametrize("way", CASES, indirect=True)
-def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, secure, monkeypatch):
+def test_what_does_not_fit_is_said_with_what_to_do(way, secure, monkeypatch):
     toml, reason, advice = way
     for seconds in (0.5, 3.0, 20.0):  # on a machine that has much to do a broker answers later
         monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", seconds)
@@ -255,9 +203,8 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", ["TLS to a port that says nothing"], indirect=True)
-def test_point_17_every_command_ends_in_time(way):
+def test_every_command_ends_in_time(way):
     toml, reason, advice = way
     toml.write_text(toml.read_text().replace("domain_size = 3", "domain_size = 845"))
     started = [
@@ -267,9 +214,7 @@ def test_point_17_every_command_ends_in_time(way):
         )
         for command, *options in COMMANDS
     ]  # fmt: skip
-    limit = (
-        brokers.TIMEOUT_SECONDS + quirks.HANDSHAKE_SECONDS + 60
-    )  # and to start, on a machine that does much else
+    limit = brokers.TIMEOUT_SECONDS + quirks.HANDSHAKE_SECONDS + 60
     for process in started:
         said = " ".join(process.communicate(timeout=limit)[0].split())
         assert process.returncode == 1
@@ -277,22 +222,10 @@ def test_point_17_every_command_ends_in_time(way):
         assert advice in said
 
 
-RUN = [
-    *(
-        "a wrong password by SCRAM-SHA-512",
-        "a wrong secret",
-        "no token endpoint",
-        "no certificate",
-        "no login",
-    ),
-    *("no TLS", "TLS to a plaintext port", "TLS to a port that says nothing", "another authority"),
-    *("a certificate that is over", "another host's certificate"),
-]
+RUN = ("a wrong password", "no token endpoint", "no certificate", "no TLS", "another authority")
 
 
-@pytest.mark.long
-def test_point_17_run_says_it_and_goes_on_trying(secure, tmp_path):
-    """A worker for each of these cases, all at once."""
+def test_run_says_it_and_goes_on_trying(secure, tmp_path):
     with contextlib.ExitStack() as stack:
         workers = {}
         for number, case in enumerate(RUN):
@@ -314,91 +247,12 @@ def test_point_17_run_says_it_and_goes_on_trying(secure, tmp_path):
             assert not any(word in log for word in (WRONG, secure.password, secure.tokens.secret))
 
 
-# --- what a login may not do ----------------------------------------------------------------------------------------
-
-
-USER = LIMITED[-1]
-ALL = [
-    ResourcePattern(kind, "*")
-    for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
-]
-
-
-@contextlib.contextmanager
-def closed(admin, kind, name):
-    """Closes something to the login, wholly, while the body of a ``with`` runs."""
-    pattern = ResourcePattern(kind, name)
-    admin.create_acls([ACL(f"User:{USER}", "*", ACLOperation.ALL, ACLPermissionType.DENY, pattern)])
-    yield
-    admin.delete_acls([ACLFilter(f"User:{USER}", "*", ACLOperation.ANY, ACLPermissionType.ANY, pattern)])
-
-
-def said(worker, event, words):
-    """Whether an error with these words was logged as an event."""
-    return any(words in line["error"] for line in worker.events(event))
-
-
-@pytest.mark.long
-def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secure, tmp_path):
-    named = {"sasl_username": USER, "sasl_password": LIMITED_PASSWORD}
-    toml = configure(tmp_path, secure, **(secure.client("LOGIN") | named))
-    loaded = config.load(toml, {})
-    (served,) = loaded.streams
-    group, identity = loaded.consumer_group(served.stream.name), loaded.transactional_id(served.stream.name)
-    with contextlib.ExitStack() as stack:
-        admin = KafkaAdminClient(bootstrap_servers=secure.running.kafka.address)
-        stack.callback(admin.close)
-        admin.create_acls(
-            [ACL(f"User:{USER}", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, one) for one in ALL]
-        )
-        topics.create(admin, loaded, 1, 1)
-        with closed(admin, ResourceType.TOPIC, "t"):
-            worker = Forked.launch(toml, tmp_path / "log")
-            stack.callback(worker.kill)
-            until(
-                lambda: said(worker, "poll.retry", "topic 't' is closed to this client"),
-                "the topic is closed",
-            )
-            assert not worker.events("topic.missing")
-        until(worker.ready, "it serves")
-        with contextlib.ExitStack() as later:
-            with closed(admin, ResourceType.GROUP, group):
-                until(
-                    lambda: said(worker, "serve.retry", "GroupAuthorizationFailedError"),
-                    "its group is closed",
-                )
-                later.enter_context(closed(admin, ResourceType.TRANSACTIONAL_ID, identity))
-            until(
-                lambda: said(worker, "snapshot.retry", "TransactionalIdAuthorizationFailedError"),
-                "it may not publish",
-            )
-        until(worker.ready, "it serves again")
-        assert not worker.events("stream.stopped")
-
-
-# --- an encrypted key ---------------------------------------------------------------------------------------
-
-
-def test_point_17_a_key_with_its_password_opens_a_listener_that_wants_a_certificate(secure, tmp_path):
-    loaded = config.load(configure(tmp_path, secure, **secure.client("BOTH")), {})
-    with brokers.connect(loaded) as admin:
-        assert admin.describe_cluster()["brokers"]
-
-
-@pytest.mark.parametrize(
-    ("password", "said"),
-    [
-        (None, "kafka.ssl_password: nothing given; the key of kafka.ssl_certfile is encrypted"),
-        ("wrong", "kafka.ssl_password: a secret given; it does not open the key of kafka.ssl_certfile"),
-    ],
-)
-def test_point_17_nobody_is_asked_for_the_password_of_a_key(secure, tmp_path, password, said):
-    """On a terminal, where OpenSSL would ask."""
-    keys = secure.client("BOTH") | {"ssl_password": password}
-    toml = configure(tmp_path, secure, **{key: value for key, value in keys.items() if value})
-    for command in ("check", "run"):
-        code, shown = on_a_terminal(WORKER, command, "--config", toml)
-        assert (code, [re.sub(r"\S+:\d+: ", "", shown.strip())]) == (2, [f"ldp-worker: {said}"])
+def test_no_terminal_is_asked_for_the_password_of_a_key(secure, tmp_path):
+    keys = secure.client("BOTH")
+    toml = configure(tmp_path, secure, **{key: value for key, value in keys.items() if key != "ssl_password"})
+    code, shown = on_a_terminal(WORKER, "check", "--config", toml)
+    said = "kafka.ssl_password: nothing given; the key of kafka.ssl_certfile is encrypted"
+    assert (code, [re.sub(r"\S+:\d+: ", "", shown.strip())]) == (2, [f"ldp-worker: {said}"])
 
 
 def on_a_terminal(*command):

@@ -1,8 +1,6 @@
 """Many partitions and a Redis that answers late: they are claimed and committed together, not one after the other."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from tests.integration.harness import World, until
 from tests.integration.harness.proxy import Proxy
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PARTITIONS = 48
 DELAY_SECONDS = 0.25
@@ -18,7 +16,7 @@ DELAY_SECONDS = 0.25
 
 
 @pytest.fixture
-def late(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[tuple[World, Proxy]]:
+def late(kafka, redis_url, tmp_path):
     at = urlparse(redis_url)
     with Proxy((at.hostname or "127.0.0.1", at.port or 6379)) as proxy:
         late_url = f"redis://127.0.0.1:{proxy.port}/0"
@@ -27,15 +25,13 @@ def late(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[tuple[World, Pr
             yield world, proxy
 
 
-def test_a_claim_of_many_partitions_is_alive_meanwhile_and_a_commit_waits_for_redis_once(
-    late: tuple[World, Proxy],
-) -> None:
+def test_a_claim_of_many_partitions_is_alive_meanwhile_and_a_commit_waits_for_redis_once(late):
     world, proxy = late
     proxy.delay = DELAY_SECONDS
     worker = world.launch()
     said = set[str]()
 
-    def claimed() -> bool:
+    def claimed():
         if not worker.alive():
             raise AssertionError(f"it ended with {worker.process.returncode}")
         said.add(worker.says())

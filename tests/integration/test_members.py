@@ -1,14 +1,8 @@
-"""Members with a name, ``kafka.member``: what a restart moves, what the same name twice does, and who leaves at once.
-
-The session lasts longer than any test waits: whatever happens here does not happen because it ran out.
-"""
-
-import json
+"""Members with a name, `kafka.member`: restart, duplicate name, stop. No session times out here."""
 
 import pytest
 
 from tests.integration.harness import Sending, until
-from worker import check, config
 
 pytestmark = pytest.mark.integration
 
@@ -68,6 +62,7 @@ def test_a_killed_worker_that_comes_back_under_its_name_goes_on_and_moves_nothin
     assert changed == {name}
 
 
+@pytest.mark.long
 def test_of_two_processes_with_one_name_the_one_before_stops_and_says_why(world):
     (first,) = start(world, "one")
     with Sending(world) as sending:
@@ -99,26 +94,3 @@ def test_a_worker_with_a_name_that_is_told_to_stop_hands_over_at_once(world):
         assert len(names(world)) == 1
         sending.more()
     world.assert_right(world.covered())
-
-
-@pytest.mark.long
-def test_each_of_several_processes_has_a_name_of_its_own(world):
-    worker = launch(world, "host", "--processes", "2")
-    until(worker.ready, "both serve")
-    assert set(names(world)) == {"host-0", "host-1"}
-    assert set(json.loads(worker.get("/readyz")[2])["processes"]) == {"0", "1"}
-    assert worker.terminate() == 0
-    assert names(world) == {}
-
-
-@pytest.mark.long
-def test_a_session_that_the_brokers_do_not_allow_is_said_by_check_and_by_the_worker(world):
-    toml = world.configure("short", client={"session_timeout_seconds": 1})
-    worker = world.launch(toml)
-    (found,) = [f for f in check.findings(config.load(toml, {})) if "session" in f.text]
-    assert found.level is check.Level.ERROR
-    assert "kafka.session_timeout_seconds=1: they allow 6 to 1800" in found.text
-    said = until(lambda: worker.events("poll.retry"), "the worker says that it is not let in")
-    assert "set kafka.session_timeout_seconds to what the brokers allow" in said[0]["remedy"]
-    assert not worker.ready()
-    assert worker.terminate() == 0

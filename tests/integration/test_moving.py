@@ -9,7 +9,7 @@ from tests.integration.harness import TIMEOUT_SECONDS, World, until
 from tests.integration.harness.truth import base
 from worker.cli import cli
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PARTITIONS = (0, 1)
 
@@ -17,10 +17,10 @@ PARTITIONS = (0, 1)
 class Mirror:
     """Copies committed records to the same partition of another cluster's topic, as MirrorMaker does."""
 
-    def __init__(self, here: World, there: World) -> None:
+    def __init__(self, here, there):
         self._here, self._there, self._at = here, there, dict.fromkeys(PARTITIONS, 0)
 
-    def catch_up(self) -> None:
+    def catch_up(self):
         here, there = self._here, self._there
         here.settle()
         consumer = KafkaConsumer(bootstrap_servers=here.kafka, isolation_level="read_committed")
@@ -38,7 +38,7 @@ class Mirror:
         consumer.close()
 
 
-def abort(world: World) -> None:
+def abort(world):
     """Leaves an aborted record and a marker in each partition: offsets that a mirror does not have."""
     aborting = world.open_producer(transactional_id=f"{world.name}-aborting")
     aborting.init_transactions()
@@ -49,7 +49,7 @@ def abort(world: World) -> None:
     until(lambda: [world.ends()[p] for p in PARTITIONS] == [2, 2], "the markers are written")
 
 
-def test_point_20_a_stream_moves_to_another_cluster_and_no_report_is_lost_or_doubled(
+def test_a_stream_moves_to_another_cluster_and_no_report_is_lost_or_doubled(
     local_services, own_services, tmp_path
 ):
     (old, new) = tmp_path / "here", tmp_path / "there"
@@ -62,11 +62,11 @@ def test_point_20_a_stream_moves_to_another_cluster_and_no_report_is_lost_or_dou
         ) as there,
     ):
 
-        def run(*words: object) -> str:
+        def run(*words):
             result = CliRunner().invoke(cli, [*map(str, words)])
             return result.output if result.exit_code else ""
 
-        def export() -> str:
+        def export():
             return run("export", here.name, there.toml, tmp_path / "moved", "--config", here.toml)
 
         abort(here)

@@ -10,7 +10,7 @@ from tests.chromium import tabs_of
 from tests.integration.harness import TIMEOUT_SECONDS, World, until
 from worker.http.server import MOST_OF_A_CLIENT
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("patient")]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.usefixtures("patient")]
 
 
 def hear(port):
@@ -26,7 +26,6 @@ def is_free(port):
         return answer.status == 200
 
 
-@pytest.mark.long
 def test_a_hidden_tab_hears_no_events_and_is_up_to_date_when_it_is_seen(kafka, redis_url, tmp_path, chromium):
     """All of its places but one are taken, so whether the last one is free is whether the page hears events."""
     with World(kafka, redis_url, tmp_path, partitions=1) as world, contextlib.ExitStack() as held:

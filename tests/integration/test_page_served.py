@@ -8,7 +8,7 @@ import pytest
 
 from ldp import frames, snapshot
 from ldp.snapshot import Cut, Line, Period
-from tests.integration.harness import TIMEOUT_SECONDS, World, foreign, until
+from tests.integration.harness import TIMEOUT_SECONDS, World, until
 from worker.kafka.snapshots.following import Follower
 from worker.kafka.snapshots.reader import SnapshotReader
 
@@ -31,24 +31,6 @@ def send(world, hours):
             world.sent.reports.append(drawn)
 
 
-class Topic:
-    """The newest message of each key, as another program reads it."""
-
-    def __init__(self, world):
-        read = foreign(world.kafka, world.config.snapshots.topic)
-        newest = {message.key: message for message in read}
-        self._said = {key: json.loads(message.value) for key, message in newest.items() if message.value}
-        self._name = world.name
-        self.head, self.labels = (
-            self._said[f"{self._name}/head"],
-            self._said[f"{self._name}/domain"]["labels"],
-        )
-
-    def bodies(self, place):
-        prefix = f"{self._name}/{place}/"
-        return {key.removeprefix(prefix): said for key, said in self._said.items() if key.startswith(prefix)}
-
-
 def answered(worker, path):
     # asked again while the topic is not read yet, as it says
     status, kind, body = until(
@@ -56,54 +38,6 @@ def answered(worker, path):
     )
     assert (status, kind) == (200, "application/json"), body
     return json.loads(body)
-
-
-def assert_is(answer, bodies, labels):
-    """Asserts that the document of a snapshot says what its messages do, number for number."""
-    assert answer["labels"] == labels
-    assert answer["methods"].keys() == bodies.keys()
-    for method, body in bodies.items():
-        said = answer["methods"][method]
-        for name in body:
-            assert (answer if name in answer else said).get(name, body[name]) == body[name], (method, name)
-        assert body.keys() - said.keys() - answer.keys() == {"schema", "method", "chunks"}
-        assert said.keys() <= body.keys()
-
-
-@pytest.mark.long
-def test_a_worker_without_partition_0_shows_what_is_on_the_topic(kafka, redis_url, tmp_path):
-    queries = [{"name": "warm", "values": ["red", "blue"]}, {"name": "most", "top": 2}]
-    with World(kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, queries=queries, **TABLE) as world:
-        (other,) = (worker for worker in world.start(2) if 0 not in worker.owned())
-        send(world, range(3))
-        last = world.covered()
-        path = f"/streams/{world.name}"
-        until(lambda: answered(other, f"{path}/snapshot")["sequence"] == last.sequence, "it reads the newest")
-        topic = Topic(world)
-        said = answered(other, f"{path}/snapshot")
-        assert_is(said, topic.bodies("all"), topic.labels)
-        assert {name: said[name] for name in topic.head if name != "schema"} == {
-            name: of for name, of in topic.head.items() if name != "schema"
-        }
-        for start in (FIRST, FIRST + HOUR):
-            window = answered(other, f"{path}/snapshot?window=1h&start={start}")
-            assert_is(window, topic.bodies(f"1h/{start}"), topic.labels)
-            assert window["window"]["final"]
-
-        (stream,) = answered(other, "/streams")
-        assert stream["partitions"] == {"0": "elsewhere", "1": "here"}
-        assert stream["newest"]["reports"] == world.n == 120
-        assert stream["state"] == "serving"
-        assert [(one["start"], one["final"]) for one in stream["available"]["1h"]] == [
-            (FIRST, True),
-            (FIRST + HOUR, True),
-            (FIRST + 2 * HOUR, False),
-        ]
-        excerpt = answered(other, f"{path}/excerpt?method=norm-sub&top=3")
-        base = topic.bodies("all")["base"]
-        order = sorted(range(4), key=lambda value: -base["frequencies"][value])[:3]
-        assert [row["value"] for row in excerpt["values"]] == order
-        assert [row["high"] for row in excerpt["values"]] == [base["high"][value] for value in order]
 
 
 def test_events_tell_of_a_new_snapshot(kafka, redis_url, tmp_path):
@@ -134,22 +68,6 @@ def test_events_tell_of_a_new_snapshot(kafka, redis_url, tmp_path):
             assert (said["snapshot"], said["sequence"]) == (news["snapshot"], news["sequence"])
             assert worker.terminate() == 0  # whoever hears events holds nothing up
         connection.close()
-
-
-@pytest.mark.long
-def test_several_processes_have_one_page(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=2, **TABLE) as world:
-        worker = world.launch(None, "--processes", "2")
-        until(worker.ready, "both serve")
-        until(lambda: len(worker.owned()) == 2, "all partitions are counted")
-        world.send(10)
-        last = world.covered()
-        until(lambda: answered(worker, "/streams")[0]["newest"], "the topic is read")
-        (stream,) = answered(worker, "/streams")
-        assert (stream["state"], stream["partitions"]) == ("serving", {"0": "here", "1": "here"})
-        assert stream["accepted"] == 10
-        said = answered(worker, f"/streams/{world.name}/snapshot?method=base")
-        assert said["methods"]["base"]["frequencies"] == last.bodies["base"].frequencies.tolist()
 
 
 def publish(world, sequence, hours):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import Sending, assert_snapshot_topic, frozen, until
+from tests.integration.harness import Sending, assert_snapshot_topic, until
 
 pytestmark = pytest.mark.integration
 
@@ -108,43 +108,3 @@ def test_the_processes_of_a_killed_parent_end_and_lose_nothing(world):
     start(world)
     world.send(20)
     world.assert_right(world.covered())
-
-
-@pytest.mark.long
-def test_a_stream_that_stopped_is_named_and_is_the_exit_code(own_world):
-    world = own_world
-    worker = start(world)
-    world.send(8)
-    world.covered()
-    world.redis.flushall()
-    until(lambda: len(worker.events("stream.stopped")) == 2, "the stream stops in both")
-
-    def stopped():
-        status, _, body = worker.get("/readyz")
-        assert status == 503
-        return body.count('"StateLost: ') == 2
-
-    until(stopped, "both say why")
-    until(lambda: worker.get("/healthz")[0] == 200, "they live")
-    until(lambda: [sample.value for sample in worker.samples("stream_up")] == [0, 0], "both show it")
-    assert worker.metric("process_restarts_total") == 0
-    assert stop(worker) == 1
-
-
-@pytest.mark.long
-def test_sigterm_while_the_servers_are_frozen(own_pair_world, own_services):
-    world = own_pair_world
-    worker = start(world)
-    world.send(8)
-    world.covered()
-    with frozen(own_services.kafka), frozen(own_services.redis):
-        assert stop(worker) == 0
-
-
-@pytest.mark.long
-def test_sigint_while_they_start(world):
-    worker = world.launch(None, "--processes", "2")
-    until(lambda: pids(worker), "the first is started")
-    worker.process.send_signal(signal.SIGINT)
-    assert worker.ended() == 0
-    assert all(gone(pid) for pid in pids(worker).values())

@@ -1,7 +1,4 @@
-"""Sentinels and a cluster: a master dies under load with acknowledged writes, slots move, and counts stay right.
-
-Real servers. A row for each way is printed (``pytest -rP``).
-"""
+"""Sentinels and a cluster: a master dies under load with acknowledged writes, slots move, and counts stay right."""
 
 import contextlib
 import secrets
@@ -14,7 +11,7 @@ from redis.crc import key_slot
 from deploy.local.services import free_ports
 from tests.integration.harness import Sending, World, until
 from tests.integration.harness.authority import Authority
-from tests.integration.harness.matrix import commanded, main_path, row
+from tests.integration.harness.matrix import commanded, main_path
 from tests.integration.harness.redises import Redises, synchronous
 from tests.stores import Singly
 from worker import check, config
@@ -22,7 +19,7 @@ from worker.counting import layout
 from worker.counting.ports import Unavailable
 from worker.redis.connecting import connect
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PASSWORD, OTHER = secrets.token_hex(8), secrets.token_hex(8)
 LOGIN = {"requirepass": PASSWORD, "masterauth": PASSWORD}
@@ -105,9 +102,6 @@ def fail_over(world, server, master, replica, sending):
     return lost
 
 
-# --- Sentinel ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def sentinels(redises):
     """A master with a replica, three Sentinels that watch them, and one that speaks TLS and only tells."""
@@ -150,7 +144,6 @@ def test_sentinels_fail_over_under_load(local_services, sentinels, authority, tm
         world.launch()
         other.launch()
         main_path(other)
-        row(other, "rediss+sentinel://, passwords")
         other.workers[0].kill()
         with Sending(world) as sending:
             world.start(1)
@@ -160,29 +153,15 @@ def test_sentinels_fail_over_under_load(local_services, sentinels, authority, tm
         found = check.findings(world.config)
         (said,) = [finding for finding in found if finding.subject == "redis sentinels"]
         assert said.text.startswith(f"3 Sentinel(s), quorum 2: 127.0.0.1:{second} is the master")
-        row(world, "redis+sentinel://, master killed under load", f"{len(lost)} partitions went back")
 
 
 def test_a_master_that_no_sentinel_knows_is_said(sentinels, tmp_path):
     *_, ports, secure = sentinels
+    sentinel = f"127.0.0.1:{ports[0]}"
     for url, reason, advice in (
-        (
-            f"redis+sentinel://127.0.0.1:{ports[0]}/other",
-            "one does not know it, but counts",
-            "the name that the",
-        ),
-        (
-            f"rediss+sentinel://127.0.0.1:{ports[0]}/counts",
-            "Timeout connecting",
-            "nobody answers in TLS here",
-        ),
+        (f"redis+sentinel://{sentinel}/other", "one does not know it, but counts", "the name that the"),
         (f"redis+sentinel://127.0.0.1:{secure}/told", "no Sentinel names a master", "it may want TLS"),
-        (f"redis+sentinel://127.0.0.1:{free_ports(1)[0]}/counts", "Connection refused", "start Redis, or"),
-        (
-            f"redis://127.0.0.1:{ports[0]}",
-            "a Sentinel: it has no keys",
-            "write redis+sentinel:// in redis.url",
-        ),
+        (f"redis://{sentinel}", "a Sentinel: it has no keys", "write redis+sentinel:// in redis.url"),
     ):
         assert_said(tmp_path, url, reason, advice)
 
@@ -191,8 +170,7 @@ def assert_said(folder, url, reason, advice, **store):
     """What check says of an address, and that it says it in time."""
     text = "".join(f'{key} = "{value}"\n' for key, value in ({"url": url} | store).items())
     stream = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
-    patience = 1.0 if "Timeout" in reason else 10.0
-    (folder / "worker.toml").write_text(f"[redis]\ntimeout_seconds = {patience}\n{text}{stream}")
+    (folder / "worker.toml").write_text(f"[redis]\ntimeout_seconds = 10.0\n{text}{stream}")
     loaded = config.load(folder / "worker.toml", {})
     began = time.monotonic()
     found, *_ = (
@@ -201,9 +179,6 @@ def assert_said(folder, url, reason, advice, **store):
     assert reason in found.text
     assert advice in found.hint
     assert time.monotonic() - began < 30
-
-
-# --- a cluster --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +190,6 @@ def tls_port(server):
     return int(server.command[server.command.index("--tls-port") + 1])
 
 
-@pytest.mark.long
 def test_a_cluster_fails_over_and_moves_slots_under_load(local_services, cluster, authority, tmp_path):
     kafka, hosts = local_services.kafka.address, ",".join(f"127.0.0.1:{s.port}" for s in cluster[:2])
     store = {"password": PASSWORD}
@@ -230,12 +204,11 @@ def test_a_cluster_fails_over_and_moves_slots_under_load(local_services, cluster
         world.launch()
         other.launch()
         main_path(other)
-        row(other, "rediss+cluster://, password")
         other.workers[0].kill()
         with Sending(world) as sending:
             world.start(1)
             more_commits(world)
-            moved = move(world, cluster[:3])
+            move(world, cluster[:3])
             sending.more()
             more_commits(world)
             killed = next(
@@ -246,15 +219,10 @@ def test_a_cluster_fails_over_and_moves_slots_under_load(local_services, cluster
             lost = fail_over(world, server, node(server.port), node(replica.port), sending)
         assert_counted_again(world, lost)
         commanded(world, "check")
-        row(
-            world,
-            "redis+cluster://, master killed under load",
-            f"{len(lost)} partitions went back, slot of {moved} keys moved",
-        )
 
 
 def move(world, servers):
-    """Moves the slot of a partition to another master, a key at a time; returns how many keys that were."""
+    """Moves the slot of a partition to another master, a key at a time."""
     partition = world.partitions - 1
     meta = layout.meta_key(world.name, partition)
     nodes = [node(server.port) for server in servers]
@@ -286,28 +254,18 @@ def move(world, servers):
         for each in (target, source, *nodes):
             each.execute_command("CLUSTER SETSLOT", slot, "NODE", names[1])
         assert store.cut(partition).metadata.offset >= whole.metadata.offset
-    return moved
 
 
 def commit_waits(world):
     return any(worker.metric("errors_total", step="commit") for worker in world.workers)
 
 
-@pytest.mark.long
 def test_a_cluster_that_is_none_or_not_whole_is_said(local_services, redises, cluster, tmp_path):
     store = {"password": PASSWORD}
     first = next(
         s.port for s in cluster if s.running() and node(s.port).info("replication")["role"] == "master"
     )
     assert_said(tmp_path, f"redis://127.0.0.1:{first}", "a cluster's node", "write redis+cluster://", **store)
-    assert_said(tmp_path, f"redis+cluster://127.0.0.1:{first}", "HELLO must be called", "set redis.password")
-    assert_said(
-        tmp_path,
-        f"rediss+cluster://127.0.0.1:{first}",
-        "Timeout connecting",
-        "nobody answers in TLS",
-        **store,
-    )
     alone = redises.start(cluster_enabled="yes", cluster_port=free_ports(1)[0])
     assert_said(
         tmp_path, f"redis+cluster://127.0.0.1:{alone.port}", "not covered", "redis-cli --cluster check"

@@ -10,10 +10,11 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from tests.integration.harness import EVENT_TIME, WINDOWED, Sending, World, event_time, until
+from tests.integration.harness import World, until
 from tests.integration.harness.authority import Authority
-from tests.integration.harness.matrix import commanded, main_path, row
+from tests.integration.harness.matrix import commanded, main_path
 from tests.integration.harness.redises import Redises
+from tests.integration.harness.valkey import valkey_program
 from tests.stores import Singly
 from worker import check, config
 from worker.audit import reading
@@ -128,6 +129,7 @@ def install(url):
 STEPS = {"run": run, "audit": recount, "check": look, "remove": remove, "import": install}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who", WHO)
 def test_nothing_of_what_is_listed_can_be_left_out(admin, server, who):
     url = f"redis://worker@127.0.0.1:{server.port}"
@@ -163,6 +165,7 @@ def keys(admin, *, staged=True):
     return {key: (admin.dump(key), admin.ttl(key) > 0) for key in found if staged or b":staged:" not in key}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cells", [["all"], ["all", "0+60000"]], ids=["a pane goes", "none goes"])
 def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
     url = f"redis://worker@127.0.0.1:{server.port}"
@@ -193,33 +196,7 @@ def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
     assert ("+del" in refused) == (len(cells) == 1)
 
 
-@pytest.mark.parametrize("claims", ["first", "next"])
-def test_a_claim_that_lacks_a_right_changes_nothing(admin, server, claims):
-    url = f"redis://worker@127.0.0.1:{server.port}"
-    refused = set()
-    held, blobs = Metadata('{"group": "g"}', 1, 0, "", {}, "{}"), {"all": b"1"}
-    for missing in (rule for rule, users in RULES.items() if "run" in users):
-        admin.flushall()
-        allow(admin, rules("run"))
-        with contextlib.closing(connect(table(url))) as client:
-            store, found = Singly(client, STREAM), None
-            if claims == "next":
-                assert store.claim(0, None, held) is not None
-                found = replace(held, offset=1, flush="a", blobs={"all": "a"})
-                store.stage(0, "a", blobs)
-                assert store.promote(0, "a", held, found) is Answer.DONE
-            before = keys(admin)
-            allow(admin, rules("run", but=missing))
-            with contextlib.suppress(Unavailable):
-                assert store.claim(0, found, held) is not None
-                continue
-            refused.add(missing)
-            assert keys(admin) == before, missing
-            allow(admin, rules("run"))
-            assert store.claim(0, found, held).metadata == (replace(found, epoch=2) if found else held)
-    assert {"~{STREAM:*}:meta", "+hgetall", "+hset"} <= refused
-
-
+@pytest.mark.long
 def test_what_an_import_that_lacks_a_right_leaves_behind_nobody_reads(admin, server):
     url = f"redis://worker@127.0.0.1:{server.port}"
     held = Metadata('{"group": "g"}', 1, 5, "a", {"all": "a", "0+60000": "a"}, "{}")
@@ -254,12 +231,18 @@ def _text(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-def test_the_main_path_needs_no_more(admin, server, local_services, tmp_path):
-    """A worker, another one that takes over, audit, check, watch and remove, each with what is listed for it."""
-    url = f"redis://worker@127.0.0.1:{server.port}/0"
-    with World(
-        local_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}
-    ) as world:
+@pytest.mark.parametrize(
+    "valkey", [False, pytest.param(True, marks=pytest.mark.long)], ids=["Redis", "Valkey"]
+)
+def test_the_main_path_needs_no_more(redises, local_services, tmp_path, valkey):
+    if valkey and valkey_program() is None:
+        pytest.fail("there is no valkey-server on PATH, nor a wheel with one", pytrace=False)
+    port = redises.start(program=valkey_program() if valkey else None, requirepass=ADMIN).port
+    at, store = f"redis://worker@127.0.0.1:{port}/0", {"password": PASSWORD}
+    with (
+        redis.Redis(port=port, password=ADMIN) as admin,
+        World(local_services.kafka.address, at, tmp_path, partitions=2, store=store) as world,
+    ):
         world.redis = admin
         allow(admin, rules("run", "check", stream=world.name))
         world.launch()
@@ -268,7 +251,7 @@ def test_the_main_path_needs_no_more(admin, server, local_services, tmp_path):
         world.start(1)
         world.send(20, 2)
         world.assert_right(world.covered())
-        row(world, "redis://, a user with the least rights")
+        assert ("Valkey " in commanded(world, "check")) == valkey
         world.workers[1].terminate()
         until(lambda: not world.members(), "nobody is in the group")
         assert {_entry(entry)["object"] for entry in admin.execute_command("ACL LOG")} == {"config|get"}
@@ -282,36 +265,6 @@ def test_the_main_path_needs_no_more(admin, server, local_services, tmp_path):
             left = {_entry(entry)["object"] for entry in admin.execute_command("ACL LOG")}
             assert left <= {"config|get"}
         assert admin.keys(f"{{{world.name}:*") == []
-
-
-@pytest.mark.long
-def test_a_worker_that_was_refused_goes_on_once_it_may(admin, server, local_services, tmp_path):
-    url = f"redis://worker@127.0.0.1:{server.port}/0"
-    kafka, store = local_services.kafka.address, {"password": PASSWORD}
-    with World(kafka, url, tmp_path, partitions=2, reports=EVENT_TIME, store=store, **WINDOWED) as world:
-        world.redis = admin
-        allow(admin, rules("run", stream=world.name))
-        world.launch()
-        world.start(0)
-        (worker,) = world.workers
-        with Sending(world, when=event_time):
-            for missing in ("+rename", "+persist", "+hset", "+del"):
-                done = worker.metric("commits_total", verdict="done")
-                until(lambda done=done: worker.metric("commits_total", verdict="done") > done, "a commit")
-                allow(admin, rules("run", but=missing, stream=world.name))
-                before = keys(admin, staged=False)
-                until(lambda missing=missing: missing in denied(admin), f"a commit without {missing}")
-                # who may not delete commits what drops no pane
-                assert missing == "+del" or keys(admin, staged=False) == before
-                allow(admin, rules("run", stream=world.name))
-        world.covered()
-        world.assert_audit_equal(whole=True)
-        assert len(worker.events("partition.claimed")) == world.partitions
-
-
-def denied(admin):
-    """What was refused since the user was made."""
-    return {"+" + _entry(entry)["object"] for entry in admin.execute_command("ACL LOG")}
 
 
 def test_who_may_not_is_told(admin, server, tmp_path):
@@ -358,28 +311,3 @@ def test_a_cluster_needs_three_things_more(redises):
             assert missing != "+cluster|slots" or "NoPermissionError" in said(refused.value)
     for node in nodes:
         node.close()
-
-
-def found_by_check(tmp_path, url):
-    """What `check` finds of a Redis, as subject and text."""
-    text = f'[[streams]]\nname = "{STREAM}"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
-    file = tmp_path / "worker.toml"
-    file.write_text(f'{text}\n[redis]\nurl = "{url}"\npassword = "{PASSWORD}"\n', encoding="utf-8")
-    found = check.redis.look(config.load(file, {}), 0.0, None, {})
-    return [(one.level, one.text) for one in found if one.level is not check.Level.OK]
-
-
-def test_point_17_a_redis_that_refuses_info_is_checked_without_it(admin, server, tmp_path):
-    url = f"redis://worker@127.0.0.1:{server.port}"
-    allow(admin, rules("check", but="+info"))
-    ((level, text),) = found_by_check(tmp_path, url)
-    assert level is check.Level.WARNING
-    assert text.startswith("it refuses INFO and CONFIG to this user")
-    allow(admin, rules("check"))
-    assert found_by_check(tmp_path, url) == []
-
-
-def test_point_17_a_password_that_redis_does_not_ask_for_is_named(redises, tmp_path):
-    url = f"redis://127.0.0.1:{redises.start().port}"
-    warnings = [text for _, text in found_by_check(tmp_path, url)]
-    assert any(text.startswith("redis.password is set, but it answers without one") for text in warnings)

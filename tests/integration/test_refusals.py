@@ -1,16 +1,10 @@
 """What Redis or a broker answers, and refuses: it is waited for, said with its words, and gone on from there."""
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.integration.harness import World, until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def world(own_world):
-    return own_world
 
 
 def refused(worker, step, *words):
@@ -26,7 +20,9 @@ def refused(worker, step, *words):
     assert worker.metric("errors_total", step=step) > 0
 
 
-def test_point_11_what_redis_refuses_is_waited_for(world):
+@pytest.mark.long
+def test_what_redis_refuses_is_waited_for(own_world):
+    world = own_world
     (worker,) = world.start()
     world.send(8)
     world.covered()
@@ -50,30 +46,7 @@ def test_point_11_what_redis_refuses_is_waited_for(world):
     assert not worker.events("serve.retry")
 
 
-@pytest.mark.long
-def test_point_11_a_snapshot_that_its_topic_does_not_take_is_tried_again(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=1) as world:
-        (worker,) = world.start()
-        world.send(8)
-        sequence = world.covered().sequence
-        limit(world, "100")
-        world.send(8)
-        refused(worker, "publish", "MessageSizeTooLargeError")
-        assert world.snapshots.sequence() == sequence
-        limit(world, "1048588")
-        world.assert_right(world.covered())
-        assert not worker.events("serve.retry")
-
-
-def limit(world, size):
-    """Lets the snapshot topic take record batches of a size."""
-    topic = ConfigResource(
-        ConfigResourceType.TOPIC, world.config.snapshots.topic, {"max.message.bytes": size}
-    )
-    world.admin.alter_configs([topic])
-
-
-def test_point_11_a_head_that_another_program_wrote_stops_the_stream(kafka, redis_url, tmp_path):
+def test_a_head_that_another_program_wrote_stops_the_stream(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         key = f"{world.name}/head".encode()
         world.producer.send(world.config.snapshots.topic, key=key, value=b"not a head", partition=0).get(10)

@@ -1,17 +1,14 @@
 """A client that speaks for another stream: everybody who looks is told that its records are rejected, and why."""
 
 import json
-import os
 
 import pytest
 from click.testing import CliRunner
 
 import ldp
-from ldp import cli as ldp_cli
 from ldp import frames
 from tests.integration.harness import World, until
 from worker.cli import cli
-from worker.kafka.client import newest
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +38,7 @@ def reports_finding(world):
     return result.exit_code, found
 
 
-def test_point_11_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tmp_path):
+def test_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         fingerprint = world.stream.fingerprint.hex()
         exit_code, found = reports_finding(world)
@@ -84,7 +81,7 @@ def test_point_11_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tm
         assert ["fingerprint", "20", "0,", "1"] in lines
 
 
-def test_point_11_dead_letters_are_shown_and_their_values_only_on_demand(kafka, redis_url, tmp_path):
+def test_dead_letters_are_shown_and_their_values_only_on_demand(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         assert run(world, "dead-letters").stdout == "no dead letters\n"
         world.start()
@@ -112,53 +109,3 @@ def test_point_11_dead_letters_are_shown_and_their_values_only_on_demand(kafka, 
         tree = json.loads(run(world, "dead-letters", "--json", "--last", "2", "--stream", world.name).stdout)
         assert (tree["looked_at"], tree["reasons"]["version"], len(tree["letters"])) == (4, 2, 2)
         assert run(world, "dead-letters", "--stream", "other").exit_code == 2
-
-
-def test_point_11_without_their_topic_there_are_no_dead_letters(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path) as world:
-        world.admin.delete_topics([world.config.dead_letters.topic])
-        gone = f"topic {world.config.dead_letters.topic!r} does not exist; ldp-worker create-topics makes"
-
-        def refused():
-            result = run(world, "dead-letters")
-            return result.exit_code == 1 and gone in said(result)
-
-        until(refused, "the topic is gone")
-
-
-def test_point_11_the_printed_document_is_all_that_a_client_needs(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, labels=[f"värde {i}" for i in range(40)]) as world:
-        result = run(world, "document")
-        assert (
-            result.stderr
-            == f"ldp-worker: stream {world.name}, fingerprint {world.stream.fingerprint.hex()}\n"
-        )
-        path = tmp_path / "document.json"
-        path.write_text(result.stdout, encoding="utf-8")
-        labels = tmp_path / "labels.txt"
-        labels.write_text("\n".join(world.stream.labels), encoding="utf-8")
-        made = CliRunner().invoke(
-            ldp_cli.cli,
-            ["document", "--protocol", "olh", "--epsilon", "1", "--labels-file", str(labels)],
-        )
-        assert made.stdout == result.stdout
-        values = "värde 3\nvärde 7\n"
-        reports = CliRunner().invoke(ldp_cli.cli, ["perturb", "--document", str(path)], input=values).stdout
-        put(world, *reports.encode().splitlines())
-        world.start()
-        until(lambda: world.totals()["accepted"] == 2, "both are counted")
-
-
-def test_point_11_the_newest_records_are_read_within_bounds(kafka, redis_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(newest, "MOST", 50)
-    monkeypatch.setattr(newest, "_BYTES", 100_000)
-    with World(kafka, redis_url, tmp_path, partitions=4) as world:
-        put(world, *(b"%d" % i for i in range(200)), partition=0)
-        put(world, *(os.urandom(5000) for _ in range(100)), partition=1)
-        put(world, *(os.urandom(60_000) for _ in range(60)), *(b"x" for _ in range(8)), partition=2)
-        found = newest.newest_records(world.config, world.topic)
-        by_partition = {p: [record.offset for record in found[p]] for p in range(4)}
-        assert by_partition[0] == list(range(150, 200))
-        assert by_partition[1] == list(range(94, 100))  # 4 and what fits into half of 25,000 bytes
-        assert by_partition[2] == list(range(64, 68))  # the older ones turn out to be too large
-        assert by_partition[3] == []

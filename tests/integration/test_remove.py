@@ -50,6 +50,9 @@ def test_a_stream_is_removed_and_begins_anew(world, other):
     served = remove(world, "--yes")
     assert served.exit_code == 1
     assert "has 1 member: take the stream out" in served.stderr
+    with pytest.raises(KafkaError, match="is not deleted: NonEmptyGroup"):
+        removal.delete_group(world.admin, world.group)
+    assert "'a*' given; no stream has such a name" in remove(world, name="a*").stderr
     for each in (world, other):
         (worker,) = each.workers
         assert worker.terminate() == 0
@@ -70,16 +73,3 @@ def test_a_stream_is_removed_and_begins_anew(world, other):
     world.send(2)
     assert world.covered().reports == 42
     assert world.audit().difference is None
-
-
-def test_what_no_stream_can_be_called_is_refused(world):
-    refused = remove(world, name="a*")
-    assert refused.exit_code == 2
-    assert "'a*' given; no stream has such a name" in refused.stderr
-
-
-def test_a_group_with_members_is_not_deleted(world):
-    world.start()
-    assert until(lambda: removal.members(world.admin, world.group), "a member") == 1
-    with pytest.raises(KafkaError, match="is not deleted: NonEmptyGroup"):
-        removal.delete_group(world.admin, world.group)

@@ -175,6 +175,7 @@ def command(world, *words):
     return result.exit_code, result.stdout
 
 
+@pytest.mark.long
 def test_the_commands_know_the_rows(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("commands")
     rows, table = {"methods": ["base"], "top": 3}, {"labels": ["a", "b", "c", "d"], "queries": QUERIES}
@@ -292,6 +293,7 @@ def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_si
         other.close()
 
 
+@pytest.mark.long
 def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postgres):
     """Before, one refused row of a snapshot kept all of it out, and the sink tried again for ever."""
     from deploy.rows.postgres import Table
@@ -311,6 +313,7 @@ def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postg
     assert len(in_postgres(url)) == 8
 
 
+@pytest.mark.long
 def test_without_its_topic_no_snapshot_goes_out(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, rows={"top": 3}) as world:
         (worker,) = world.start()

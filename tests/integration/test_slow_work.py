@@ -1,7 +1,4 @@
-"""Work that takes longer than a client may be silent: the worker stays alive, in its group, and commits in between.
-
-What is slow here is made slow: counting a report sleeps. So the workers run on threads of this process.
-"""
+"""A batch that takes longer than the poll interval: the worker stays in its group and commits in between."""
 
 import threading
 import time
@@ -17,60 +14,22 @@ from worker.kafka.reports import log as consumer
 from worker.observe.metrics import Metrics
 from worker.service.stream import StreamWorker
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SECONDS = 0.5
-"""What one report takes."""
+"""Seconds to count one report."""
 INTERVAL = 12.0
-"""How long this test's clients may go without a poll before they leave their group."""
+"""Seconds without a poll after which the client leaves its group."""
 
 
-class Slow:
-    """Workers on threads, and how long each of them was silent at most."""
-
-    def __init__(self, world):
-        self.world, self.stopping = world, threading.Event()
-        self.workers, self.metrics, self.silent = [], [], 0.0
-
-    def __enter__(self):
-        self.watching = threading.Thread(target=self._watch)
-        self.watching.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopping.set()
-        self.watching.join()
-        for worker in self.workers:
-            worker.join(60)
-            assert worker.progress.ended
-            assert worker.progress.error is None
-
-    def start(self):
-        self.metrics.append(Metrics())
-        worker = StreamWorker(self.world.config, self.world.served, self.metrics[-1], self.stopping)
-        self.workers.append(worker)
-        worker.start()
-        return worker
-
-    def _watch(self):
-        while not self.stopping.wait(0.05):
-            for worker in self.workers:
-                self.silent = max(self.silent, time.monotonic() - worker.progress.stepped)
-
-    def count(self, name, **labels):
-        """The sum of a metric over all workers."""
-        return sum(
-            sample.value
-            for metrics in self.metrics
-            for family in metrics.registry.collect()
-            for sample in family.samples
-            if sample.name == f"ldp_worker_{name}" and labels.items() <= sample.labels.items()
-        )
+def count(metrics, name):
+    families = (family.samples for family in metrics.registry.collect())
+    return sum(s.value for samples in families for s in samples if s.name == f"ldp_worker_{name}")
 
 
-@pytest.fixture
-def slow(kafka, redis_url, tmp_path, monkeypatch):
-    """Workers of a stream of two partitions whose reports take long, one a slice."""
+def test_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(
+    kafka, redis_url, tmp_path, monkeypatch
+):
     accumulate = ldp.GRR._accumulate
 
     def slowly(self, state, reports):
@@ -81,51 +40,31 @@ def slow(kafka, redis_url, tmp_path, monkeypatch):
     monkeypatch.setattr(ldp.GRR, "work", MOST_WORK)
     patient = partial(KafkaConsumer, max_poll_interval_ms=int(1000 * INTERVAL))
     monkeypatch.setattr(consumer, "KafkaConsumer", patient)
-    with World(
-        kafka, redis_url, tmp_path, partitions=2, store={"timeout_seconds": 30}, protocol="grr", domain_size=5
-    ) as world:
-        yield Slow(world)
-
-
-def test_point_9_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(slow):
-    world = slow.world
-    records = int(1.5 * INTERVAL / SECONDS)
-    world.send(records - 24, partition=0)
-    world.send(1, reports=24, partition=0)  # a record that takes as long as the group waits
-    world.settle()
-    offsets = set()
-    with slow:
-        slow.start()
+    table = {"protocol": "grr", "domain_size": 5, "store": {"timeout_seconds": 30}}
+    with World(kafka, redis_url, tmp_path, partitions=2, **table) as world:
+        records = int(1.5 * INTERVAL / SECONDS)
+        world.send(records - 24, partition=0)
+        world.send(1, reports=24, partition=0)  # this record alone takes the whole interval
+        world.settle()
+        metrics, stopping, offsets, silent = Metrics(), threading.Event(), set(), []
+        worker = StreamWorker(world.config, world.served, metrics, stopping)
+        worker.start()
 
         def counted():
+            silent.append(time.monotonic() - worker.progress.stepped)
             offsets.add(world.totals()["offsets"].get(0, 0))
             return max(offsets) == records - 23
 
-        until(counted, "all is counted")
-        assert slow.count("claims_total") == 2  # nothing was taken away, so nothing was claimed again
-        assert slow.count("reports_total") == world.n
-        assert slow.count("errors_total") == 0
-    assert len(offsets) > 4
-    assert slow.silent < INTERVAL
-    assert world.totals()["accepted"] == records - 23
-
-
-@pytest.mark.long
-def test_point_9_a_rebalance_within_a_slow_batch_loses_and_doubles_nothing(slow):
-    world = slow.world
-    records = int(1.5 * INTERVAL / SECONDS)
-    for partition in (0, 1):
-        world.send(records, partition=partition)
-    world.settle()
-    with slow:
-        slow.start()
-        until(lambda: slow.count("reports_total") >= 4, "the first is at work")
-        slow.start()
-        until(lambda: slow.workers[1].progress.state == "serving", "the second joins, and need not wait")
-        until(lambda: world.totals()["offsets"] == {0: records, 1: records}, "all is counted")
-        assert slow.count("claims_total") == 3
-        assert slow.count("errors_total") == 0
-        # what was polled for the other is not counted, and not counted twice: only what was under way may be
-        assert world.n <= slow.count("reports_total") <= world.n + 4
-    assert slow.silent < INTERVAL
-    assert world.totals()["accepted"] == world.n
+        try:
+            until(counted, "all is counted")
+            assert count(metrics, "claims_total") == 2  # no partition was taken away
+            assert count(metrics, "reports_total") == world.n
+            assert count(metrics, "errors_total") == 0
+        finally:
+            stopping.set()
+            worker.join(60)
+        assert worker.progress.ended
+        assert worker.progress.error is None
+        assert len(offsets) > 4
+        assert max(silent) < INTERVAL
+        assert world.totals()["accepted"] == records - 23

@@ -1,17 +1,23 @@
-"""Snapshots of streams at the edges: large domains in chunks, one report, one value, labels and queries."""
+"""Snapshots: a large domain in chunks, one value, labels and queries, the first report."""
 
+import io
 import json
-import math
 import struct
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from ldp.snapshot.documents import BESIDE
 from tests.integration.harness import METHODS, TIMEOUT_SECONDS, World, assert_snapshot_topic, foreign, until
 
 pytestmark = pytest.mark.integration
+
+EXAMPLE = Path(__file__).parents[2] / "ldp/examples/snapshots.py"
 
 
 def numbers_of(content_type, data):
@@ -56,36 +62,8 @@ def test_a_large_domain_comes_in_chunks(kafka, redis_url, tmp_path):
         assert len(received) == 1 + len(METHODS) + 2 * len(vectors)
 
 
-def test_one_report(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=4) as world:
-        world.start()
-        world.send(1)
-        last = world.covered()
-        world.assert_right(last)
-        (index,) = world.sent.whole(world.stream)["index"]
-        e = math.e
-        p, q = e / (e + 3), 1 / (e + 3)
-        expected = np.full(4, -q / (p - q))
-        expected[index] = (1 - q) / (p - q)
-        np.testing.assert_allclose(last.bodies["base"].frequencies, expected, rtol=1e-12)
-        # all but the two that assume a power law, which one report says nothing about
-        for method in METHODS[:-2]:
-            assert np.argmax(last.bodies[method].frequencies) == index
-        np.testing.assert_allclose(last.bodies["norm-sub"].frequencies, np.arange(4) == index, atol=1e-9)
-        assert assert_snapshot_topic(world) == 1
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        {"protocol": "grr"},
-        {"protocol": "olh", "hash": "mul32"},
-        {"protocol": "olh", "hash": "xxh32"},
-    ],
-    ids=["grr", "mul32", "xxh32"],
-)
-def test_a_domain_of_one_value(kafka, redis_url, tmp_path, protocol):
-    with World(kafka, redis_url, tmp_path, partitions=1, domain_size=1, **protocol) as world:
+def test_a_domain_of_one_value(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1, domain_size=1, hash="xxh32") as world:
         world.send(50, reports=4)
         world.start()
         last = world.covered()
@@ -117,7 +95,24 @@ def test_labels_and_queries(kafka, redis_url, tmp_path):
             for name, values in asked.items():
                 summed = frequencies[values].sum()
                 assert answers[name] == pytest.approx(max(0, summed) if method == "post-pos" else summed)
+        as_data_frame(world, last)
         assert_snapshot_topic(world)
+
+
+def as_data_frame(world, newest):
+    """Runs the example that reads the snapshot topic."""
+    command = [sys.executable, EXAMPLE, world.kafka, world.config.snapshots.topic, world.name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    head, _, rest = done.stdout.partition("\n")
+    assert head == f"snapshot {newest.sequence} of {world.name}: {world.n} reports"
+    frame = pandas.read_csv(io.StringIO(rest))
+    named = ("value", "label", "frequency", "std_error", "low", "high")
+    assert list(frame.columns) == [*named, *newest.bodies]
+    assert list(frame["label"]) == list(newest.labels)
+    for method, body in newest.bodies.items():
+        assert frame[method].to_numpy() == pytest.approx(body.frequencies, abs=1e-12)
+    assert frame["low"].to_numpy() == pytest.approx(newest.bodies["base"].low, abs=1e-9)
 
 
 def test_nothing_is_published_before_the_first_report(kafka, redis_url, tmp_path):

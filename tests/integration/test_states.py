@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ldp import frames
 from ldp.cli import cli
 from ldp.state import State
 from tests.integration.harness import World
@@ -15,9 +14,6 @@ from tests.integration.harness.archive import records, stored
 
 pytestmark = pytest.mark.integration
 
-HOUR = 3_600_000
-FIRST = 1_700_000_000_000 // HOUR * HOUR
-SETTINGS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 STREAMS = {
     "olh": {"protocol": "olh", "domain_size": 40},
     "pgr": {"protocol": "pgr", "domain_size": 25},
@@ -53,7 +49,9 @@ def same(state, cell):
     )
 
 
-@pytest.mark.parametrize("protocol", STREAMS)
+@pytest.mark.parametrize(
+    "protocol", [name if name == "olh" else pytest.param(name, marks=pytest.mark.long) for name in STREAMS]
+)
 def test_a_partition_in_redis_is_the_file_of_its_records(protocol, kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2, most_reports=100, **STREAMS[protocol]) as world:
         world.start()
@@ -78,39 +76,3 @@ def test_a_partition_in_redis_is_the_file_of_its_records(protocol, kafka, redis_
         assert whole.rejected == {"fingerprint": 1, "json": 1, "length": 1, "many": 3, "version": 1}
         snapshot = world.covered()
         assert np.array_equal(snapshot.estimate().frequencies, whole.estimate().frequencies)
-
-
-def test_a_pane_in_redis_is_the_file_of_its_hour_and_all_of_them_that_of_all_time(kafka, redis_url, tmp_path):
-    table = {"protocol": "pgr", "domain_size": 25, "windows": ["1h"], "grace": "10m", "out_of_order": "5m"}
-    with World(
-        kafka, redis_url, tmp_path, partitions=1, reports=SETTINGS, most_reports=100, **table
-    ) as world:
-        world.start()
-        values = defaultdict(list)
-        for i in range(90):
-            drawn, time = world.draw(1 + i % 3), FIRST + HOUR * i // 30
-            encode = frames.encode_json if i % 4 == 0 else frames.encode
-            value = encode(world.stream, drawn)
-            values[time // HOUR * HOUR].append(value)
-            world.sent.reports.append(drawn)
-            world.sent.futures.append(world.put(value, timestamp=time))
-        late = frames.encode(world.stream, world.draw(1))  # of the first hour, which is over
-        world.sent.futures.append(world.put(late, timestamp=FIRST))
-        world.covered()
-        kept = stored(world, 0)
-        hours = {}
-        for start, some in values.items():
-            state = State.read(aggregated(world, some, tmp_path / f"{start}", "hour"))
-            hours[start] = State(
-                state.stream, state.reports, state.counters, state.records, windows=((start, start + HOUR),)
-            )
-            assert same(hours[start], kept.cells[f"{start}+{HOUR}"])
-        day = hours[FIRST].merge(*(hours[start] for start in list(hours)[1:]))
-        assert day.windows == ((FIRST, FIRST + 3 * HOUR),)
-        everything = [*(value for some in values.values() for value in some), late]
-        whole = State.read(aggregated(world, everything, tmp_path / "all", "all"))
-        counters = [
-            np.frombuffer(cell.counters, f"<u{cell.width}").astype(int) for cell in kept.cells.values()
-        ]
-        assert np.array_equal(sum(counters), whole.counters)
-        assert sum(cell.reports for cell in kept.cells.values()) == whole.reports == day.reports + 1

@@ -1,7 +1,6 @@
-"""The store's scripts against a real Redis: every verdict, and that a refusal writes nothing.
+"""The store's scripts on a real Redis: every answer, and that a refusal writes nothing.
 
-The tests in tests/faults run against a store in memory. The last test here compares both stores through random steps,
-so that what those tests show is true of the scripts, too.
+The last test compares the store in memory of tests/faults with the scripts through random steps.
 """
 
 import contextlib
@@ -9,7 +8,7 @@ import random
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import redis
-from redis.crc import key_slot
 
 import ldp
 from tests.faults.memory import MemoryStore, World
@@ -42,13 +40,13 @@ FLUSHES = [character * 32 for character in "0123456789abcdef"]
 
 
 @pytest.fixture
-def client(redis_url: str) -> Iterator["redis.Redis"]:
+def client(redis_url):
     with contextlib.closing(connecting.connect(config.Redis(url=redis_url))) as connected:
         yield connected
 
 
 @pytest.fixture
-def stream(client: "redis.Redis") -> Iterator[str]:
+def stream(client):
     """A stream's name that nobody else has; its keys are gone afterwards."""
     name = f"store-{secrets.token_hex(6)}"
     yield name
@@ -57,11 +55,11 @@ def stream(client: "redis.Redis") -> Iterator[str]:
 
 
 @pytest.fixture
-def counts(client: "redis.Redis", stream: str) -> Singly:
+def counts(client, stream):
     return Singly(client, stream)
 
 
-def everything(client: "redis.Redis", stream: str) -> dict[bytes, tuple[Any, bool]]:
+def everything(client, stream):
     """All keys of a stream, each with what it holds and whether it vanishes by itself."""
     found: dict[bytes, tuple[Any, bool]] = {}
     for key in client.scan_iter(f"{{{stream}:*"):
@@ -70,23 +68,23 @@ def everything(client: "redis.Redis", stream: str) -> dict[bytes, tuple[Any, boo
     return found
 
 
-def fresh(lineage: str = LINEAGE, offset: int = 0) -> Metadata:
+def fresh(lineage=LINEAGE, offset=0):
     return Metadata(lineage, 1, offset, "", {}, "{}")
 
 
-def following(before: Metadata, offset: int, flush: str, *windows: str) -> tuple[Metadata, dict[str, bytes]]:
+def following(before, offset, flush, *windows):
     """The metadata and blobs of a commit that changes some windows."""
     blobs = {window: f"{window} {offset} {flush}".encode() for window in windows}
     names = {**before.blobs, **dict.fromkeys(windows, flush)}
     return replace(before, offset=offset, flush=flush, blobs=names, totals=f'{{"at": {offset}}}'), blobs
 
 
-def without(after: Metadata, *cells: str) -> Metadata:
+def without(after, *cells):
     """The metadata of a commit that drops some cells, too."""
     return replace(after, blobs={cell: flush for cell, flush in after.blobs.items() if cell not in cells})
 
 
-def commit(counts: Singly, before: Metadata, offset: int, flush: str, *windows: str) -> Metadata:
+def commit(counts, before, offset, flush, *windows):
     """Commits to partition 0; what is held then."""
     after, blobs = following(before, offset, flush, *windows)
     counts.stage(0, "attempt", blobs)
@@ -94,18 +92,18 @@ def commit(counts: Singly, before: Metadata, offset: int, flush: str, *windows: 
     return after
 
 
-def claimed(counts: Singly, epoch: int | None = None) -> Metadata:
+def claimed(counts, epoch=None):
     loaded = counts.claim(0, found(epoch), fresh())
     assert loaded is not None
     return loaded.metadata
 
 
-def found(epoch: int | None, lineage: str = LINEAGE) -> Metadata | None:
+def found(epoch, lineage=LINEAGE):
     """What a worker found that now claims: nothing, or metadata of an epoch."""
     return None if epoch is None else replace(fresh(lineage), epoch=epoch)
 
 
-def test_a_claim_begins_raises_and_loads(counts: Singly) -> None:
+def test_a_claim_begins_raises_and_loads(counts):
     assert counts.peek(0) is None
     assert counts.cut(0) is None
     assert counts.claim(0, None, fresh(offset=7)) == StoredPartition(fresh(offset=7), {})
@@ -121,9 +119,7 @@ def test_a_claim_begins_raises_and_loads(counts: Singly) -> None:
     assert counts.peek(1) is None
 
 
-def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
+def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(client, stream, counts):
     """All keys of a script are named to it, or else a cluster could not look for them where they move to."""
     early = claimed(counts)
     assert counts.cut(0) == StoredPartition(early, {})
@@ -142,9 +138,7 @@ def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
     assert other.claim(0, replace(after, epoch=1, blobs={}), fresh()) is None
 
 
-def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
+def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(client, stream, counts):
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
     before = everything(client, stream)
     assert counts.claim(0, found(1, "another"), fresh("newer")) is None
@@ -153,7 +147,7 @@ def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(
     assert loaded == StoredPartition(replace(held, epoch=2), {"all": f"all 9 {FLUSHES[1]}".encode()})
 
 
-def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: Singly) -> None:
+def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts):
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "a", "b")
     held = commit(counts, held, 5, FLUSHES[2], "b")
     held = commit(counts, held, 6, FLUSHES[3])  # only markers passed
@@ -165,9 +159,7 @@ def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: Singly) -> N
     assert held.blobs == {"a": FLUSHES[1], "b": FLUSHES[2]}
 
 
-def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
+def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(client, stream, counts):
     held = claimed(counts)
     after, blobs = following(held, 3, FLUSHES[1], "all")
     counts.stage(0, "left behind", blobs)
@@ -183,9 +175,7 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
 
 
 @pytest.mark.parametrize("step", ["claim", "compare"])
-def test_keys_that_somebody_let_expire_stay(
-    client: "redis.Redis", stream: str, counts: Singly, step: str
-) -> None:
+def test_keys_that_somebody_let_expire_stay(client, stream, counts, step):
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "0+60000")
     counts.cut(0)
     keys = [*everything(client, stream)]
@@ -199,78 +189,41 @@ def test_keys_that_somebody_let_expire_stay(
     assert [client.ttl(key) for key in keys] == [-1] * 3
 
 
-def _gone(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    client.delete(layout.meta_key(stream, 0))
-    return held
+def _meta(**changes):
+    return lambda client, stream, counts, held: client.hset(layout.meta_key(stream, 0), mapping=changes)
 
 
-def _other_lineage(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    return replace(held, lineage='{"group": "other"}')
+REFUSED = {
+    "gone": (lambda client, stream, *_: client.delete(layout.meta_key(stream, 0)), Answer.LINEAGE),
+    "claimed again": (lambda client, stream, counts, held: claimed(counts, held.epoch), Answer.FENCED),
+    "counted by another": (
+        lambda client, stream, counts, held: commit(counts, held, 8, FLUSHES[8], "all"),
+        Answer.FORKED,
+    ),
+    "same offset by another": (
+        lambda client, stream, counts, held: commit(counts, held, 10, FLUSHES[8], "all"),
+        Answer.FORKED,
+    ),
+    "set back": (_meta(offset="2", flush=FLUSHES[7]), Answer.FORKED),
+    "other flush": (_meta(flush=FLUSHES[7]), Answer.FORKED),
+    "other offset": (_meta(offset="4"), Answer.FORKED),
+    "staged blob gone": (
+        lambda client, stream, *_: client.delete(layout.staged_key(stream, 0, "attempt", "b")),
+        Answer.UNSTAGED,
+    ),
+}
+"""What happens before a commit, and its answer."""
 
 
-def _claimed_again(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    claimed(counts, held.epoch)
-    return held
-
-
-def _counted_by_another(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    commit(counts, held, 8, FLUSHES[8], "all")
-    return held
-
-
-def _same_offset_by_another(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    commit(counts, held, 10, FLUSHES[8], "all")
-    return held
-
-
-def _went_back(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    client.hset(layout.meta_key(stream, 0), mapping={"offset": "2", "flush": FLUSHES[7]})
-    return held
-
-
-def _other_flush(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    client.hset(layout.meta_key(stream, 0), "flush", FLUSHES[7])
-    return held
-
-
-def _other_offset(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    client.hset(layout.meta_key(stream, 0), "offset", "4")
-    return held
-
-
-def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
-    client.delete(layout.staged_key(stream, 0, "attempt", "b"))
-    return held
-
-
-@pytest.mark.parametrize(
-    ("meanwhile", "verdict"),
-    [
-        (_gone, Answer.LINEAGE),
-        (_other_lineage, Answer.LINEAGE),
-        (_claimed_again, Answer.FENCED),
-        (_counted_by_another, Answer.FORKED),
-        (_same_offset_by_another, Answer.FORKED),
-        (_went_back, Answer.FORKED),
-        (_other_flush, Answer.FORKED),
-        (_other_offset, Answer.FORKED),
-        (_one_staged_blob_gone, Answer.UNSTAGED),
-    ],
-)
+@pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
-def test_a_refused_commit_writes_nothing(
-    client: "redis.Redis",
-    stream: str,
-    counts: Singly,
-    meanwhile: Callable[["redis.Redis", str, Singly, Metadata], Metadata],
-    verdict: Answer,
-    dropped: tuple[str, ...],
-) -> None:
+def test_a_refused_commit_writes_nothing(client, stream, counts, case, dropped):
+    meanwhile, verdict = REFUSED[case]
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b", *dropped)
     after, blobs = following(held, 10, FLUSHES[2], "all", "b")
     after = without(after, *dropped)
     counts.stage(0, "attempt", blobs)
-    held = meanwhile(client, stream, counts, held)
+    meanwhile(client, stream, counts, held)
     if verdict is not Answer.UNSTAGED:
         counts.stage(0, "attempt", blobs)  # what another did in between may have used it up
     before = everything(client, stream)
@@ -281,9 +234,7 @@ def test_a_refused_commit_writes_nothing(
     assert everything(client, stream) == before
 
 
-def test_the_same_commit_again_is_done_and_writes_nothing(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
+def test_the_same_commit_again_is_done_and_writes_nothing(client, stream, counts):
     held = claimed(counts)
     after, blobs = following(held, 10, FLUSHES[2], "all")
     counts.stage(0, "first", blobs)
@@ -292,6 +243,8 @@ def test_the_same_commit_again_is_done_and_writes_nothing(
     before = everything(client, stream)
     assert counts.promote(0, "second", held, after) is Answer.DONE
     assert everything(client, stream) == before
+    other = replace(held, lineage='{"group": "other"}')
+    assert counts.promote(0, "second", other, after) is Answer.LINEAGE
     # but not once another has claimed: whoever claims has loaded it, and counts on from there
     claimed(counts, after.epoch)
     assert counts.promote(0, "second", held, after) is Answer.FENCED
@@ -312,8 +265,8 @@ end
 
 @pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
 def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
-    client: "redis.Redis", stream: str, counts: Singly, dropped: tuple[str, ...]
-) -> None:
+    client, stream, counts, dropped
+):
     text = (Path(store.__file__).parent / "promote.lua").read_text()
     for at in range(1, 100):
         client.delete(*everything(client, stream), "none")
@@ -341,12 +294,8 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
 
 
 def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
-    client: "redis.Redis",
-    redis_url: str,
-    stream: str,
-    counts: Singly,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    client, redis_url, stream, counts, monkeypatch
+):
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "all")
     after, blobs = following(held, 10, FLUSHES[2], "all")
     with _doubtful(redis_url, stream) as (proxy, doubtful):
@@ -368,8 +317,8 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
 
 @pytest.mark.parametrize("offset", [9, 12])
 def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
-    client: "redis.Redis", stream: str, counts: Singly, offset: int
-) -> None:
+    client, stream, counts, offset
+):
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10", "20+10")
     other = counts.claim(1, None, fresh())
     assert other is not None
@@ -401,9 +350,7 @@ def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
     assert client.exists(layout.cell_key(stream, 0, "20+10")) == 0
 
 
-def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
-    client: "redis.Redis", redis_url: str, stream: str, counts: Singly
-) -> None:
+def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(client, redis_url, stream, counts):
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10")
     after, blobs = following(held, 9, FLUSHES[2], "all")
     after = without(after, "0+10")
@@ -423,7 +370,7 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
 
 
 @contextlib.contextmanager
-def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, Singly]]:
+def _doubtful(redis_url, stream):
     """A store behind a proxy, and the proxy."""
     options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
     with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
@@ -431,12 +378,12 @@ def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, Singly]]:
         yield proxy, Singly(connecting.connect(config.Redis(url=url, timeout_seconds=3.0)), stream)
 
 
-def _calls(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def _calls(monkeypatch):
     """Returns a list that grows by each script call that this process sends."""
     calls: list[bytes] = []
     send = redis.Connection.send_packed_command
 
-    def noting(self: redis.Connection, command: Any, *more: Any, **options: Any) -> None:
+    def noting(self, command, *more, **options):
         sent = b"".join([command] if isinstance(command, bytes) else command)
         calls.extend(re.findall(rb"\r\nEVAL(?:SHA)?\r\n", sent))
         send(self, command, *more, **options)
@@ -445,57 +392,13 @@ def _calls(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return calls
 
 
-def _at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """Runs work(0), work(1), … on threads that start together; their results."""
-    results: list[Any] = [None] * count
-    gate = threading.Barrier(count)
-
-    def run(i: int) -> None:
-        gate.wait()
-        results[i] = work(i)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def test_of_claims_at_once_one_gets_the_partition(counts: Singly) -> None:
-    for epoch in (None, *range(1, 20)):
-        won = [each for each in _at_once(6, lambda _: counts.claim(0, found(epoch), fresh())) if each]  # noqa: B023
-        assert [each.metadata.epoch for each in won] == [(epoch or 0) + 1]
-
-
-def test_of_commits_at_once_from_the_same_base_one_gets_in(counts: Singly) -> None:
-    held = claimed(counts)
-    for step in range(1, 20):
-        base = held
-        candidates = [
-            following(base, base.offset + 1 + i % 2, f"{step:016x}{i:016x}", "all") for i in range(6)
-        ]
-
-        def attempt(
-            i: int, base: Metadata = base, of: list[tuple[Metadata, dict[str, bytes]]] = candidates
-        ) -> Answer:
-            after, blobs = of[i]
-            counts.stage(0, f"attempt {i}", blobs)
-            return counts.promote(0, f"attempt {i}", base, after)
-
-        verdicts = _at_once(6, attempt)
-        assert sorted(verdicts) == [Answer.DONE] + 5 * [Answer.FORKED]
-        held, blobs = candidates[verdicts.index(Answer.DONE)]
-        assert counts.cut(0) == StoredPartition(held, blobs)
-
-
-def test_a_cut_never_mixes_two_commits(counts: Singly) -> None:
+def test_a_cut_never_mixes_two_commits(counts):
     held = commit(counts, claimed(counts), 1, FLUSHES[0], "a", "b")
     done = threading.Event()
     mixed: list[StoredPartition] = []
     seen: set[int] = set()
 
-    def read() -> None:
+    def read():
         while not done.is_set():
             loaded = counts.cut(0)
             assert loaded is not None
@@ -518,9 +421,7 @@ def test_a_cut_never_mixes_two_commits(counts: Singly) -> None:
     assert len(seen) > 20
 
 
-def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
+def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(client, stream, counts):
     commit(counts, claimed(counts), 3, FLUSHES[1], "all")
     client.hdel(layout.meta_key(stream, 0), "epoch")
     before = everything(client, stream)
@@ -532,69 +433,7 @@ def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
     assert everything(client, stream) == before
 
 
-def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Singly) -> None:
-    served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
-    state = PartitionState.fresh(served, 0)
-    state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
-    state.accepted, state.windows.watermark = 4, 1009
-    base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
-    assert counts.claim(0, None, base) == StoredPartition(base, {})
-    after, blobs = layout.dump(state, base, FLUSHES[1])
-    counts.stage(0, "attempt", blobs)
-    assert counts.promote(0, "attempt", base, after) is Answer.DONE
-    loaded = counts.cut(0)
-    assert loaded is not None
-    assert layout.load(served, loaded.metadata, loaded.blobs).cells["all"].state.tolist() == [1, 1, 2]
-    key = layout.cell_key(stream, 0, "all")
-    whole = blobs["all"]
-    for damaged, complaint in (
-        (None, "missing"),
-        (whole[:-8], "bytes"),
-        (whole.replace(bytes.fromhex(FLUSHES[1]), bytes.fromhex(FLUSHES[2])), "another commit"),
-    ):
-        client.delete(key) if damaged is None else client.set(key, damaged)
-        assert counts.compare(0, after) is (Answer.LINEAGE if damaged is None else Answer.DONE)
-        loaded = counts.cut(0)
-        assert loaded is not None
-        with pytest.raises(StateLost, match=complaint):
-            layout.load(served, loaded.metadata, loaded.blobs)
-
-
-def test_a_changed_byte_of_any_stored_value_is_noticed_by_each_reader(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
-    served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
-    state = PartitionState.fresh(served, 0)
-    state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
-    state.accepted, state.windows.watermark = 4, 1009
-    base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
-    assert counts.claim(0, None, base) == StoredPartition(base, {})
-    after, blobs = layout.dump(state, base, FLUSHES[1])
-    counts.stage(0, "attempt", blobs)
-    assert counts.promote(0, "attempt", base, after) is Answer.DONE
-    meta, key = layout.meta_key(stream, 0), layout.cell_key(stream, 0, "all")
-    for name, whole in cast(dict[bytes, bytes], client.hgetall(meta)).items():
-        for place in (0, len(whole) // 2, len(whole) - 1):
-            for flip in (1, 0x80):
-                damaged = whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :]
-                client.hset(meta, name.decode(), cast(Any, damaged))
-                for read in (counts.peek, Singly(client, stream).peek, counts.cut):
-                    with pytest.raises(StateLost):
-                        read(0)
-                with contextlib.suppress(StateLost):
-                    counts.claim(0, after, base)  # by what it found before, whole
-        client.hset(meta, mapping=cast(Any, layout.fields(after, meta)))
-    whole = blobs["all"]
-    for place in range(len(whole)):
-        client.setrange(key, place, bytes([whole[place] ^ 1]))
-        loaded = counts.cut(0)
-        assert loaded is not None
-        with pytest.raises(StateLost):
-            layout.load(served, loaded.metadata, loaded.blobs)
-        client.setrange(key, place, whole[place : place + 1])
-
-
-def _two_counted(counts: Singly, stream: str) -> tuple[ldp.Stream, Metadata, dict[int, Metadata]]:
+def _two_counted(counts, stream):
     """Partitions 0 and 1 with the same counts of the same offset, each by a commit of its own."""
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     base, held = layout.initial(LINEAGE, PartitionState.fresh(served, 0)), {}
@@ -610,9 +449,7 @@ def _two_counted(counts: Singly, stream: str) -> tuple[ldp.Stream, Metadata, dic
 
 
 @pytest.mark.parametrize("swapped", ["both", "metadata", "blob"])
-def test_partitions_that_are_swapped_are_lost_state_to_each_reader(
-    client: "redis.Redis", stream: str, counts: Singly, swapped: str
-) -> None:
+def test_partitions_that_are_swapped_are_lost_state_to_each_reader(client, stream, counts, swapped):
     served, base, held = _two_counted(counts, stream)
     keys = {
         "metadata": [layout.meta_key(stream, p) for p in (0, 1)],
@@ -623,7 +460,7 @@ def test_partitions_that_are_swapped_are_lost_state_to_each_reader(
         client.rename(other, one)
         client.rename("swap", other)
 
-    def load(stored: StoredPartition | None) -> None:
+    def load(stored):
         assert stored is not None
         layout.load(served, stored.metadata, stored.blobs)
 
@@ -638,68 +475,39 @@ def test_partitions_that_are_swapped_are_lost_state_to_each_reader(
 
 
 @pytest.mark.parametrize("wrong", ["metadata", "blob"])
-def test_a_key_of_another_type_is_lost_state_to_each_reader(
-    client: "redis.Redis", stream: str, counts: Singly, wrong: str
-) -> None:
+def test_a_key_of_another_type_is_lost_state_to_each_reader(client, stream, counts, wrong):
     _, base, held = _two_counted(counts, stream)
     key = layout.meta_key(stream, 0) if wrong == "metadata" else layout.cell_key(stream, 0, "all")
-    for make in (lambda: client.rpush(key, "x"), lambda: client.sadd(key, "x")):
-        client.delete(key)
-        make()
-        readers: list[Callable[[], object]] = [
-            lambda: counts.claim(0, held[0], base),
-            lambda: counts.cut(0),
-            lambda: Singly(client, stream).cut(0),
-        ]
-        for read in [lambda: counts.peek(0), *readers] if wrong == "metadata" else readers:
-            with pytest.raises(StateLost, match="of another type"):
-                read()
-        checked = check._metadata(client, cast(Any, SimpleNamespace(stream=SimpleNamespace(name=stream))), 2)
-        assert [isinstance(checked[p], StateLost) for p in (0, 1)] == [wrong == "metadata", False]
-        if wrong == "metadata":
-            assert counts.compare(0, held[0]) is Answer.LINEAGE
-        else:
-            assert counts.peek(0) == held[0]  # the claim raised no epoch
-        with pytest.raises(Difference, match="of another type"):
-            reading.cut_of(client, f"{{{stream}:0}}:")
-        assert isinstance(counts.cut_all([0, 1])[1], StoredPartition)
-
-
-def test_a_field_that_nobody_writes_is_lost_state_to_each_reader(
-    client: "redis.Redis", stream: str, counts: Singly
-) -> None:
-    _, base, held = _two_counted(counts, stream)
-    client.hset(layout.meta_key(stream, 0), "shard", "3")
-    for read in (counts.peek, counts.cut, lambda p: counts.claim(p, held[p], base)):
-        with pytest.raises(StateLost, match="shard"):
-            read(0)
-
-
-def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str, counts: Singly) -> None:
-    for partition in range(3):
-        loaded = counts.claim(partition, None, fresh())
-        assert loaded is not None
-        after, blobs = following(loaded.metadata, 3, FLUSHES[1], "a", "b")
-        counts.stage(partition, "promoted", blobs)
-        assert counts.promote(partition, "promoted", loaded.metadata, after) is Answer.DONE
-        counts.stage(partition, "left", blobs)
-        keys = list(client.scan_iter(f"{{{stream}:{partition}}}*"))
-        assert len(keys) == 5
-        assert {key_slot(key) for key in keys} == {key_slot(f"{stream}:{partition}".encode())}
-    assert len(list(client.scan_iter(f"{{{stream}:*"))) == 15
+    client.delete(key)
+    client.rpush(key, "x")
+    readers: list[Callable[[], object]] = [
+        lambda: counts.claim(0, held[0], base),
+        lambda: counts.cut(0),
+        lambda: Singly(client, stream).cut(0),
+    ]
+    for read in [lambda: counts.peek(0), *readers] if wrong == "metadata" else readers:
+        with pytest.raises(StateLost, match="of another type"):
+            read()
+    checked = check._metadata(client, cast(Any, SimpleNamespace(stream=SimpleNamespace(name=stream))), 2)
+    assert [isinstance(checked[p], StateLost) for p in (0, 1)] == [wrong == "metadata", False]
+    if wrong == "metadata":
+        assert counts.compare(0, held[0]) is Answer.LINEAGE
+    else:
+        assert counts.peek(0) == held[0]  # the claim raised no epoch
+    with pytest.raises(Difference, match="of another type"):
+        reading.cut_of(client, f"{{{stream}:0}}:")
+    assert isinstance(counts.cut_all([0, 1])[1], StoredPartition)
 
 
 class _Unverified(World):
     """A world in memory whose blobs are no counts."""
 
-    def verify(self, partition: int, before: StoredPartition | None = None) -> None:
+    def verify(self, partition, before=None):
         """Accepts every blob."""
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_store_in_memory_does_what_the_scripts_do(
-    client: "redis.Redis", stream: str, counts: Singly, seed: int
-) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_the_store_in_memory_does_what_the_scripts_do(client, stream, counts, seed):
     rng = random.Random(seed)
     world = _Unverified(ldp.Stream("still", ldp.GRR(epsilon="1", domain_size=3)), partitions=3)
     model = MemoryStore(world)
@@ -707,7 +515,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(
     commits: dict[int, list[tuple[str, Metadata, Metadata]]] = {0: [], 1: []}
     answers: set[Any] = set()
 
-    def both(step: Callable[[Any], Any]) -> Any:
+    def both(step):
         real, modelled = step(counts), step(model)
         assert real == modelled
         answers.add(real if isinstance(real, Answer) else type(real))
@@ -761,7 +569,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(
     assert answers >= {*Answer, StoredPartition, Metadata, type(None)}
 
 
-def _lose(world: World, partition: int, name: str) -> None:
+def _lose(world, partition, name):
     stored = world.stored[partition]
     left: Mapping[str, bytes] = {window: blob for window, blob in stored.blobs.items() if window != name}
     world.stored[partition] = replace(stored, blobs=left)

@@ -1,7 +1,4 @@
-"""The main path over each way to the brokers: reports in, counted, snapshots out, and every command that reads them.
-
-A real broker with a listener for each, made by `deploy/local/secure.py`. A row for each way is printed.
-"""
+"""The main path over each kind of login and encryption of the brokers."""
 
 import contextlib
 
@@ -12,17 +9,16 @@ from tests.integration.harness import Sending, World, until
 from worker import check
 from worker.cli import cli
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-LONG = pytest.mark.long
 WAYS = [
-    pytest.param(("PLAINTEXT", None), marks=LONG),
-    pytest.param(("SSL", None), marks=LONG),
+    ("PLAINTEXT", None),
+    ("SSL", None),
     ("MTLS", None),
-    pytest.param(("LOGIN", "PLAIN"), marks=LONG),
-    pytest.param(("BOTH", "PLAIN"), marks=LONG),
-    pytest.param(("LOGINS", "PLAIN"), marks=LONG),
-    pytest.param(("LOGINS", "SCRAM-SHA-256"), marks=LONG),
+    ("LOGIN", "PLAIN"),
+    ("BOTH", "PLAIN"),
+    ("LOGINS", "PLAIN"),
+    ("LOGINS", "SCRAM-SHA-256"),
     ("LOGINS", "SCRAM-SHA-512"),
     ("LOGINS", "OAUTHBEARER"),
 ]
@@ -79,7 +75,6 @@ def test_the_main_path(worlds, way, capsys):
         )
 
 
-@pytest.mark.long
 def test_tokens_are_renewed_under_a_worker_that_notices_nothing(secure, tmp_path, monkeypatch):
     """The broker ends a session with its token: who does not come by another in time is cut off."""
     monkeypatch.setattr(secure.tokens, "seconds", 20)

@@ -41,7 +41,7 @@ class Told:
     records: int = 0
     late: dict[int, tuple[Any, tuple[int, ...]]] = field(default_factory=dict)
 
-    def add(self, time: int, report: Any) -> None:
+    def add(self, time, report):
         start = time // HOUR * HOUR
         if start + HOUR <= self.closed:
             self.late[self.records] = report, (time, start, start + HOUR, self.closed)
@@ -55,12 +55,12 @@ class Told:
 class Hours:
     """Reports over some hours, sent to the partitions of a world in turn."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world):
         self.world, self.rng = world, random.Random(7)
         self.first = 1_700_000_000_000 // HOUR * HOUR
         self.told = {partition: Told() for partition in range(world.partitions)}
 
-    def send(self, hours: range, each: int = 40) -> None:
+    def send(self, hours, each=40):
         """Sends reports of some hours to each partition: mostly in order, some out of it, some late."""
         for hour in hours:
             for partition, told in self.told.items():
@@ -82,12 +82,12 @@ class Hours:
             self.world.producer.flush()
         self.world.settle()
 
-    def window(self, start: int, hours: int) -> list[Any]:
+    def window(self, start, hours):
         """The reports of a window."""
         starts = range(start, start + hours * HOUR, HOUR)
         return [report for told in self.told.values() for at in starts for report in told.panes.get(at, ())]
 
-    def finals(self, name: str, since: int = 0) -> set[int]:
+    def finals(self, name, since=0):
         """The starts of the windows of a name that are final by now and have reports."""
         hours = 3 if name.startswith("3h") else 1
         closed = min(told.closed for told in self.told.values())
@@ -98,7 +98,7 @@ class Hours:
 class Topic:
     """Every message of a stream's windows, in the order in which they were published."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world):
         self._name = world.name
         self._consumer = KafkaConsumer(
             bootstrap_servers=world.kafka, group_id=None, isolation_level="read_committed"
@@ -109,7 +109,7 @@ class Topic:
         self._consumer.seek_to_beginning(tp)
         self.said: list[dict[str, Any]] = []
 
-    def finals(self) -> dict[str, dict[int, dict[str, Any]]]:
+    def finals(self):
         """Base's documents of the final windows so far, by name and start; each is there once, and is the last."""
         for records in self._consumer.poll(50).values():
             for record in records:
@@ -126,7 +126,7 @@ class Topic:
         return found
 
 
-def assert_finals(world: World, hours: Hours, topic: Topic, since: int = 0) -> None:
+def assert_finals(world, hours, topic, since=0):
     """Asserts that just the windows are final that ought to be, and say what was sent."""
     names = ("1h", "3h every 1h")
     due = {name: hours.finals(name, since) for name in names}
@@ -141,7 +141,7 @@ def assert_finals(world: World, hours: Hours, topic: Topic, since: int = 0) -> N
             assert said["complete"]
 
 
-def assert_late_letters(world: World, hours: Hours) -> None:
+def assert_late_letters(world, hours):
     """Asserts that just the late records have letters, and that these say where each would have been counted."""
     late = {(p, at): facts for p, told in hours.told.items() for at, facts in told.late.items()}
     found = dead_letters(world, len(late), once=False)
@@ -156,7 +156,7 @@ def assert_late_letters(world: World, hours: Hours) -> None:
     assert world.totals()["rejected"] == {}
 
 
-def assert_audit_equal(world: World, topic: Topic) -> None:
+def assert_audit_equal(world, topic):
     """Asserts that the audit finds all that is stored and published as the log has it, each final window too."""
     world.assert_audit_equal(whole=True)
     verdict, finals = world.audit(), topic.finals()
@@ -185,24 +185,3 @@ def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, t
         assert_late_letters(world, hours)
         assert_audit_equal(world, topic)
         assert world.audit().late == sum(map(sum, (said.values() for said in late)))
-
-
-@pytest.mark.long
-def test_a_stream_without_windows_goes_on_with_some(kafka, redis_url, tmp_path):
-    """What was counted before stays in the counts of all time; the first windows begin beyond it."""
-    plain = {name: value for name, value in TABLE.items() if name in ("protocol", "domain_size")}
-    with World(kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, **plain) as world:
-        topic, hours = Topic(world), Hours(world)
-        (before,) = world.start()
-        hours.send(range(3))
-        world.covered()
-        assert before.terminate() == 0
-        newest = max(told.newest for told in hours.told.values())
-        hours.told = {p: Told(newest=told.newest) for p, told in hours.told.items()}
-        world.toml = world.configure("windows", **{k: v for k, v in TABLE.items() if k not in plain})
-        world.start()
-        hours.send(range(3, 9))
-        last = world.covered()
-        assert_finals(world, hours, topic, since=(newest // HOUR + 1) * HOUR)
-        assert last.reports == world.n
-        assert_audit_equal(world, topic)

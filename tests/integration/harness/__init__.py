@@ -1,8 +1,4 @@
-"""What the integration tests share: one test's own stream on real services, its workers as processes, and the truth.
-
-The truth is what the test itself sent, counted here by the protocols' definitions; nothing in these files asks the code
-under test what the right answer is.
-"""
+"""A test's stream on real services, its workers, and the expected counts, computed without the code under test."""
 
 from tests.integration.harness.foreign import Message, assert_snapshot_topic, foreign
 from tests.integration.harness.hostile import Hostile, Watched

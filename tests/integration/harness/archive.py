@@ -1,4 +1,4 @@
-"""A topic as an archive keeps it, and what Redis holds of a partition, read byte by byte."""
+"""Archives of a topic, and the bytes of a partition in Redis."""
 
 import json
 import struct
@@ -19,13 +19,7 @@ _BLOB = struct.Struct("<4sIq16sqII")
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a partition in Redis.
-
-    Attributes:
-        reports: how many it has.
-        width: bytes of a counter.
-        counters: the bytes of all of them.
-    """
+    """A cell of a partition in Redis: reports, bytes of a counter, and all counters."""
 
     reports: int
     width: int

@@ -1,4 +1,4 @@
-"""An authority of a test's own, and the certificates that it signs."""
+"""A certificate authority of a test."""
 
 import subprocess
 from pathlib import Path
@@ -9,11 +9,7 @@ _NEW = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Authority:
-    """An authority, and the folder of all that it signed: ``ca.pem``, and ``NAME.pem`` with ``NAME.key``.
-
-    Args:
-        folder: one that is there.
-    """
+    """A certificate authority; its folder has ``ca.pem`` and each ``NAME.pem`` with ``NAME.key``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.file = folder, folder / "ca.pem"
@@ -33,13 +29,7 @@ class Authority:
         )
 
     def sign(self, name: str, whose: str, days: int = 2) -> None:
-        """Makes a key, and a certificate of it.
-
-        Args:
-            name: of the files.
-            whose: for example ``IP:127.0.0.1``.
-            days: until it expires; a negative number for one that has.
-        """
+        """Creates a key and its certificate for an address such as ``IP:127.0.0.1``."""
         self._openssl(
             "req", *_NEW, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.request"
         )
@@ -60,7 +50,7 @@ class Authority:
         )
 
     def encrypt(self, name: str, password: str) -> None:
-        """Makes ``NAME.encrypted`` of a key."""
+        """Writes ``NAME.encrypted``."""
         self._openssl(
             *("pkcs8", "-topk8", "-in", f"{name}.key", "-v2", "aes256", "-passout", f"pass:{password}"),
             *("-out", f"{name}.encrypted"),

@@ -1,6 +1,6 @@
-"""Record batches made byte by byte, so that they can be wrong, and ways for them into a log.
+"""Record batches made byte by byte, valid or damaged, and requests that send them.
 
-Kafka's message format is written down here once more: nothing is taken from the code under test or from a client.
+The format is implemented independently of the code under test and of the client.
 """
 
 import socket
@@ -44,14 +44,14 @@ def record(
     headers: Sequence[tuple[bytes, bytes | None]] = (),
     delta: int = 0,
 ) -> bytes:
-    """A record as it lies in a batch; names of headers are any bytes."""
+    """Encodes a record; header names are any bytes."""
     said = b"".join(varint(len(name)) + name + _sized(what) for name, what in headers)
     body = b"\x00" + varint(0) + varint(delta) + _sized(key) + _sized(value) + varint(len(headers)) + said
     return varint(len(body)) + body
 
 
 def large(size: int, head: bytes = b"", filling: bytes = b"\x00", tail: bytes = b"") -> Iterator[bytes]:
-    """A record whose value has so many bytes, head, a filling again and again, and tail, a piece at a time."""
+    """Yields a record with a value of this size in pieces."""
     before = b"\x00" + varint(0) + varint(0) + varint(-1) + varint(size)
     yield varint(len(before) + size + 1) + before + head
     left, piece = size - len(head) - len(tail), filling * max(1, _PIECE // len(filling))
@@ -61,7 +61,7 @@ def large(size: int, head: bytes = b"", filling: bytes = b"\x00", tail: bytes = 
 
 
 def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
-    """Records as one codec packs them, in no more memory than they have then; Snappy in xerial's frames."""
+    """Compresses records piece by piece; Snappy in xerial's frames."""
     if codec == GZIP:
         gzip = zlib.compressobj(wbits=31)
         return b"".join([*map(gzip.compress, pieces), gzip.flush()])
@@ -78,39 +78,28 @@ def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
 
 
 def batch(section: bytes, count: int = 1, *, codec: int = NONE, last: int | None = None) -> bytes:
-    """A record batch around records that are packed already; its base offset is 0, and its checksum is right.
-
-    Args:
-        section: the records.
-        count: how many they are said to be.
-        codec: how they are said to be packed.
-        last: the last offset delta, where it is not that of so many records.
-    """
+    """Returns a batch of compressed records with base offset 0 and a valid checksum."""
     behind = count - 1 if last is None else last
     body = struct.pack(">hiqqqhii", codec, behind, _TIME, _TIME, -1, -1, -1, count) + section
     return mended(struct.pack(">qiibI", 0, 9 + len(body), 0, 2, 0) + body)
 
 
 def mended(damaged: bytes) -> bytes:
-    """The same batch with the checksum that its bytes have."""
+    """Returns the batch with a valid checksum."""
     return damaged[:17] + struct.pack(">I", crc32c.crc32c(damaged[21:])) + damaged[21:]
 
 
 def at(offset: int, made: bytes) -> bytes:
-    """The batch as the first broker of a partition keeps it at an offset."""
+    """Returns the batch as the log stores it at an offset."""
     return struct.pack(">q", offset) + made[8:12] + struct.pack(">i", 0) + made[16:]
 
 
 class RefusedError(Exception):
-    """The broker does not take a batch; what it says, with Kafka's number of the error."""
+    """The broker refused a batch: Kafka's error code and message."""
 
 
 def produce(kafka: str, topic: str, partition: int, made: bytes) -> int:
-    """Sends a batch in a request of its own (Produce, version 8), acknowledged; returns its base offset.
-
-    Raises:
-        RefusedError: the broker does not take it.
-    """
+    """Sends a batch (Produce, version 8); returns its base offset, raises `RefusedError`."""
     host, _, port = kafka.rpartition(":")
     name = topic.encode()
     request = struct.pack(">hhihhhi", 0, 8, 1, -1, -1, -1, 60_000)
@@ -128,21 +117,17 @@ def produce(kafka: str, topic: str, partition: int, made: bytes) -> int:
 
 @dataclass(frozen=True)
 class Segment:
-    """The file in which a broker of this machine keeps a partition's log; it serves what lies there.
-
-    Attributes:
-        path: of the file.
-    """
+    """The log segment file of a partition on this machine."""
 
     path: Path
 
     @classmethod
     def of(cls, folder: Path, topic: str, partition: int) -> "Segment":
-        """The first and only one, of the services that have this folder."""
+        """Returns the first segment of a partition."""
         return cls(folder / "kafka" / f"{topic}-{partition}" / "00000000000000000000.log")
 
     def at(self, offset: int) -> tuple[int, bytes]:
-        """The place and the bytes of the batch with this base offset."""
+        """Returns position and bytes of the batch with this base offset."""
         data, place = self.path.read_bytes(), 0
         while place < len(data):
             base, length = struct.unpack_from(">qi", data, place)
@@ -152,7 +137,7 @@ class Segment:
         raise LookupError(f"no batch at offset {offset} in {self.path}")
 
     def overwrite(self, offset: int, made: bytes) -> None:
-        """Puts a batch of the same size and number of offsets in the place of another one."""
+        """Replaces a batch by one of the same size."""
         place, found = self.at(offset)
         assert len(found) == len(made)
         with self.path.open("r+b") as file:

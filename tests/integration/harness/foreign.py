@@ -1,9 +1,7 @@
-"""A topic as another program reads it, and what a snapshot topic must hold there."""
+"""Topics as another program reads them; the contract of the snapshot topic."""
 
 import contextlib
 import json
-import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ SCHEMA = json.loads(
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a topic as another program sees it."""
+    """A message of a topic."""
 
     offset: int
     key: str
@@ -36,50 +34,15 @@ class Message:
 
 
 def foreign(kafka: str, topic: str) -> list[Message]:
-    """Reads all committed messages of a topic of one partition with kcat, else with Kafka's console consumer."""
-    if kcat := services.program("kcat", "kcat"):
-        # lengths first, so that any bytes can follow
-        layout = "%o %K %S\\n%k%s%h\\n"
-        command = [
-            kcat,
-            "-b",
-            kafka,
-            "-C",
-            "-t",
-            topic,
-            "-p",
-            "0",
-            "-o",
-            "beginning",
-            "-e",
-            "-q",
-            "-f",
-            layout,
-        ]
-        return _kcat(_output([*command, "-X", "isolation.level=read_committed"]))
-    shown = [f"--formatter-property=print.{what}=true" for what in ("offset", "headers", "key")]
-    return _console(
-        _output(
-            [
-                shutil.which("java") or "java",
-                "-cp",
-                f"{services.kafka_jars()}/*",
-                "org.apache.kafka.tools.consumer.ConsoleConsumer",
-                f"--bootstrap-server={kafka}",
-                f"--topic={topic}",
-                "--from-beginning",
-                "--isolation-level=read_committed",
-                "--timeout-ms=15000",
-                *shown,
-            ]
-        )
-    )
-
-
-def _output(command: Sequence[str]) -> bytes:
+    """Reads all committed messages of a topic of one partition with kcat."""
+    kcat = services.program("kcat", "kcat")
+    assert kcat, "there is no kcat on PATH (Debian: apt-get install kcat)"
+    layout = "%o %K %S\\n%k%s%h\\n"  # lengths first, so that any bytes can follow
+    command = [kcat, "-b", kafka, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", "-f", layout]
+    command += ["-X", "isolation.level=read_committed"]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
-    return done.stdout
+    return _kcat(done.stdout)
 
 
 def _kcat(output: bytes) -> list[Message]:
@@ -96,26 +59,11 @@ def _kcat(output: bytes) -> list[Message]:
     return messages
 
 
-def _console(output: bytes) -> list[Message]:
-    # a value may hold line feeds of its own: it ends where the next message begins
-    message = re.compile(rb"Offset:(\d+)\t([^\t]*)\t([^\t]*)\t(.*?)\n(?=Offset:\d+\t|\Z)", re.DOTALL)
-    messages: list[Message] = []
-    for found in message.finditer(output):
-        offset, headers, key, value = found.groups()
-        pairs = [pair.split(":", 1) for pair in headers.decode().split(",")]
-        messages.append(Message(int(offset), key.decode(), value, dict(pairs)))
-    return messages
-
-
 def assert_snapshot_topic(world: World) -> int:
-    """Asserts what the snapshot topic holds as another program reads it; returns the newest sequence.
+    """Asserts the contract of the snapshot topic as another program reads it; returns the newest sequence.
 
-    Sequences from 1 on without a gap, each a head, Base and ten methods as often as its ``parts`` say, with the right
-    headers and one identity. Under the schema every head is valid, every document of the first snapshot and the newest,
-    and every one of a final window: each takes a core milliseconds, and there may be thousands. Whatever a reader that
-    keeps the newest message of each key puts together on the way is one of these snapshots, not a mix of two. Beside
-    it, windows: each the same by itself, with an identity of its own; a final one is never followed by another of its
-    window.
+    Sequences have no gap. Each snapshot is whole and has one identity. A final window is never published again. Heads,
+    final windows and all documents of the first and the newest snapshot are valid under the schema.
     """
     everything = foreign(world.kafka, world.config.snapshots.topic)
     messages = [message for message in everything if message.key.startswith(f"{world.name}/")]
@@ -150,12 +98,12 @@ def assert_snapshot_topic(world: World) -> int:
 
 
 def _window(key: str) -> str:
-    """The part of a key that says the window: its name and start."""
+    """Returns the name and start of a key's window."""
     return "/".join(key.split("/")[1:3])
 
 
 def _assert_headers(parts: Sequence[Message], sequence: int, more: Mapping[str, str]) -> None:
-    """Asserts that messages say that they are one whole."""
+    """Asserts that messages belong to one snapshot."""
     (identity,) = {message.headers["snapshot"] for message in parts}
     for message in parts:
         assert message.headers == {
@@ -169,7 +117,7 @@ def _assert_headers(parts: Sequence[Message], sequence: int, more: Mapping[str, 
 
 
 def _documents(world: World, parts: Sequence[Message], prefix: str, whole: bool) -> dict[str, Any]:
-    """The JSON documents of messages by what follows the prefix, each the stream's; the head valid, or the whole."""
+    """Returns JSON documents by the key behind the prefix; validates the head, or all of them."""
     validator = jsonschema.Draft202012Validator(SCHEMA)
     documents = {
         message.key.removeprefix(prefix): json.loads(message.value)
@@ -185,7 +133,7 @@ def _documents(world: World, parts: Sequence[Message], prefix: str, whole: bool)
 
 
 def _assert_all_time(world: World, parts: Sequence[Message], sequence: int, whole: bool) -> Any:
-    """Asserts what a snapshot of all time has; returns its head. It may be alone while partitions are admitted."""
+    """Asserts a snapshot of all time, or a head alone; returns the head."""
     documents = _documents(world, parts, f"{world.name}/", whole)
     head = documents["head"]
     if list(documents) == ["head"]:
@@ -205,7 +153,7 @@ def _assert_all_time(world: World, parts: Sequence[Message], sequence: int, whol
 
 
 def _assert_window(world: World, parts: Sequence[Message], sequence: int, head: Any, whole: bool) -> None:
-    """Asserts what the snapshot of a window has, of the same cut as the head that it was sent with."""
+    """Asserts the snapshot of a window, of the same offsets as its head."""
     window = _window(parts[0].key)
     name, start = window.split("/")
     end, final = (parts[0].headers[said] for said in ("end", "final"))

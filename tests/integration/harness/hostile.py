@@ -1,4 +1,4 @@
-"""What is meant to hurt a stream, between good records; and that it did not."""
+"""Hostile records between good ones, and the assertion that only the good ones count."""
 
 import hashlib
 import json
@@ -23,13 +23,13 @@ PATIENT = {"session_timeout_seconds": 60}
 
 @dataclass
 class Hostile:
-    """What was thrown at a stream, and what has to become of it.
+    """Records sent to a stream and their expected outcome.
 
     Attributes:
-        world: whose stream.
-        records: how many good ones were sent between.
-        values: what each malformed record held, with the reason, by partition and offset.
-        unreadable: what the letter of each unreadable batch has to say, likewise.
+        world: The stream.
+        records: The number of good records.
+        values: The value and reason of each malformed record, by partition and offset.
+        unreadable: The dead letter's headers of each unreadable batch, by partition and offset.
     """
 
     world: World
@@ -38,23 +38,23 @@ class Hostile:
     unreadable: dict[tuple[int, int], dict[str, str]] = field(default_factory=dict)
 
     def good(self, records: int = 5) -> None:
-        """Sends records that are to be counted, to every partition."""
+        """Sends good records to every partition."""
         self.world.send(records * self.world.partitions, reports=2)
         self.world.settle()
         self.records += records * self.world.partitions
 
     def throw(self, made: bytes, partition: int = 0) -> int:
-        """Sends a batch as it is; returns its offset."""
+        """Sends a raw batch; returns its offset."""
         return batches.produce(self.world.kafka, self.world.topic, partition, made)
 
     def bad(self, made: bytes, why: str, *, partition: int = 0, end: int = 1) -> None:
-        """Sends a batch that is to be rejected as one, and good records behind it."""
+        """Sends a batch that is rejected as a whole, then good records."""
         offset = self.throw(made, partition)
         self.note(batches.at(offset, made), offset, why, partition=partition, end=end)
         self.good()
 
     def note(self, stored: bytes, offset: int, why: str, *, partition: int = 0, end: int = 1) -> None:
-        """Notes a batch that the log has at an offset as one that is to be rejected."""
+        """Notes a batch of the log as unreadable."""
         self.unreadable[partition, offset] = {
             "batch.why": why,
             "batch.end": str(offset + end),
@@ -63,7 +63,7 @@ class Hostile:
         }
 
     def malformed(self, values: Sequence[tuple[bytes, str]], codec: int = batches.ZSTD) -> None:
-        """Sends records that are to be rejected for a reason, packed, each in a batch of its own, and good ones."""
+        """Sends malformed records, each in a compressed batch, and good ones between."""
         for value, reason in values:
             offset = self.throw(
                 batches.batch(batches.compressed(codec, [batches.record(value)]), codec=codec)
@@ -72,12 +72,7 @@ class Hostile:
             self.good()
 
     def assert_outcome(self, *workers: Worker, once: bool = True) -> None:
-        """Asserts that the good is counted, the bad is rejected and has its letters, and that the stream is well.
-
-        Args:
-            workers: who count it.
-            once: whether each letter was sent only once, as without a crash.
-        """
+        """Asserts counts, rejections, dead letters and healthy workers; once: no letter twice."""
         self.good()
         self.world.assert_right(self.world.covered())
         totals = self.world.totals()
@@ -111,9 +106,9 @@ class Hostile:
 
 
 class Watched:
-    """Sees that a worker that is ready stays it, and keeps its partitions, while the body of a ``with`` runs.
+    """Asserts that a worker stays ready and keeps its partitions until the block ends.
 
-    A broker that is slow for so long that its group has to join again is no fault of the worker's.
+    A rejoin of the group after a slow answer of the broker is allowed.
     """
 
     def __init__(self, worker: Worker) -> None:

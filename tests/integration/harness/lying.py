@@ -1,66 +1,50 @@
-"""A proxy in front of one broker, which changes its answers: error codes, and where a log begins."""
+"""A proxy in front of one broker that changes error codes in its answers."""
 
 import contextlib
 import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 from kafka.protocol.api_header import ResponseClassRegistry
-from kafka.protocol.consumer import ListOffsetsRequest
 
 FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 1, 2, 3, 8, 9, 10
 INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CLUSTER = 22, 24, 26, 60
 _ADDRESSES = METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER
-_EARLIEST = -2
-
-_Found = list[tuple[Any, str]]
-"""The fields of an answer that a lie changes: what has them, and their names."""
 
 
 class Lie:
-    """A change of a proxy's answers.
+    """A changed error code; `told` counts the changed answers.
 
     Args:
-        find: returns the fields to change, from the kind of request, the request and the answer.
-        value: what the fields say instead.
-        after: how many such answers stay true before the first lie.
-        times: how many answers are changed at most; None for all.
-
-    Attributes:
-        told: how many answers were changed.
+        api: The kind of request.
+        code: The error code.
+        topic: The topic of the partition; None for all.
+        partition: The partition; None for the whole answer.
+        times: The most answers that are changed; None for all.
     """
 
     def __init__(
-        self, find: Callable[[int, bytes, Any], _Found], value: int, after: int, times: int | None
+        self, api: int, code: int, topic: str | None, partition: int | None, times: int | None
     ) -> None:
-        self._find, self._value, self._after, self._times = find, value, after, times
-        self._seen = self.told = 0
+        self._api, self._code, self._topic, self._partition = api, code, topic, partition
+        self._times, self.told = times, 0
 
-    def tell(self, key: int, request: bytes, answer: Any) -> bool:
-        """Changes an answer, if it is one of those; returns whether it did."""
-        if self.told == self._times or not (found := self._find(key, request, answer)):
-            return False
-        self._seen += 1
-        if self._seen <= self._after:
+    def tell(self, key: int, answer: Any) -> bool:
+        """Changes a matching answer; returns whether it did."""
+        found = list(_codes(key, answer, self._topic, self._partition)) if key == self._api else []
+        if self.told == self._times or not found:
             return False
         for part, name in found:
-            setattr(part, name, self._value)
+            setattr(part, name, self._code)
         self.told += 1
         return True
 
 
 class Lying:
-    """Listens in the place of a broker, so that clients meet no other; a context manager.
-
-    Args:
-        broker: the bootstrap string of a cluster of one broker.
-
-    Attributes:
-        address: the bootstrap string that clients are given.
-    """
+    """Listens in the place of the one broker of a cluster, at `address`; a context manager."""
 
     def __init__(self, broker: str) -> None:
         host, _, port = broker.rpartition(":")
@@ -81,6 +65,7 @@ class Lying:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
+    @contextlib.contextmanager
     def lies(
         self,
         api: int,
@@ -89,45 +74,9 @@ class Lying:
         topic: str | None = None,
         partition: int | None = None,
         times: int | None = None,
-    ) -> contextlib.AbstractContextManager[Lie]:
-        """Has answers of one kind carry an error code meanwhile.
-
-        Args:
-            api: the kind of request.
-            code: of the error.
-            topic: of whose partition; None for all.
-            partition: its number; None for the whole answer.
-            times: how many answers at most; None for all.
-        """
-
-        def find(key: int, _: bytes, answer: Any) -> _Found:
-            return list(_codes(key, answer, topic, partition)) if key == api else []
-
-        return self._telling(Lie(find, code, 0, times))
-
-    def begins(
-        self, client: str, topic: str, partition: int, offset: int, *, after: int = 0, times: int | None = 1
-    ) -> contextlib.AbstractContextManager[Lie]:
-        """Has answers name another offset meanwhile as the first one of a partition's log.
-
-        Args:
-            client: the client's id; others are told the truth.
-            topic: the topic.
-            partition: the partition.
-            offset: what they say.
-            after: how many true answers come first.
-            times: how many answers at most; None for all.
-        """
-
-        def find(key: int, request: bytes, answer: Any) -> _Found:
-            if key != LIST_OFFSETS or not _asks_for_beginnings(request, client):
-                return []
-            return [(part, "offset") for part, _ in _codes(key, answer, topic, partition)]
-
-        return self._telling(Lie(find, offset, after, times))
-
-    @contextlib.contextmanager
-    def _telling(self, lie: Lie) -> Iterator[Lie]:
+    ) -> Iterator[Lie]:
+        """Changes the error code of matching answers until the block ends."""
+        lie = Lie(api, code, topic, partition, times)
         self._lies.append(lie)
         try:
             yield lie
@@ -156,7 +105,7 @@ class Lying:
         _close(near, far)
 
     def _changed(self, request: bytes, frame: bytes) -> bytes:
-        """Returns an answer as it is passed on: with this proxy's address instead of the broker's, and the lies."""
+        """Returns an answer with this proxy's address and the changed codes."""
         key, version = struct.unpack_from(">hh", request)
         whole = struct.pack(">i", len(frame)) + frame
         kind = ResponseClassRegistry._response_class_registry.get(key)
@@ -164,7 +113,7 @@ class Lying:
             return whole
         response = kind[version].decode(frame, header=True)
         response._version = version
-        lied = [lie.tell(key, request, response) for lie in self._lies]
+        lied = [lie.tell(key, response) for lie in self._lies]
         if key in _ADDRESSES:
             for broker in [*_listed(response, "brokers"), *_listed(response, "coordinators"), response]:
                 if getattr(broker, "port", None) == self._broker[1]:
@@ -191,16 +140,8 @@ _CODES: dict[int, tuple[str, ...]] = {
 """Kind of request -> where its answer lists topics."""
 
 
-def _asks_for_beginnings(request: bytes, client: str) -> bool:
-    """Returns whether a ListOffsets request is one of a client for the first offsets of logs."""
-    (version,) = struct.unpack_from(">h", request, 2)
-    asked = ListOffsetsRequest[version].decode(request, header=True)
-    earliest = all(part.timestamp == _EARLIEST for topic in asked.topics for part in topic.partitions)
-    return earliest and asked.header.client_id == client
-
-
 def _codes(key: int, response: Any, topic: str | None, partition: int | None) -> Iterator[tuple[Any, str]]:
-    """Returns what has an error code in an answer: of a partition, or of the whole."""
+    """Yields the parts of an answer that have an error code, with the field's name."""
     if partition is None:
         groups = _listed(response, "groups") if key == OFFSET_FETCH else []
         for part in groups or [response]:

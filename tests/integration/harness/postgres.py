@@ -1,4 +1,4 @@
-"""A real Postgres for the tests: Debian's, installed where we are root, in a folder that goes with it."""
+"""A Postgres for the tests: Debian's, installed if the user is root."""
 
 import contextlib
 import csv
@@ -19,11 +19,7 @@ _CLUSTERS = Path("/etc/postgresql-common/createcluster.conf")
 
 @dataclass(frozen=True)
 class Postgres:
-    """A server that is running.
-
-    Attributes:
-        server: its process.
-    """
+    """A running server."""
 
     server: Server
 
@@ -35,12 +31,12 @@ class Postgres:
 
 
 def execute(url: str, command: str) -> None:
-    """Executes what returns nothing."""
+    """Executes a statement."""
     _psql(url, command)
 
 
 def rows(url: str, query: str) -> list[dict[str, str | None]]:
-    """Returns what a query finds, as texts by their columns; None for null."""
+    """Returns the rows of a query as texts by column; None for null."""
     said = _psql(url, f"COPY ({query}) TO STDOUT (FORMAT csv, HEADER, NULL '<null>')")
     found = csv.DictReader(io.StringIO(said))
     return [{name: None if text == "<null>" else text for name, text in row.items()} for row in found]
@@ -55,7 +51,7 @@ def _psql(url: str, query: str) -> str:
 
 @contextlib.contextmanager
 def started() -> Iterator[Postgres]:
-    """Starts one; its processes and its folder go with this process, however that ends."""
+    """Starts a server that ends with this process."""
     programs = _programs()
     guard = subprocess.Popen(
         ["sh", "-c", services._GUARD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True

@@ -1,4 +1,4 @@
-"""A proxy between clients and a server, that passes what they say, late, or only in one direction, or cuts them off."""
+"""A proxy that forwards, delays, swallows answers, cuts or refuses connections."""
 
 import contextlib
 import socket
@@ -10,10 +10,7 @@ from typing import Self
 
 @dataclass(eq=False)
 class _Link:
-    """A client's connection to the proxy, and the proxy's to the server.
-
-    A stream of which something was swallowed has no sense any more, so it stays silent until it is closed.
-    """
+    """A client's connection and the proxy's; silent for good once bytes were swallowed."""
 
     near: socket.socket
     far: socket.socket
@@ -27,16 +24,7 @@ class _Link:
 
 
 class Proxy:
-    """Listens on a port of its own, in the place of a server; a context manager.
-
-    Args:
-        target: host and port of the server.
-
-    Attributes:
-        port: where it listens.
-        target: who is connected to from now on.
-        delay: seconds that each piece waits, in both directions.
-    """
+    """Listens on `port` and forwards to `target`, each piece after `delay` seconds; a context manager."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target, self.delay = target, 0.0
@@ -57,23 +45,23 @@ class Proxy:
         self.refuse()
 
     def swallow(self) -> None:
-        """Passes nothing on of what the server says: requests are met, and nobody hears of it."""
+        """Drops all answers of the server."""
         self._swallowing = True
 
     def cut(self) -> None:
-        """Ends every connection; new ones are taken."""
+        """Closes every connection; accepts new ones."""
         with self._lock:
             links, self._links = self._links, set()
         for link in links:
             link.close()
 
     def refuse(self) -> None:
-        """Ends every connection, and every new one at once."""
+        """Closes every connection, new ones at once."""
         self._refusing = True
         self.cut()
 
     def mend(self) -> None:
-        """Passes everything again, at once; what stayed silent is ended."""
+        """Forwards everything again without delay; closes silent connections."""
         self._swallowing = self._refusing = False
         self.delay = 0.0
         with self._lock:

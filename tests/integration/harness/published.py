@@ -12,25 +12,24 @@ Window = tuple[str, int]
 
 
 class Published:
-    """The messages of a stream's windows and heads, as a consumer of committed records gets them; each asserted.
+    """Reads the messages of a stream's windows and heads and asserts their contract.
 
-    A key is provisional as often as may be, then final in just one message, then deleted or left alone. What is final
-    has all methods in one transaction, and its head's line has passed it, as no head before had; it has passed nothing
-    else that is published.
-    Numbers of heads have no hole, their lines and floors never fall, and a floor stays as it was.
+    A window is provisional any number of times, then final once in all methods, then deleted or left alone. It is final
+    if the closed time of its snapshot's head has passed it. Heads are numbered without a gap; closed times and floors
+    never fall.
 
     Args:
-        kafka: the bootstrap string.
-        topic: the snapshot topic.
-        stream: the name.
+        kafka: The bootstrap string.
+        topic: The snapshot topic.
+        stream: The stream's name.
 
     Attributes:
-        sequence: the number of the newest head.
-        alone: how many heads came without any counts, to admit partitions.
-        finals: windows that were final once, with the reports that they say.
-        provisional: how many snapshots of windows were not final.
-        deleted: the windows that were deleted.
-        floors: of the partitions that heads name.
+        sequence: The number of the newest head.
+        alone: The number of heads without counts.
+        finals: Reports of each final window.
+        provisional: The number of provisional snapshots of windows.
+        deleted: The deleted windows.
+        floors: The floor of each partition.
     """
 
     def __init__(self, kafka: str, topic: str, stream: str) -> None:

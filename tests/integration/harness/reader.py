@@ -1,4 +1,4 @@
-"""The snapshot topic as a consumer in Python reads it."""
+"""The snapshot topic as a Python consumer reads it."""
 
 from typing import Any
 
@@ -9,16 +9,11 @@ from ldp.snapshot import Incomplete, Period, Snapshot, assemble, assemble_window
 from tests.integration.harness.waiting import until
 
 END_MS = 1000
-"""For which a broker is asked where the topic ends."""
+"""The time-out of a question to the broker."""
 
 
 class Snapshots:
-    """The snapshot topic as a consumer of committed records reads it: the newest message of each key.
-
-    Attributes:
-        finals: (name, start) of a window -> the identities of all snapshots that said that they are its final one.
-        provisional: the same of those that did not say so, in their order.
-    """
+    """The newest committed message of each key; identities of `finals` and `provisional` by window and start."""
 
     def __init__(self, kafka: str, topic: str, stream: str) -> None:
         self._stream = stream
@@ -26,13 +21,10 @@ class Snapshots:
         self.finals: dict[tuple[str, int], list[str]] = {}
         self.provisional: dict[tuple[str, int], list[str]] = {}
         self.sequences: list[int] = []
-        """The numbers of all heads so far, as they came."""
+        """The numbers of all heads in their order."""
         self._partition = TopicPartition(topic, 0)
         self._consumer = KafkaConsumer(
-            bootstrap_servers=kafka,
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
+            bootstrap_servers=kafka, group_id=None, enable_auto_commit=False, isolation_level="read_committed"
         )
         self._consumer.assign([self._partition])
         self._consumer.seek_to_beginning(self._partition)
@@ -41,7 +33,7 @@ class Snapshots:
         self._consumer.close(autocommit=False)
 
     def newest(self) -> Snapshot | None:
-        """The newest whole snapshot of all time so far."""
+        """Returns the newest whole snapshot of all time."""
         self._read()
         if f"{self._stream}/head" not in self._received:
             return None
@@ -51,12 +43,12 @@ class Snapshots:
             return None
 
     def messages(self) -> dict[str, tuple[dict[str, bytes], bytes]]:
-        """The newest message of each key so far: its headers and its value."""
+        """Returns headers and value of the newest message of each key."""
         self._read()
         return dict(self._received)
 
     def window(self, name: str, start: int) -> Snapshot | None:
-        """The newest whole snapshot of a window so far."""
+        """Returns the newest whole snapshot of a window."""
         self._read()
         try:
             return assemble_window(self._stream, self._received, name, start)
@@ -64,17 +56,17 @@ class Snapshots:
             return None
 
     def windows(self) -> list[Period]:
-        """The windows that are on the topic so far, by name and start."""
+        """Returns the windows on the topic."""
         self._read()
         return windows(self._stream, self._received)
 
     def sequence(self) -> int:
-        """The newest one's number, 0 before the first."""
+        """Returns the newest snapshot's number, 0 before the first."""
         newest = self.newest()
         return 0 if newest is None else newest.sequence
 
     def _read(self) -> None:
-        """Takes what is committed by now: a poll alone may find nothing of it. While no broker answers, what comes."""
+        """Reads to the committed end of the topic; without a broker, what a poll returns."""
         self._take(self._consumer.poll(50))
         try:
             end = self._consumer.end_offsets([self._partition], timeout_ms=END_MS)[self._partition]

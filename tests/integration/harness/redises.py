@@ -21,13 +21,7 @@ SAFE = {
 
 
 class Redises:
-    """Servers of one test file; a context manager that kills them.
-
-    Args:
-        folder: of `Services`, whose guard kills what runs there, however the tests end.
-        name: of this file's servers.
-        authority: signed ``server.pem``, and is whom clients have to be known to where they need a certificate.
-    """
+    """Servers below the folder of `Services`, whose guard kills them; a context manager."""
 
     def __init__(self, folder: Path, name: str, authority: Authority | None = None) -> None:
         self._folder, self._name, self._authority = folder, name, authority
@@ -43,15 +37,7 @@ class Redises:
     def start(
         self, *words: str, port: int = 0, tls_port: int = 0, program: str | None = None, **settings: Any
     ) -> Server:
-        """Starts a server, and waits until it takes connections.
-
-        Args:
-            words: what follows the program; for Sentinel a file and ``--sentinel``.
-            port: without TLS; neither given, any.
-            tls_port: with TLS.
-            program: another one than redis-server.
-            settings: of its configuration, underscores for dashes.
-        """
+        """Starts a server with its settings, and waits until it accepts connections."""
         if not port and not tls_port:
             (port,) = free_ports(1)
         name = f"{self._name}-{len(self.servers)}"

@@ -1,4 +1,4 @@
-"""A worker's HTTP server as its page sees it, with what a test wants to be shown: no Kafka, no Redis, no worker."""
+"""A fake HTTP server of a worker for tests of the page."""
 
 import json
 import queue
@@ -21,15 +21,15 @@ Document = dict[str, Any]
 
 @dataclass
 class Shown:
-    """A snapshot: what the page is to show of it.
+    """A snapshot.
 
     Args:
-        methods: frequencies by each method.
-        labels: of the values; None for none.
-        ends: of Base: low, high, and where there are any anytime_low, anytime_high and fakes.
-        said: what else its excerpt says, above what `document` has.
-        queries: its sets, as an excerpt has them.
-        top: its most frequent values, likewise.
+        methods: Frequencies by method.
+        labels: Labels of the values, or None.
+        ends: Vectors of Base: low, high, anytime_low, anytime_high, fakes.
+        said: Further fields of the excerpt.
+        queries: Answers of queries, as in an excerpt.
+        top: Most frequent values, as in an excerpt.
     """
 
     methods: Mapping[str, Sequence[float]]
@@ -40,7 +40,7 @@ class Shown:
     top: list[Document] = field(default_factory=list)
 
     def excerpt(self, asked: Mapping[str, str]) -> Document:
-        """What the server says of it, for the parameters of a request."""
+        """Returns the excerpt for a request's parameters."""
         first = next(iter(self.methods.values()))
         found = [
             v for v in range(len(first)) if asked.get("find", "").lower() in str(self._label(v) or v).lower()
@@ -81,16 +81,15 @@ class Shown:
 
 
 class Standin:
-    """The server, a context manager: `streams` and `snapshots` are what it has, `publish` makes a page hear of more.
+    """The server; a context manager.
 
     Attributes:
-        streams: what /streams says.
-        snapshots: by stream, name of windows, and start in ms or "" for the newest.
-        asked: the paths of all requests.
-        refusing: whether it refuses events, as a worker does that has enough listeners.
-        unread: whether it cannot read its topic.
-        unnamed: whether there are messages of what is not there, for which the head does not vouch.
-        answering: whether it answers what is asked of a snapshot; else it holds the connection, and says nothing.
+        streams: The answer of /streams.
+        snapshots: Snapshots by stream, window name, and start in ms or "" for the newest.
+        asked: The paths of all requests.
+        refusing: Refuses event streams, as a worker at its limit does.
+        unread: Answers 503, as while the topic is not read.
+        unnamed: Reports messages that the head does not name.
     """
 
     def __init__(self, *names: str, port: int = 0) -> None:
@@ -98,8 +97,6 @@ class Standin:
         self.snapshots: dict[tuple[str, str, str], Shown] = {}
         self.asked: list[str] = []
         self.refusing, self.unread, self.unnamed = False, False, False
-        self.answering = threading.Event()
-        self.answering.set()
         self._listeners: list[queue.Queue[bytes | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
@@ -109,7 +106,7 @@ class Standin:
 
     @staticmethod
     def stream(name: str, **said: Any) -> Document:
-        """A stream as /streams says it, with a fact or another."""
+        """Returns a stream of /streams."""
         return {
             "name": name,
             "fingerprint": "0123abcd",
@@ -133,21 +130,20 @@ class Standin:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.answering.set()
         self._server.shutdown()
         self._server.server_close()
         for listener in self._listeners:
             listener.put(None)
 
     def publish(self, shown: Shown, stream: str, window: str = "all", start: str = "") -> None:
-        """Has a snapshot from now on, and tells the pages."""
+        """Adds a snapshot and sends its event."""
         self.snapshots[stream, window, start] = shown
         said = shown.excerpt({"top": "1"})
         news = {key: said[key] for key in ("sequence", "snapshot", "reports", "window")}
         self._tell("snapshot", news | {"stream": stream})
 
     def remove(self, stream: str, window: str, start: str) -> None:
-        """Has a snapshot no more, and tells the pages."""
+        """Removes a snapshot and sends its event."""
         said = self.snapshots.pop((stream, window, start)).excerpt({"top": "1"})
         self._tell(
             "gone",
@@ -155,11 +151,11 @@ class Standin:
         )
 
     def alive(self) -> None:
-        """Tells the pages that there is nothing to tell."""
+        """Sends a keep-alive event."""
         self._tell("alive", {})
 
     def renew(self) -> None:
-        """Tells the pages what /streams says now."""
+        """Sends the streams."""
         self._tell("streams", self.streams)
 
     def _tell(self, event: str, data: Any) -> None:
@@ -167,7 +163,7 @@ class Standin:
             listener.put(_event(event, data))
 
     def listen(self) -> "queue.Queue[bytes | None]":
-        """What a page that listens is told."""
+        """Returns the events of a new listener."""
         listener: queue.Queue[bytes | None] = queue.Queue()
         listener.put(_event("streams", self.streams))
         self._listeners.append(listener)
@@ -200,7 +196,6 @@ class _Handler(BaseHTTPRequestHandler):
                     503, b'{"error": "the snapshot topic: it is not read to its end yet"}', "application/json"
                 )
             case ["streams", name, "excerpt"]:
-                standin.answering.wait()
                 shown = standin.snapshots.get((name, asked.get("window", "all"), asked.get("start", "")))
                 missing = {"error": "no such window", "windows": ["all"], "unnamed": standin.unnamed}
                 said = missing if shown is None else shown.excerpt(asked)

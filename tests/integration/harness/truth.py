@@ -1,7 +1,4 @@
-"""The truth about what was sent, by the protocols' definitions: nothing here asks the code under test.
-
-Only the stream's public document is read, and the reports' own fields.
-"""
+"""Expected estimates by the protocols' definitions, independent of the code under test."""
 
 import math
 from typing import Any
@@ -21,11 +18,11 @@ WORD = 0xFFFFFFFF
 Vector = npt.NDArray[np.float64]
 Words = npt.NDArray[Any]
 Reports = npt.NDArray[np.void]
-"""Reports as they are on the wire: structured, a field for each part."""
+"""Structured reports as on the wire."""
 
 
 def support(stream: ldp.Stream, reports: Reports) -> npt.NDArray[np.int64]:
-    """For each value, how many reports support it, by the protocol's definition."""
+    """Returns how many reports support each value."""
     document = stream.document()
     d = document["domain_size"]
     if document["protocol"] == "grr":
@@ -66,7 +63,7 @@ def _xxh32(seeds: Words, v: int, g: int) -> Words:
 
 
 def base(stream: ldp.Stream, reports: Reports) -> Vector:
-    """The plain estimate (C/n − q)/(p − q) of the reports, with p and q from ε in floats."""
+    """Returns the estimate (C/n − q)/(p − q) with p and q from ε in floats."""
     document = stream.document()
     numerator, denominator = map(int, document["epsilon"].split("/"))
     e = math.exp(numerator / denominator)

@@ -1,4 +1,4 @@
-"""One test's own stream on real services: its topics, its configuration, its workers, and what was sent."""
+"""A test's stream on real services: topics, configuration, workers, and what was sent."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ from worker.store.redis import STAGED_SECONDS
 
 @dataclass
 class Sent:
-    """What was sent and is to be counted."""
+    """Reports to be counted, and unacknowledged records."""
 
     reports: list[Reports] = field(default_factory=list)
     futures: list[Any] = field(default_factory=list)
@@ -42,27 +42,27 @@ class Sent:
 
 
 class World:
-    """One test's own stream: topics, configuration, workers, and what was sent; a context manager.
+    """A stream with topics, workers and what was sent, on real services; a context manager.
 
     Args:
-        kafka: the bootstrap string.
-        redis_url: where the counts go.
-        folder: for configurations and logs.
-        partitions: of the topic of reports.
-        dead_letters: settings of the dead-letter topic, where they are not to be the usual ones.
-        reports: settings of the topic of reports, likewise.
-        client: keys of the configuration's table of Kafka beside the brokers.
-        snapshots: the snapshot topic, where streams are to share one.
-        stream: the keys of the stream's table beside name and topic.
-        brokers: the bootstrap string of the workers, where it is another one.
-        store: keys of the configuration's table of Redis beside the URL and the time-out.
-        environ: what workers find in their environment beside all that is none of theirs.
-        rows: keys of the configuration's table of rows beside the topic, where there is to be one.
-        name: the stream's, where it is to be seen; else one that no other test has.
+        kafka: The bootstrap string.
+        redis_url: The store.
+        folder: Configurations and logs.
+        partitions: Partitions of the topic of reports.
+        dead_letters: Settings of the dead-letter topic.
+        reports: Settings of the topic of reports.
+        client: Further keys of `kafka`.
+        snapshots: The snapshot topic; None for one of its own.
+        brokers: The workers' bootstrap string, if another.
+        store: Further keys of `redis`.
+        environ: The environment of workers.
+        rows: Further keys of `rows`; None for no rows topic.
+        name: The stream's name; None for a unique one.
+        stream: Further keys of the stream.
     """
 
     worker: ClassVar[type[Worker]] = Worker
-    """What is launched as a worker."""
+    """The class of launched workers."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class World:
             print("\n".join(worker.log.read_text(errors="replace").splitlines()[-40:]))
 
     def create_topics(self) -> None:
-        """As ``ldp-worker create-topics`` does: those that are missing."""
+        """Creates the missing topics, as `ldp-worker create-topics` does."""
         for topic, partitions, settings in (
             (self.config.dead_letters.topic, 1, self._dead_letters),
             (self.topic, self.partitions, self._reports),
@@ -138,7 +138,7 @@ class World:
         topics.create(self.admin, self.config, self.partitions, 1)
 
     def _delete_topics(self) -> None:
-        """A broker that is killed in another test would look through all of them."""
+        """Deletes the topics: a broker that restarts would recover all of them."""
         with contextlib.suppress(KafkaError):
             made = [self.topic, self.config.dead_letters.topic, self.config.snapshots.topic]
             self.admin.delete_topics(made + ([self.config.rows.topic] if self.config.rows.topic else []))
@@ -154,7 +154,7 @@ class World:
         store: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
-        """Writes a configuration, the stream's table with changes, and further streams; returns the path."""
+        """Writes a configuration with changes of the stream and further streams; returns the path."""
         # no recommendations: a new one is published as a snapshot of the same counts
         output = {"topic": self._snapshots, "every_seconds": 0.5, "recommend_every_seconds": 0.0}
         output |= dict(snapshots or {})
@@ -180,14 +180,14 @@ class World:
     # workers
 
     def launch(self, toml: Path | None = None, *options: str) -> Worker:
-        """Starts a worker, by options of ``ldp-worker run``, and does not wait."""
+        """Starts a worker without waiting."""
         log = self.folder / f"worker-{len(self.workers) + 1}.log"
         worker = self.worker.launch(toml or self.toml, log, *options, environ=self.environ)
         self.workers.append(worker)
         return worker
 
     def start(self, count: int = 1) -> list[Worker]:
-        """Starts workers, and waits until they serve and all partitions are owned."""
+        """Starts workers and waits until they own all partitions."""
         started = [self.launch() for _ in range(count)]
         for worker in started:
             until(worker.ready, f"{worker.log.name} ready")
@@ -195,12 +195,12 @@ class World:
         return started
 
     def balanced(self) -> bool:
-        """Whether every partition has one owner and every worker at least one partition."""
+        """Returns whether every partition has one owner and every worker a partition."""
         owned = [worker.owned() for worker in self.workers if worker.alive()]
         return all(owned) and sorted(p for some in owned for p in some) == list(range(self.partitions))
 
     def members(self) -> set[str]:
-        """The ids of the group's members, joining ones included."""
+        """Returns the ids of the group's members."""
 
         def said() -> dict[str, Any] | None:
             try:
@@ -212,15 +212,11 @@ class World:
         return {member["member_id"] for member in until(said, "the group's coordinator")["members"]}
 
     def expel(self, members: Sequence[str]) -> None:
-        """Has the coordinator drop members at once that are dead, instead of after their session's ten seconds."""
+        """Removes dead members at once instead of after their session timeout."""
         self.admin.remove_group_members(self.group, [MemberToRemove(member_id=m) for m in members])
 
     def join(self, count: int, dead: Sequence[Worker] = ()) -> list[Worker]:
-        """Starts workers and returns them once each is a member of the group, by a name that is noted.
-
-        Kafka drops the dead after their session's ten seconds. Here it is told to, once their successors wait to join:
-        the rebalance is the same, but comes at once.
-        """
+        """Starts workers, waits until they are members, then expels the dead; returns the new workers."""
         new = []
         for _ in range(count):
             known = self.members()
@@ -236,14 +232,14 @@ class World:
     # reports in
 
     def open_producer(self, **settings: Any) -> KafkaProducer:
-        """A producer that is closed at the end."""
+        """Returns a producer that is closed at the end."""
         usual = {"bootstrap_servers": self.kafka, "max_request_size": 8 << 20, "linger_ms": 5}
         producer = KafkaProducer(**(usual | settings))
         self._closing.append(lambda: _closed(producer))
         return producer
 
     def draw(self, n: int, rng: np.random.Generator | None = None) -> Reports:
-        """Reports of n users; the small values are the frequent ones."""
+        """Returns the reports of n users; small values are frequent."""
         rng = rng or self.rng
         d = self.stream.oracle.domain_size
         return self.stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng=rng)
@@ -255,7 +251,7 @@ class World:
         producer: KafkaProducer | None = None,
         timestamp: int | None = None,
     ) -> Any:
-        """Sends one record, to the partitions in turn, of now or another time; returns its future."""
+        """Sends a record, to the partitions in turn; returns its future."""
         if partition is None:
             partition = self._turn = (self._turn + 1) % self.partitions
         key = b"no value" if value is None else None  # a record needs one of them
@@ -272,7 +268,7 @@ class World:
         partition: int | None = None,
         producer: KafkaProducer | None = None,
     ) -> None:
-        """Sends records of so many reports each, and notes them as to be counted."""
+        """Sends records of so many reports each and notes them as to be counted."""
         encode = frames.encode_json if as_json else frames.encode
         for _ in range(records):
             drawn = self.draw(reports)
@@ -288,13 +284,13 @@ class World:
 
     @property
     def n(self) -> int:
-        """How many reports are to be counted."""
+        """The number of reports to be counted."""
         return sum(map(len, self.sent.reports))
 
     # counts and snapshots out
 
     def ends(self) -> dict[int, int]:
-        """Where the partitions end; asked again while a broker that was restarted is not known again."""
+        """Returns the end offset of each partition."""
         wanted = {TopicPartition(self.topic, p): OffsetSpec.LATEST for p in range(self.partitions)}
 
         def said() -> dict[TopicPartition, Any]:
@@ -307,7 +303,7 @@ class World:
         return {tp.partition: end.offset for tp, end in until(said, "the ends of the log").items()}
 
     def change_totals(self, partition: int, change: Callable[[dict[str, Any]], object]) -> None:
-        """Changes a partition's stored totals in place, with the checksum that a worker would write."""
+        """Changes a partition's stored totals, with a valid checksum."""
         meta = layout.meta_key(self.name, partition)
         found = cast(dict[bytes, bytes], self.redis.hgetall(meta))
         stored = layout.parse(layout.decoded(found), meta)
@@ -317,7 +313,7 @@ class World:
         self.redis.hset(meta, mapping=cast(Any, fields))
 
     def totals(self) -> dict[str, Any]:
-        """What Redis says of all partitions together: accepted, rejected by reason, offsets, flushes."""
+        """Returns accepted, rejected by reason and offsets of all partitions in Redis."""
         summed: dict[str, Any] = {"accepted": 0, "rejected": {}, "offsets": {}}
         for partition in range(self.partitions):
             meta = self.redis.hgetall(f"{{{self.name}:{partition}}}:meta")
@@ -330,7 +326,7 @@ class World:
         return summed
 
     def covered(self) -> Snapshot:
-        """Waits for a snapshot of all that was sent, and of every offset; returns it."""
+        """Waits for a snapshot of every offset; returns it."""
         self.settle()
         ends = self.ends()
 
@@ -349,7 +345,7 @@ class World:
         return until(said, f"a snapshot of all of {ends}")
 
     def assert_keys(self) -> None:
-        """Asserts that no live key of the stream will vanish by itself, and that every staged one will."""
+        """Asserts that staged keys expire and all others do not."""
         staged = b":staged:"
         for key in self.redis.scan_iter(f"{{{self.name}:*"):
             ttl = self.redis.ttl(key)
@@ -357,19 +353,19 @@ class World:
             assert ttl == -2 or (0 <= ttl <= STAGED_SECONDS if staged in key else ttl == -1), (key, ttl)
 
     def audit(self) -> audit.StreamVerdict:
-        """Recounts; it waits for Redis longer than the workers do, whose time-out is part of many a test."""
+        """Audits the stream, with a long time-out of Redis."""
         patient = self.config.redis.model_copy(update={"timeout_seconds": TIMEOUT_SECONDS})
         return audit.verify(self.served, replace(self.config, redis=patient))
 
     def assert_audit_equal(self, *, whole: bool = False) -> None:
-        """Asserts that the recount finds no difference; whole: and that nothing is left to count."""
+        """Asserts that the audit finds no difference; whole: and no lag."""
         verdict = self.audit()
         assert verdict.difference is None
         if whole:
             assert (verdict.lag, verdict.reports) == (0, self.n)
 
     def assert_right(self, snapshot: Snapshot) -> None:
-        """Asserts that a snapshot says what was sent, and that the audit agrees."""
+        """Asserts that a snapshot has the reports that were sent, and that the audit agrees."""
         assert snapshot.reports == self.n
         assert list(snapshot.bodies) == METHODS
         np.testing.assert_allclose(
@@ -382,13 +378,13 @@ class World:
 
 
 class Sending:
-    """Sends reports on a thread of its own while the body of a ``with`` runs; what was sent is noted at the end.
+    """Sends records on a thread until the block ends.
 
     Args:
-        world: whose stream.
-        reports: of each record.
-        pause: seconds between five records and the next five.
-        when: draws the time of a record; None for that of its sending.
+        world: The stream.
+        reports: Reports of each record.
+        pause: Seconds between five records and the next five.
+        when: Draws the timestamp of a record; None for now.
     """
 
     def __init__(
@@ -415,7 +411,7 @@ class Sending:
 
     @property
     def records(self) -> int:
-        """How many were sent so far."""
+        """The number of records sent so far."""
         return len(self._sent.futures)
 
     def more(self, records: int = 50) -> None:
@@ -436,7 +432,7 @@ class Sending:
 
 
 def _closed(producer: KafkaProducer) -> None:
-    """Closes a producer; what it still holds is no test's."""
+    """Closes a producer and drops what it still holds."""
     with contextlib.suppress(KafkaTimeoutError):
         producer.close(timeout=5)
 
