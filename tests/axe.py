@@ -1,4 +1,4 @@
-"""axe-core, which finds what is in the way of people with a disability: from npm, once, by its hash."""
+"""axe-core, which finds accessibility violations; downloaded once from npm and verified."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 VERSION = "4.10.3"
 INTEGRITY = "Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg=="
-"""The SHA-512 of its package, as a lock file of npm has it."""
+"""The SHA-512 of the package in npm's format."""
 NODE = Path(executable.ROOT_DIR)
 NPM = [NODE / "bin" / "node", NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
 
 
 def script() -> str:
-    """The text of axe.min.js."""
+    """Returns the text of axe.min.js."""
     name = f"axe-core-{VERSION}"
     with services._fetched(name) as folder:
         if folder is not None:
@@ -36,7 +36,7 @@ def script() -> str:
             package = folder / f"{name}.tgz"
             found = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
             if found != INTEGRITY:
-                raise ValueError(f"{package} is not what it was: its SHA-512 is {found}, and not {INTEGRITY}")
+                raise ValueError(f"{package} has SHA-512 {found}; {INTEGRITY} is expected")
             with tarfile.open(package) as archive:
                 member = archive.extractfile("package/axe.min.js")
                 assert member is not None
@@ -45,8 +45,8 @@ def script() -> str:
 
 
 def violations(page: Page) -> dict[str, list[Any]]:
-    """What axe finds in a page: by rule, the places."""
-    page.evaluate(f"() => {{ {script()} }}")  # the page's own policy allows no script that is put in
+    """Returns the violations of a page: rule -> elements."""
+    page.evaluate(f"() => {{ {script()} }}")  # the page's policy forbids inserted scripts
     found: dict[str, list[Any]] = page.evaluate(
         """async () => {
             const { violations } = await axe.run();

@@ -1,4 +1,4 @@
-"""A real Chromium for the tests: from PATH, else Debian's package where we are root, else a clear failure."""
+"""A Chromium for the tests: from PATH, else Debian's package if the user is root, else a failure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NAMES = (
     "google-chrome",
     "chromium",
     "chromium-browser",
-)  # the first: Ubuntu gives a sandbox to that one alone
+)  # Ubuntu allows a sandbox for the first only
 TREE = "http://localhost"
-"""An origin at which a page finds this tree; as it is localhost, a page may do what needs a secure connection."""
+"""The origin of this tree; localhost counts as a secure context."""
 _START_SECONDS = 60.0
 _TYPES = {
     ".html": "text/html",
@@ -37,7 +37,7 @@ _TYPES = {
 
 
 def installed() -> str:
-    """The path of a Chromium."""
+    """Returns the path of a Chromium."""
     path = next(filter(None, map(shutil.which, NAMES)), None) or program("chromium", "chromium")
     if path is None:
         pytest.fail(
@@ -48,7 +48,7 @@ def installed() -> str:
 
 @contextlib.contextmanager
 def launched() -> Iterator[Browser]:
-    """A running one, without a window. Its sandbox does not work for root."""
+    """Runs a headless browser; its sandbox does not work for root."""
     from playwright.sync_api import sync_playwright  # late, for all tests import this
 
     with sync_playwright() as playwright:
@@ -63,7 +63,7 @@ def launched() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def tabs_of(browser: Browser) -> Iterator[BrowserContext]:
-    """Another one, with one tab, where a tab in front hides the others; Playwright's own has its pages seen, always."""
+    """Runs a browser whose front tab hides the others; Playwright's own pages are always visible."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-dev-shm-usage"]
         sandbox = [] if os.geteuid() else ["--no-sandbox"]
@@ -81,7 +81,7 @@ def tabs_of(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def _debugged(said: Path) -> tuple[str, str]:
-    """Where a Chromium that only just starts can be steered: port and path."""
+    """Waits for port and path of Chromium's debugger."""
     deadline = time.monotonic() + _START_SECONDS
     while not said.is_file() or len(lines := said.read_text(encoding="utf-8").split()) < 2:
         assert time.monotonic() < deadline, f"Chromium did not say within {_START_SECONDS:g} s where it is"
@@ -91,15 +91,13 @@ def _debugged(said: Path) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def page_of(browser: Browser, path: str | None = None) -> Iterator[Page]:
-    """A page with nothing kept of others: empty, or a file of this tree; an error of its own fails the test."""
+    """Opens a page in a context of its own, empty or of this tree; its script errors fail the test."""
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         if path is not None:
-            page.route(
-                f"{TREE}/**", _from_tree
-            )  # with a route Playwright answers what a page asks of other origins
+            page.route(f"{TREE}/**", _from_tree)  # allows requests to other origins
             page.goto(f"{TREE}/{path}")
         yield page
         assert not errors, errors

@@ -33,17 +33,16 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 LONGEST = (
     "simulation/test_histories.py",
+    "integration/test_alerts.py",
     "integration/test_engines.py",
     "integration/test_faults.py",
     "integration/test_kill_points.py",
+    "integration/test_readme.py",
     "integration/test_outages.py",
-    "integration/test_probes.py",
-    "integration/test_dashboard.py",
-    "integration/test_published.py",
-    "integration/test_hostile.py",
-    "integration/test_processes.py",
+    "integration/test_snapshots.py",
+    "integration/test_import.py",
+    "integration/test_own_topics.py",
     "unit/deploy/test_local_services.py",
-    "integration/test_bombs.py",
 )
 """The slowest files, slowest first, so that both processes end at about the same time."""
 

@@ -1,4 +1,4 @@
-"""The shipped dashboards as the tests take them apart: panels, queries as Grafana sends them, what they may ask for."""
+"""The shipped dashboards: panels, queries as Grafana sends them, and the exposed metrics."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ FOLDER = Path(services.__file__).parent.parent / "grafana" / "dashboards"
 DASHBOARDS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.iterdir())
 }
-"""By their names in Grafana's addresses."""
+"""Dashboards by their names in Grafana's URLs."""
 AT_FIRST = {
     "job": ".+",
     "namespace": ".*",
@@ -25,11 +25,11 @@ AT_FIRST = {
     "__rate_interval": "20s",
     "__range": "300s",
 }
-"""What variables are where nobody has chosen anything, as patterns that mean the same."""
+"""Initial values of the variables, as equivalent patterns."""
 
 
 def exposed() -> set[str]:
-    """The names of all series that workers expose, and the parent of several processes."""
+    """Returns the names of all series of workers and of the parent of several processes."""
     parents = merged.registry(lambda: [None], lambda: [0])
     suffixes = {
         "counter": ["_total"],
@@ -42,7 +42,7 @@ def exposed() -> set[str]:
 
 
 def choices(dashboard: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The variables that list what can be chosen: texts and values, read from their queries as Grafana does."""
+    """Returns the custom variables with their texts and values."""
     return {
         variable["name"]: dict(re.findall(r"(?:^|,)\s*([^,]+?)\s:\s([^,]+)", variable["query"]))
         for variable in dashboard["templating"]["list"]
@@ -51,12 +51,12 @@ def choices(dashboard: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def panels(dashboard: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The panels that show something."""
+    """Returns the panels except rows."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Where each query stands, and the query; once for each choice of what can be chosen from a list."""
+    """Yields the place and text of each query, for each choice of custom variables."""
     for name, dashboard in DASHBOARDS.items():
         for panel in panels(dashboard):
             for target in panel["targets"]:
@@ -71,7 +71,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def filled(query: str, **chosen: str) -> str:
-    """A query as Grafana sends it, its variables filled in; the stream's at least is to be given."""
+    """Returns a query with its variables filled in."""
     for name, value in (AT_FIRST | chosen).items():
         query = query.replace(f"${{{name}}}", value).replace(f"${name}", value)
     assert "$" not in query, query

@@ -1,4 +1,4 @@
-"""Estimates of counts that need not be those of any reports: for tests that look at each value by itself."""
+"""Estimates of arbitrary counts, for tests of single values."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,6 +7,6 @@ import ldp
 
 
 def estimated(oracle: ldp.Oracle, counts: npt.ArrayLike, n: int) -> ldp.Estimate:
-    """Equation 2, as `Oracle.estimate`, which refuses counts whose sum the protocol cannot give."""
+    """Applies equation 2 without the checks of `Oracle.estimate`."""
     frequencies = (np.asarray(counts) / n - float(oracle.q)) / float(oracle.p - oracle.q)
     return ldp.Estimate(frequencies, n, oracle, counts=np.asarray(counts))

@@ -1,4 +1,4 @@
-"""A real Prometheus for the tests: from PATH, else Debian's package where we are root, else a clear failure."""
+"""A Prometheus for the tests: from PATH, else Debian's package if the user is root, else a failure."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ JOB = "ldp-worker"
 
 
 def installed(name: str) -> str:
-    """The path of prometheus or promtool."""
+    """Returns the path of prometheus or promtool."""
     path = program(name, "prometheus")
     if path is None:
         pytest.fail(
@@ -31,13 +31,13 @@ def installed(name: str) -> str:
 
 
 class Prometheus:
-    """A running one."""
+    """A running server."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str, **parameters: str) -> Any:
-        """What its HTTP interface answers below /api/v1; an error is a failure with what it says."""
+        """Returns the data of a request below /api/v1; an error fails the test."""
         try:
             query = urllib.parse.urlencode(
                 {name.replace("match", "match[]"): value for name, value in parameters.items()}
@@ -49,7 +49,7 @@ class Prometheus:
                 pytest.fail(f"{path} {parameters}: {error.read().decode()}")
 
     def values(self, expression: str) -> list[float]:
-        """The finite values that an expression has now."""
+        """Returns the finite values of an expression."""
         values = [float(series["value"][1]) for series in self.get("query", query=expression)["result"]]
         return [value for value in values if math.isfinite(value)]
 
@@ -65,7 +65,7 @@ class Prometheus:
 def running(
     folder: Path, targets: Sequence[str], rules: Path, scrape: str = "1s", evaluate: str = "1s"
 ) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes these so often, as the job that the alerts know, until the end of the block."""
+    """Runs a Prometheus that scrapes targets as the job of the alerts."""
     (port,) = free_ports(1)
     config = {
         "global": {"scrape_interval": scrape, "evaluation_interval": evaluate},

@@ -1,4 +1,4 @@
-"""Frames, read one record at a time with Python's own parser: what `ldp.frames.decode` must say of each."""
+"""A reference decoder of frames, one record at a time, to compare with `ldp.frames.decode`."""
 
 import json
 import string
@@ -19,7 +19,7 @@ _LETTERS = {1: "B", 2: "H", 4: "I"}
 
 @cache
 def likely_ones(oracle: Any) -> tuple[int, int]:
-    """The fewest and the most ones of a unary report: beyond each is at most 5·10⁻¹³ of the law, in exact fractions."""
+    """Returns bounds of a unary report's Hamming weight; beyond each is probability at most 5·10⁻¹³."""
     d, p, q = oracle.domain_size, oracle.p, oracle.q
     rest = [comb(d - 1, k) * q**k * (1 - q) ** (d - 1 - k) for k in range(d)]
     law = [(1 - p) * without + p * own for without, own in zip([*rest, 0], [0, *rest], strict=True)]
@@ -29,7 +29,7 @@ def likely_ones(oracle: Any) -> tuple[int, int]:
 
 
 def bounds_of(oracle: Any) -> list[int] | None:
-    """What the integers of a report stay below; None for a report that is a vector."""
+    """Returns the upper bounds of a report's integers; None for a vector."""
     match oracle.name:
         case "response" if isinstance(oracle, ldp.RatedResponse):
             return [256, 2]
@@ -57,7 +57,7 @@ def width(d: int) -> int:
 
 
 def is_vector(oracle: Any, wire: bytes) -> Any:
-    """Whether bytes are a well-formed report that is a vector."""
+    """Returns whether bytes are a valid vector report."""
     d, bits = oracle.domain_size, -(-oracle.domain_size // 8)
     if oracle.name == "subset" and oracle.k * width(d) <= bits:
         form = struct.Struct("<" + str(oracle.k) + {1: "B", 2: "H", 4: "I"}[width(d)])
@@ -68,7 +68,7 @@ def is_vector(oracle: Any, wire: bytes) -> Any:
 
 
 def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
-    """A frame's reports as tuples or bytes, or the reason for which it is rejected: record by record."""
+    """Returns a frame's reports as tuples or bytes, or the reason of its rejection."""
     oracle = stream.oracle
     bounds, size = bounds_of(oracle), size_of(oracle)
     if record == b"":
@@ -152,7 +152,7 @@ def read_json(stream: ldp.Stream, record: bytes, most: int | None, width: int | 
 
 
 def from_base64(text: str, size: int) -> bytes | None:
-    """The bytes of the one text that stands for them, by the alphabet."""
+    """Decodes canonical Base64; None for any other text."""
     core = text.rstrip("=")
     if len(core) != -(-size * 4 // 3) or len(text) != -(-size // 3) * 4 or set(core) - set(ALPHABET):
         return None
@@ -163,6 +163,6 @@ def from_base64(text: str, size: int) -> bytes | None:
 
 
 def rows_of(reports: npt.NDArray[np.void]) -> list[Any]:
-    """Reports as tuples, or as bytes where they are vectors."""
+    """Returns reports as tuples, or vectors as bytes."""
     (name, *_) = reports.dtype.names or ()
     return [row.tobytes() for row in reports] if reports.dtype[name].shape else reports.tolist()

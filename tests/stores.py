@@ -1,4 +1,4 @@
-"""Redis, asked for one partition at a time: what came of its step, or the error in its place."""
+"""The Redis store with methods for one partition that raise the error of its step."""
 
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Singly(RedisStore):
-    """A store with the steps of many partitions for one of them."""
+    """A store with each step for one partition."""
 
     def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
         return _came(self.claim_all({partition: (found, initial)})[partition])

@@ -1,4 +1,4 @@
-"""The vectors of the wire's version 1: what the files of a folder of ``tests/vectors/wire-1`` say, stream by stream."""
+"""The vectors of wire version 1 in ``tests/vectors/wire-1``, by stream."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ FOLDER = Path(__file__).with_name("vectors") / "wire-1"
 
 
 def streams(kind):
-    """The streams of a folder, each with its good records and then the bad ones, which are in a file of their own."""
+    """Returns the streams of a folder, each with its good and then its bad records."""
     read = {
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (FOLDER / kind).glob("*.json")
     }

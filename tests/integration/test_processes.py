@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.harness import Sending, assert_snapshot_topic, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 DEADLINE = 30.0
 """Five seconds are promised; a machine under test may be slow. What waits for a frozen server waits for ever."""
@@ -94,7 +94,6 @@ def test_two_processes_count_as_two_workers_and_one_that_is_killed_comes_back(wo
     assert world.totals()["offsets"] == world.ends()
 
 
-@pytest.mark.long
 def test_the_processes_of_a_killed_parent_end_and_lose_nothing(world):
     worker = start(world)
     world.send(20)
