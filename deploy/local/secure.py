@@ -63,14 +63,10 @@ class Certificates:
 
     `ca.pem` is the authority, `other.pem` another one. Of the certificates `NAME.pem` with their keys `NAME.key`,
     `broker`, `elsewhere` and `expired` are servers', `client` and `stranger` clients', the last of the other authority;
-    `client.encrypted.key` is a key with a password, and `tokens.key` signs tokens.
-
-    Args:
-        folder: Where they go.
-        password: Of the encrypted key.
+    `tokens.key` signs tokens.
     """
 
-    def __init__(self, folder: Path, password: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         here = "subjectAltName=IP:127.0.0.1,DNS:localhost"
         for name in ("ca", "other"):
@@ -80,8 +76,6 @@ class Certificates:
         self._sign("expired", here, days=-1)
         self._sign("client", "extendedKeyUsage=clientAuth")
         self._sign("stranger", "extendedKeyUsage=clientAuth", authority="other")
-        encrypted = ("-v2", "aes256", "-passout", f"pass:{password}", "-out", "client.encrypted.key")
-        self.openssl("pkcs8", "-topk8", "-in", "client.key", *encrypted)
         self.openssl("genrsa", "-out", "tokens.key", "2048")
         for name in ("broker", "elsewhere", "expired"):  # as the broker wants it, in one file
             self.path(f"{name}.store.pem").write_text(
@@ -221,7 +215,7 @@ class Secure:
         ports: By listener; `PLAINTEXT` is the usual one.
         certificates: All files.
         tokens: Where tokens are given.
-        password: Of `USER`, and of the encrypted key.
+        password: Of `USER`.
         users: Further names and passwords.
     """
 
@@ -250,7 +244,7 @@ class Secure:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-secure."))
             password = secrets.token_hex(8)
-            certificates = Certificates(Path(folder), password)
+            certificates = Certificates(Path(folder))
             tokens = stack.enter_context(TokenEndpoint(certificates))
             ports = dict(zip(LISTENERS, services.free_ports(len(LISTENERS)), strict=True))
             more = _listeners(ports, certificates, {USER: password} | dict(users or {}), password)
@@ -272,17 +266,16 @@ class Secure:
         if listener in ("MTLS", "BOTH"):
             keys |= {
                 "ssl_certfile": str(self.certificates.path("client.pem")),
-                "ssl_keyfile": str(self.certificates.path("client.encrypted.key")),
-                "ssl_password": self.password,
+                "ssl_keyfile": str(self.certificates.path("client.key")),
             }
         if protocol.startswith("SASL"):
             keys["sasl_mechanism"] = mechanism
         if protocol.startswith("SASL") and mechanism == "OAUTHBEARER":
             keys |= {
                 "sasl_oauthbearer_token_endpoint_url": self.tokens.url,
-                "sasl_oauthbearer_client_id": CLIENT,
-                "sasl_oauthbearer_client_secret": self.tokens.secret,
                 "sasl_oauthbearer_scope": "reports",
+                "sasl_username": CLIENT,
+                "sasl_password": self.tokens.secret,
             }
         elif protocol.startswith("SASL"):
             keys |= {"sasl_username": USER, "sasl_password": self.password}

@@ -272,7 +272,7 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
     outbox = KafkaOutbox(SnapshotTopic({"bootstrap_servers": kafka}, uuid4().hex, "sized-snapshots"), stream)
     events = cast(Events, Silence())
     group = Group(lambda: range(partitions), lambda _: [], lambda: 1)
-    recommender = Recommender(stream, (), 0, events)
+    recommender = Recommender(stream, (), events)
     publisher = Publisher(stream, Content(), store, outbox, group, recommender, events)
     line.send(None)
     with closing(outbox):

@@ -33,7 +33,7 @@ SIDES = ("before", "after")
 
 def imported(world, *files):
     """What the command says of files, and its exit code."""
-    toml = world.configure("import", store={"timeout_seconds": TIMEOUT_SECONDS})
+    toml = world.configure("import")
     return CliRunner().invoke(cli, ["import", world.name, *map(str, files), "--config", str(toml)])
 
 

@@ -62,9 +62,9 @@ CASES = {
     ),
     "a wrong secret": (
         ("LOGINS", "OAUTHBEARER"),
-        lambda secure: {"sasl_oauthbearer_client_secret": WRONG},
+        lambda secure: {"sasl_password": WRONG},
         "refuses: HTTP 401 (invalid_client)",
-        "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
+        "correct kafka.sasl_username and kafka.sasl_password",
     ),
     "a wrong password by SCRAM": (
         ("LOGINS", "SCRAM-SHA-512"),
@@ -92,7 +92,7 @@ CASES = {
     ),
     "no certificate": (
         ("MTLS", ""),
-        lambda secure: {"ssl_certfile": None, "ssl_keyfile": None, "ssl_password": None},
+        lambda secure: {"ssl_certfile": None, "ssl_keyfile": None},
         "alert",
         "the brokers refuse this client's certificate, or want one",
     ),
@@ -248,10 +248,12 @@ def test_run_says_it_and_goes_on_trying(secure, tmp_path):
 
 
 def test_no_terminal_is_asked_for_the_password_of_a_key(secure, tmp_path):
-    keys = secure.client("BOTH")
-    toml = configure(tmp_path, secure, **{key: value for key, value in keys.items() if key != "ssl_password"})
+    encrypted = ("-v2", "aes256", "-passout", "pass:word", "-out", "encrypted.key")
+    secure.certificates.openssl("pkcs8", "-topk8", "-in", "client.key", *encrypted)
+    keys = secure.client("BOTH") | {"ssl_keyfile": str(secure.certificates.path("encrypted.key"))}
+    toml = configure(tmp_path, secure, **keys)
     code, shown = on_a_terminal(WORKER, "check", "--config", toml)
-    said = "kafka.ssl_password: nothing given; the key of kafka.ssl_certfile is encrypted"
+    said = "kafka.ssl_keyfile: an encrypted key; a key without a password is needed"
     assert (code, [re.sub(r"\S+:\d+: ", "", shown.strip())]) == (2, [f"ldp-worker: {said}"])
 
 

@@ -21,7 +21,7 @@ def late(kafka, redis_url, tmp_path):
     with Proxy((at.hostname or "127.0.0.1", at.port or 6379)) as proxy:
         late_url = f"redis://127.0.0.1:{proxy.port}/0"
         with World(kafka, redis_url, tmp_path, partitions=PARTITIONS) as world:
-            world.toml = world.configure("late", redis_url=late_url, store={"timeout_seconds": 20})
+            world.toml = world.configure("late", redis_url=late_url)
             yield world, proxy
 
 

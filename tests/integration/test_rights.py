@@ -96,7 +96,7 @@ def test_rows_need_just_what_is_said(secure, tmp_path, user, without):
     said = "| `rows.topic`, to write rows | Write and Read on `ldp-rows`, and DescribeConfigs for `check` |"
     assert said in README.read_text(encoding="utf-8")
     assert len(LIMITED) >= len(lines()) + 3
-    with limited(secure, tmp_path / "rows", user, rows={"top": 2}) as world:
+    with limited(secure, tmp_path / "rows", user, rows={}) as world:
         named = names(world) | {"ldp-rows": world.config.rows.topic}
         allowed = [
             line for line in (*lines(), *ROWS) if without is None or f"{without} --topic ldp-rows" not in line

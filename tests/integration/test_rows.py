@@ -128,7 +128,7 @@ def test_rows_in_postgres_equal_the_snapshot_though_publishers_and_loaders_are_k
 def test_rows_go_through_a_sink_of_kafka_connect(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("through_connect")
     labels = [f"Wert {i}, grün 🟣" for i in range(12)]
-    rows, table = {"methods": ["base", "norm-sub"], "top": 4}, {"labels": labels, "queries": QUERIES}
+    rows, table = {"methods": ["base", "norm-sub"]}, {"labels": labels, "queries": QUERIES}
     more = {"windows": ["all", "2s"], "grace": "0s", "out_of_order": "1s", "retain": "4s"}
     with World(kafka, redis_url, tmp_path, partitions=1, domain_size=12, rows=rows, **table, **more) as world:
         world.start()
@@ -178,7 +178,7 @@ def command(world, *words):
 @pytest.mark.long
 def test_the_commands_know_the_rows(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("commands")
-    rows, table = {"methods": ["base"], "top": 3}, {"labels": ["a", "b", "c", "d"], "queries": QUERIES}
+    rows, table = {"methods": ["base"]}, {"labels": ["a", "b", "c", "d"], "queries": QUERIES}
     with World(kafka, redis_url, tmp_path, partitions=1, domain_size=4, rows=rows, **table) as world:
         world.start()
         topic = world.config.rows.topic
@@ -268,7 +268,7 @@ def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_si
 ):
     """psql read record bytes as a script: key and value of the first two ran a command, and the offset stayed."""
     url = postgres.database("attacked")
-    with World(kafka, redis_url, tmp_path, partitions=1, rows={"top": 3}) as world:
+    with World(kafka, redis_url, tmp_path, partitions=1, rows={}) as world:
         topic, good = world.config.rows.topic, [record(1), record(2)]
         for key, value in [good[0], *NO_ROWS, good[1]]:
             world.producer.send(topic, key=key, value=value, partition=0).get(30)
@@ -315,7 +315,7 @@ def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postg
 
 @pytest.mark.long
 def test_without_its_topic_no_snapshot_goes_out(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=1, rows={"top": 3}) as world:
+    with World(kafka, redis_url, tmp_path, partitions=1, rows={}) as world:
         (worker,) = world.start()
         world.admin.delete_topics([world.config.rows.topic])
         world.send(5)
@@ -326,5 +326,5 @@ def test_without_its_topic_no_snapshot_goes_out(kafka, redis_url, tmp_path):
         assert command(world, "create-topics")[0] == 0
         world.assert_right(world.covered())
         assert flat(foreign(kafka, world.config.rows.topic)) == due(
-            foreign(kafka, world.config.snapshots.topic), ["base", "norm-sub"], 3
+            foreign(kafka, world.config.snapshots.topic), ["base", "norm-sub"]
         )

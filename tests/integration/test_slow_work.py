@@ -40,7 +40,7 @@ def test_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(
     monkeypatch.setattr(ldp.GRR, "work", MOST_WORK)
     patient = partial(KafkaConsumer, max_poll_interval_ms=int(1000 * INTERVAL))
     monkeypatch.setattr(consumer, "KafkaConsumer", patient)
-    table = {"protocol": "grr", "domain_size": 5, "store": {"timeout_seconds": 30}}
+    table = {"protocol": "grr", "domain_size": 5}
     with World(kafka, redis_url, tmp_path, partitions=2, **table) as world:
         records = int(1.5 * INTERVAL / SECONDS)
         world.send(records - 24, partition=0)

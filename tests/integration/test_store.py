@@ -375,7 +375,7 @@ def _doubtful(redis_url, stream):
     options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
     with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
-        yield proxy, Singly(connecting.connect(config.Redis(url=url, timeout_seconds=3.0)), stream)
+        yield proxy, Singly(connecting.connect(config.Redis(url=url)), stream)
 
 
 def _calls(monkeypatch):

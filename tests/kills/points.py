@@ -35,7 +35,7 @@ from tests.integration.harness import (
 from tests.kills.dying import Aim
 from tests.kills.steps import ALONE, DELETED, FINAL, STEPS, Step
 
-ROWS: dict[str, Any] = {"methods": ["norm-sub", "base"], "top": 5}
+ROWS: dict[str, Any] = {"methods": ["norm-sub", "base"]}
 """What goes to the topic of rows, in the same transactions."""
 LAG_SECONDS = 120.0
 """Until when everything that was sent before a kill has to be counted and published."""

@@ -67,7 +67,7 @@ def played() -> Iterator[tuple[prometheus.Prometheus, float, float]]:
             retain="1h",
         )
         with world:
-            toml = world.configure("shown", snapshots={"every_seconds": 2, "recommend_every_seconds": 20})
+            toml = world.configure("shown", snapshots={"every_seconds": 2})
             workers = [world.launch(toml, "--processes", "2"), world.launch(toml)]
             until(world.balanced, "every worker owns a partition, and all are owned")
             targets = [f"127.0.0.1:{worker.port()}" for worker in workers]

@@ -598,7 +598,7 @@ class Worker(Member):
                 group.uncounted,
                 lambda: self.ownership.epoch(0) if self.progress.partitions else None,
             ),
-            Recommender(stream, (), 0.0, events, clock),
+            Recommender(stream, (), events, clock),
             events,
             lambda: world.now + self.skew,
         )

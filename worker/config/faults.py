@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from worker.config.redaction import key_name, said
-from worker.config.schema import File
+from worker.config.schema import LABEL_TAGS, File
 
 _MANY = 20
 """Faults that are said, at most: a list of a thousand labels can have a thousand."""
@@ -44,7 +44,7 @@ def config_error(error: ValidationError) -> ConfigError:
 
 def _fault(fault: Any) -> str:
     """Says one fault as ``key: value given; what is allowed``; a value that may be a secret is not shown."""
-    path, kind = list(fault["loc"]), fault["type"]
+    path, kind = [part for part in fault["loc"] if part not in LABEL_TAGS], fault["type"]
     if path[-1] in ("str", "int") and kind != "extra_forbidden":  # no key, but which of two types it is not
         path.pop()
         kind = "string_or_int"

@@ -16,7 +16,7 @@ from worker.config.faults import ConfigError, config_error, reason
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
-from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Snapshots, secret
+from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Snapshots
 from worker.config.snapshots import refuse_absurd_snapshots
 from worker.config.streams import Served, served_from
 
@@ -212,9 +212,7 @@ def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
                 )
     found = table.model_copy(update=paths)
     try:
-        certificates.check(
-            name, found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile, secret(found.ssl_password)
-        )
+        certificates.check(name, found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return found

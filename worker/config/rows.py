@@ -10,6 +10,8 @@ from worker.config.streams import Served
 
 MOST_AT_ONCE_ROWS = 100_000
 """Rows of a snapshot: they are one transaction, which may take half a minute."""
+TOP = 100
+"""The most frequent values of a window that have rows; a query for more of them adds rows."""
 MOST_ROWS = 5_000_000
 """Rows of a stream on the topic: whoever begins to write rows reads them once."""
 
@@ -33,7 +35,7 @@ def slots_of(table: Rows, served: Served) -> Slots | None:
     """Returns which rows each window of a stream has; None where there are none."""
     if table.topic is None:
         return None
-    return slots(table.methods, table.top, served.queries, served.stream.oracle.domain_size)
+    return slots(table.methods, TOP, served.queries, served.stream.oracle.domain_size)
 
 
 def row_cost(places: Slots, served: Served) -> RowCost:
@@ -76,15 +78,12 @@ def refuse_absurd_rows(table: Rows, served: Served) -> None:
     if (places := slots_of(table, served)) is None:
         return
     found, name = row_cost(places, served), served.stream.name
-    less = "set rows.top lower, or name fewer methods"
+    less = "name fewer rows.methods, or query fewer of the most frequent values"
     if found.snapshot > MOST_AT_ONCE_ROWS:
         why = f"one snapshot of stream {name} could have {found.snapshot:,} rows, {found.window:,} a window"
-        raise ConfigError(
-            f"rows.top: {table.top} given; {why}, and at most {MOST_AT_ONCE_ROWS:,} are allowed; {less}"
-        )
+        raise ConfigError(f"rows: {why}, and at most {MOST_AT_ONCE_ROWS:,} are allowed; {less}")
     if found.topic is not None and found.topic > MOST_ROWS:
         why = f"stream {name} could have {found.topic:,} rows on the topic, {found.window:,} a window"
         raise ConfigError(
-            f"rows.top: {table.top} given; {why}, and at most {MOST_ROWS:,} are allowed; {less}, or retain windows for"
-            " less long"
+            f"rows: {why}, and at most {MOST_ROWS:,} are allowed; {less}, or retain windows for less long"
         )

@@ -11,12 +11,14 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     SecretStr,
     StrictBool,
     StrictFloat,
     StrictInt,
     StringConstraints,
+    Tag,
     model_validator,
 )
 
@@ -79,10 +81,10 @@ Seconds = Annotated[
     StrictFloat, _must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
 ]
 _BEAT_MS = 1_000
+LABEL_TAGS = ("<labels>", "<file of labels>")
+"""Parts of the location of a fault in `streams.labels`: a list of labels, or the path of a file."""
 PARTS = 16
 """What part of a stream's memory a record batch may have: two are decoded, each with columns of four times its size."""
-MOST_TOP = 10_000
-"""How many of the most frequent values have rows, at most."""
 FOREVER = "forever"
 """What `streams.retain` says where nothing is to be deleted."""
 
@@ -134,9 +136,8 @@ def secret(value: SecretStr | None) -> str | None:
     return None if value is None else value.get_secret_value()
 
 
-_BY_PASSWORD = ("sasl_username", "sasl_password")
-_BY_TOKEN = tuple(f"sasl_oauthbearer_{key}" for key in ("token_endpoint_url", "client_id", "client_secret"))
-"""What a login needs, by its mechanism."""
+_LOGIN = ("sasl_mechanism", "sasl_username", "sasl_password")
+_ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 
 
 class Kafka(Table):
@@ -156,13 +157,10 @@ class Kafka(Table):
             "allowed is https://host:port/path, or http://, without a user or password",
         ),
     ] = None
-    sasl_oauthbearer_client_id: str | None = None
-    sasl_oauthbearer_client_secret: SecretStr | None = None
     sasl_oauthbearer_scope: str | None = None
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
-    ssl_password: SecretStr | None = None
     max_batch_bytes: Annotated[
         StrictInt,
         _must(lambda n: 1 << 10 <= n <= 1 << 30, "allowed are 1024 (1 KiB) to 1073741824 (1 GiB) bytes"),
@@ -198,14 +196,13 @@ class Kafka(Table):
                 )
             return self
         by_token = self.sasl_mechanism == "OAUTHBEARER"
-        needed, others = (_BY_TOKEN, _BY_PASSWORD) if by_token else (_BY_PASSWORD, _BY_TOKEN)
-        if not given.issuperset({"sasl_mechanism", *needed}):
-            subject = (
-                "sasl_mechanism OAUTHBEARER" if by_token else f"security_protocol {self.security_protocol}"
+        if not given.issuperset(_LOGIN):
+            raise ValueError(
+                f"security_protocol {self.security_protocol} needs sasl_mechanism, sasl_username and sasl_password"
             )
-            *some, last = needed if by_token else ("sasl_mechanism", *needed)
-            raise ValueError(f"{subject} needs {', '.join(some)} and {last}")
-        if unused := sorted(given.intersection(others)):
+        if by_token and _ENDPOINT not in given:
+            raise ValueError(f"sasl_mechanism OAUTHBEARER needs {_ENDPOINT}")
+        if not by_token and (unused := sorted(key for key in given if key not in _LOGIN)):
             raise ValueError(f"{' and '.join(unused)}: of no use with sasl_mechanism {self.sasl_mechanism}")
         return self
 
@@ -226,25 +223,27 @@ class Kafka(Table):
         }
         if self.sasl_mechanism is not None:
             settings["sasl_mechanism"] = self.sasl_mechanism
-        if self.sasl_username is not None:
-            settings |= {
-                "sasl_plain_username": self.sasl_username,
-                "sasl_plain_password": secret(self.sasl_password),
-            }
         if self.sasl_oauthbearer_token_endpoint_url is not None:
             credentials = Credentials(
                 self.sasl_oauthbearer_token_endpoint_url,
-                self.sasl_oauthbearer_client_id or "",
-                secret(self.sasl_oauthbearer_client_secret) or "",
+                self.sasl_username or "",
+                secret(self.sasl_password) or "",
                 self.sasl_oauthbearer_scope,
                 None if self.ssl_cafile is None else str(self.ssl_cafile),
             )
             settings["sasl_oauth_token_provider"] = tokens_of(credentials)
+        elif self.sasl_username is not None:
+            settings |= {
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": secret(self.sasl_password),
+            }
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
             if (path := getattr(self, key)) is not None:
                 settings[key] = str(path)
-        if self.security_protocol.endswith("SSL"):  # without a password OpenSSL asks for one on the terminal
-            settings["ssl_password"] = secret(self.ssl_password) or ""
+        if self.security_protocol.endswith(
+            "SSL"
+        ):  # otherwise OpenSSL prompts for the password of an encrypted key
+            settings["ssl_password"] = ""
         return settings
 
     def membership(self) -> dict[str, Any]:
@@ -271,8 +270,6 @@ class Redis(Table):
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
-    ssl_password: SecretStr | None = None
-    timeout_seconds: Seconds = 5.0
 
     @property
     def address(self) -> address.Address:
@@ -348,13 +345,6 @@ class Snapshots(Table):
         StrictFloat, _must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
     ] = 0.0
     fewest_new: Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
-    recommend_every_seconds: Annotated[
-        StrictFloat,
-        _must(
-            lambda seconds: seconds == 0 or 1 <= seconds <= 86400,
-            "allowed are 0, never, and 1 to 86400 seconds",
-        ),
-    ] = 60.0
 
 
 class Rows(Table):
@@ -368,7 +358,6 @@ class Rows(Table):
             f"allowed is a list with one or more, each once, of {', '.join(METHODS)}",
         ),
     ] = ["base", "norm-sub"]
-    top: Annotated[StrictInt, _must(lambda n: 1 <= n <= MOST_TOP, f"allowed are 1 to {MOST_TOP}")] = 100
 
 
 class DeadLetters(Table):
@@ -415,8 +404,13 @@ class StreamTable(Table):
     recount_after: (
         Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
     ) = None
-    labels: list[str] | None = None
-    labels_file: Path | None = None
+    labels: (
+        Annotated[
+            Annotated[list[str], Tag(LABEL_TAGS[0])] | Annotated[Path, Tag(LABEL_TAGS[1])],
+            Discriminator(lambda given: LABEL_TAGS[isinstance(given, str)]),
+        ]
+        | None
+    ) = None
     most_reports: Number = MOST_REPORTS
     revision: Number | None = None
     windows: Annotated[list[Annotated[str, AfterValidator(_window)]], Field(min_length=1)] = [ALL]

@@ -113,15 +113,13 @@ def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
 
 def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
     """Returns a stream's labels, from the table or from the file that it names."""
-    if table.labels_file is None:
+    if not isinstance(table.labels, Path):
         return table.labels
-    if table.labels is not None:
-        raise ConfigError(f"{key}: give labels or labels_file, not both")
-    path = folder / table.labels_file
+    path = folder / table.labels
     try:
         return files.labels(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{key}.labels_file: {shown_path(path)} cannot be read ({reason(error)})") from None
+        raise ConfigError(f"{key}.labels: {shown_path(path)} cannot be read ({reason(error)})") from None
 
 
 def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:

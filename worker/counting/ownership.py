@@ -92,7 +92,7 @@ class Ownership:
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
         self._clock, self._events, self._late_letters = clock, events, late_letters
-        self._rejections = Rejections(clock, events.warning)
+        self._rejections = Rejections(clock, events)
         self._watching = Watching(stream.oracle, clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}

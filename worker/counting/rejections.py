@@ -10,6 +10,7 @@ import ldp
 from ldp import frames
 from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
+from worker.counting.ports import Events
 from worker.counting.rules import RecordLimits
 
 EVERY_SECONDS = 60.0
@@ -79,11 +80,13 @@ class Rejections:
 
     Args:
         clock: seconds.
-        warn: logs the event, as `worker.counting.ports.Events.warning` does.
+        events: told of rejected records.
 
     Example:
+        >>> from types import SimpleNamespace
         >>> now = [0.0]
-        >>> rejections = Rejections(lambda: now[0], lambda _, **facts: print(*facts.values()))
+        >>> events = SimpleNamespace(warning=lambda _, **facts: print(*facts.values()))
+        >>> rejections = Rejections(lambda: now[0], events)
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
         >>> applied = Applied(np.array([0, 2, 2], np.uint8), Counter(version=2))
         >>> rejections.add(batch, applied, left_out=0)
@@ -93,8 +96,8 @@ class Rejections:
         {'version': 4} 1 2 3 6
     """
 
-    def __init__(self, clock: Callable[[], float], warn: Callable[..., object]) -> None:
-        self._clock, self._warn = clock, warn
+    def __init__(self, clock: Callable[[], float], events: Events) -> None:
+        self._clock, self._events = clock, events
         self._reasons: Counter[str] = Counter()
         self._left_out = self._accepted = 0
         self._first: tuple[int, int] | None = None
@@ -121,7 +124,7 @@ class Rejections:
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first
-        self._warn(
+        self._events.warning(
             "records.rejected",
             reasons=dict(self._reasons),
             letters_left_out=self._left_out,

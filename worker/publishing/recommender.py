@@ -24,6 +24,8 @@ REPEATS = 50
 """Collections that are simulated for a recommendation."""
 LARGEST = 10 << 20
 """Values that these collections have together, at most: larger domains have fewer collections."""
+EVERY_SECONDS = 60.0
+"""From one recommendation to the next, at least."""
 FEWEST = 10
 """Collections that say enough; a domain that is too large for them has no recommendation."""
 SHARE = 0.1
@@ -41,7 +43,6 @@ class Recommender:
     Args:
         stream: whose.
         queries: what methods are recommended for; without any, it costs nothing.
-        every: so many seconds from one recommendation to the next, at least; 0 for none.
         events: told of failures.
         clock: monotonic seconds.
         start: what runs work beside the caller.
@@ -52,14 +53,12 @@ class Recommender:
         self,
         stream: ldp.Stream,
         queries: Sequence[Query],
-        every: float,
         events: Events,
         clock: Callable[[], float] = time.monotonic,
         start: Callable[[Callable[[], None]], None] = in_background,
         methods: Sequence[str] = tuple(METHODS),
     ) -> None:
-        self._every, self._events = every, events
-        self._clock, self._start = clock, start
+        self._events, self._clock, self._start = events, clock, start
         self._queries, self._among = queries, tuple(methods)
         self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
         self._due, self._busy, self._reports = -math.inf, False, 0
@@ -84,7 +83,7 @@ class Recommender:
             sequence: the snapshot's number, which is also the simulation's seed.
             estimate: what it says; not changed any more.
         """
-        if not self._queries or not self._every or self._repeats < FEWEST:
+        if not self._queries or self._repeats < FEWEST:
             return
         if not self._busy and self._clock() >= self._due and estimate.n != self._reports:
             self._busy = True
@@ -105,5 +104,5 @@ class Recommender:
             self._events.recommend_failed(sequence, error)
         finally:
             ended = self._clock()
-            self._due = max(began + self._every, ended + (ended - began) * (1 / SHARE - 1))
+            self._due = max(began + EVERY_SECONDS, ended + (ended - began) * (1 / SHARE - 1))
             self._busy = False

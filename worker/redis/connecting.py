@@ -13,6 +13,8 @@ from worker.config.address import Address
 from worker.config.schema import secret
 
 Client: TypeAlias = redis.Redis | redis.RedisCluster
+TIMEOUT_SECONDS = 5.0
+"""After which a step is in doubt and tried again."""
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
@@ -58,8 +60,8 @@ def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
 def _reaching(table: RedisTable) -> dict[str, Any]:
     """Returns the arguments of every connection, whoever it leads to."""
     settings: dict[str, Any] = {
-        "socket_timeout": table.timeout_seconds,
-        "socket_connect_timeout": table.timeout_seconds,
+        "socket_timeout": TIMEOUT_SECONDS,
+        "socket_connect_timeout": TIMEOUT_SECONDS,
         "health_check_interval": 0,
         "protocol": 3,
     }
@@ -69,8 +71,7 @@ def _reaching(table: RedisTable) -> dict[str, Any]:
             "ssl_ca_certs": table.ssl_cafile and str(table.ssl_cafile),
             "ssl_certfile": table.ssl_certfile and str(table.ssl_certfile),
             "ssl_keyfile": table.ssl_keyfile and str(table.ssl_keyfile),
-            # without a password OpenSSL asks for one on the terminal
-            "ssl_password": secret(table.ssl_password) or "",
+            "ssl_password": "",  # otherwise OpenSSL prompts for the password of an encrypted key
         }
     return settings
 

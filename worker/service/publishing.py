@@ -69,8 +69,6 @@ def publisher(
         changed_level=snapshots.changed_level,
         changed_at_least=snapshots.changed_at_least,
     )
-    recommender = Recommender(
-        stream, queries, snapshots.recommend_every_seconds, events, methods=snapshots.methods
-    )
+    recommender = Recommender(stream, queries, events, methods=snapshots.methods)
     membership = Group(partitions, group.uncounted, epoch)
     return Publisher(stream, content, cuts, outbox, membership, recommender, events)

@@ -54,7 +54,7 @@ class Process:
             store,
             outbox,
             Group(lambda: range(world.told), world.uncounted, lambda: self.ownership.epoch(0)),
-            Recommender(world.stream, (), 0.0, events),
+            Recommender(world.stream, (), events),
             events,
             clock=lambda: world.clock,
         )

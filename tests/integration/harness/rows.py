@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.integration.harness.foreign import Message
+from worker.config.rows import TOP
 
 KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
 REST = ("value", "label", "estimate", "low", "high", "window_end", "n", "sequence", "final", "complete")
@@ -13,7 +14,7 @@ Told = dict[tuple[Any, ...], tuple[Any, ...]]
 """Key's columns -> the others."""
 
 
-def due(messages: Collection[Message], methods: Sequence[str], top: int) -> Told:
+def due(messages: Collection[Message], methods: Sequence[str], top: int = TOP) -> Told:
     """Returns what has to be in a table, of domains that are not so large that bodies are in chunks."""
     newest = {message.key: message.value for message in messages}
     labels, bodies = dict[str, Any](), dict[tuple[str, ...], dict[str, Any]]()

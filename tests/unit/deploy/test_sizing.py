@@ -61,7 +61,7 @@ def test_streams_of_a_configuration_have_their_panes_and_periods(tmp_path, capsy
 def test_fewer_methods_take_less_and_rows_more(tmp_path):
     """Rows and vectors as a snapshot of the same configuration has them."""
     text = (
-        'snapshots.methods = ["base", "norm-sub"]\nrows.topic = "rows"\nrows.top = 5\nrows.methods = ["base"]\n'
+        'snapshots.methods = ["base", "norm-sub"]\nrows.topic = "rows"\nrows.methods = ["base"]\n'
         '[[streams]]\nname = "colours"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 40\n'
         'queries = [{name = "some", values = [1, 2]}, {name = "most", top = 3}]\n'
     )
@@ -76,7 +76,7 @@ def test_fewer_methods_take_less_and_rows_more(tmp_path):
     assert found.vectors == sum(1 for text in vectors for name in VECTORS if text.get(name))
     everything = replace(found, methods=11)
     assert everything.topic_bytes - found.topic_bytes == 9 * (100 + 40 * 16 / 2)
-    rows = 5 + 1 + 3  # the most frequent, a set, three of its own
+    rows = 40 + 1 + 3  # the most frequent, a set, three of its own
     assert found.topic_bytes - replace(found, rows=0).topic_bytes == 51 * rows
 
 

@@ -577,7 +577,7 @@ def test_a_secret_from_the_environment_is_not_shown():
 def test_labels_and_queries_from_a_file(tmp_path):
     (tmp_path / "labels.txt").write_text("rot\ngrün\nblau\n", encoding="utf-8")
     path = tmp_path / "worker.toml"
-    table = STREAM.replace("domain_size = 10", 'labels_file = "labels.txt"')
+    table = STREAM.replace("domain_size = 10", 'labels = "labels.txt"')
     path.write_text(table + "[[streams.queries]]\nname = 'warm'\nvalues = ['rot', 2]", encoding="utf-8")
     served = load(path, {}).streams[0]
     assert served.stream.labels == ("rot", "grün", "blau")

@@ -10,8 +10,7 @@ from tests.estimates import estimated
 from worker.check import Level
 from worker.check.topics import judge_topics
 from worker.config import ConfigError, parse
-from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, row_cost
-from worker.config.schema import MOST_TOP
+from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, TOP, row_cost
 from worker.kafka.client import topics
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
@@ -43,8 +42,8 @@ def test_without_a_topic_there_are_none():
 
 def test_what_is_configured_is_what_each_window_has():
     queries = '[[streams.queries]]\nname = "warm"\nvalues = [1]\n[[streams.queries]]\nname = "most"\ntop = 7'
-    found = config('topic = "r"\nmethods = ["power", "base"]\ntop = 9', f"domain_size = 1000\n{queries}")
-    assert found.slots(found.streams[0]) == Slots(("power", "base"), {"": 9, "warm": 1, "most": 7})
+    found = config('topic = "r"\nmethods = ["power", "base"]', f"domain_size = 1000\n{queries}")
+    assert found.slots(found.streams[0]) == Slots(("power", "base"), {"": TOP, "warm": 1, "most": 7})
     usual = config('topic = "r"', "domain_size = 50")
     assert usual.slots(usual.streams[0]) == Slots(("base", "norm-sub"), {"": 50})
 
@@ -52,8 +51,6 @@ def test_what_is_configured_is_what_each_window_has():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("top = 0", f"rows.top: 0 given; allowed are 1 to {MOST_TOP}"),
-        (f"top = {MOST_TOP + 1}", f"allowed are 1 to {MOST_TOP}"),
         ("methods = []", "rows.methods: "),
         ('methods = ["bass"]', "each once, of base, base-pos, "),
         ('methods = ["base", "base"]', "each once, of base, base-pos, "),
@@ -69,37 +66,38 @@ def test_what_is_not_allowed_is_said(rows, said):
     assert said in str(error.value)
 
 
-WINDOWED = 'domain_size = 100000\nwindows = ["24h every 1h"]\nretain = "{}"'
+def windowed(retain, values):
+    """A stream with so many rows a window and method."""
+    query = f'queries = [{{name = "most", top = {values - TOP}}}]'
+    table = f'domain_size = 100000\nwindows = ["24h every 1h"]\nretain = "{retain}"\n{query}'
+    return config('topic = "r"', table)
 
 
 def test_more_rows_than_a_transaction_takes_are_refused():
     """54 panes of an hour have 77 windows of 24 hours, as a stream begins, and there is all time: 78."""
     most = MOST_AT_ONCE_ROWS // (2 * 78)
-    config(f'topic = "r"\ntop = {most}', WINDOWED.format("1d"))
-    with pytest.raises(ConfigError) as error:
-        config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("1d"))
-    assert f"rows.top: {most + 1} given; one snapshot of stream colours could have" in str(error.value)
+    windowed("1d", most)
+    with pytest.raises(ConfigError, match="rows: one snapshot of stream colours could have") as error:
+        windowed("1d", most + 1)
     assert f"{2 * 78 * (most + 1):,} rows, {2 * (most + 1):,} a window" in str(error.value)
-    config(f"top = {most + 1}", WINDOWED.format("1d"))  # which nobody writes
 
 
 def test_more_rows_than_anybody_should_read_are_refused():
     """A year of hours, 25 that are open, and all time."""
     windows = 366 * 24 + 26
     most = MOST_ROWS // (2 * windows)
-    config(f'topic = "r"\ntop = {most}', WINDOWED.format("366d"))
+    windowed("366d", most)
     with pytest.raises(ConfigError) as error:
-        config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("366d"))
+        windowed("366d", most + 1)
     assert f"{2 * (most + 1) * windows:,} rows on the topic" in str(error.value)
-    config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("forever"))
-    found = config('topic = "r"\ntop = 500', WINDOWED.format("forever")).streams[0]
+    found = windowed("forever", 500).streams[0]
     assert row_cost(Slots(("base",), {"": 500}), found).topic is None
 
 
 def test_the_readme_says_the_limits():
     section = README[README.index("### Rows for databases") : README.index("## Versions")]
     assert f"{MOST_AT_ONCE_ROWS:,} rows of a snapshot or {MOST_ROWS:,} of a stream" in section
-    assert f"1 to {MOST_TOP}" in README
+    assert f"the {TOP} most frequent values" in section
     columns = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     said = [name for names in columns for name in re.findall(r"`(\w+)`", names)]
     stream = config().streams[0].stream

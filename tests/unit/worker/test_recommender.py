@@ -13,7 +13,6 @@ import ldp
 from ldp import frames, snapshot
 from ldp.analysis.method_selection import Ranked, Ranking, choose
 from ldp.query import SetQuery, TopQuery
-from worker.config import ConfigError, parse
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
@@ -33,14 +32,6 @@ STREAM = ldp.Stream("s", ldp.GRR("1", 6))
 THREE = TopQuery("three", 3)
 QUERIES = (SetQuery("pair", (1, 4)), SetQuery("all but one", (0, 1, 2, 3, 4)), THREE)
 ONE = (TopQuery("one", 1),)
-CONFIG = """
-[[streams]]
-name = "s"
-topic = "reports"
-protocol = "grr"
-epsilon = "1"
-domain_size = 6
-"""
 COUNTS = np.array([400, 100, 90, 80, 70, 60])
 ESTIMATE = STREAM.oracle.estimate(COUNTS, 800)
 MORE = STREAM.oracle.estimate(2 * COUNTS, 1600)
@@ -49,13 +40,11 @@ MORE = STREAM.oracle.estimate(2 * COUNTS, 1600)
 class Bench:
     """A recommender with a clock that the test moves and work that begins when the test says."""
 
-    def __init__(self, every=60.0, stream=STREAM, queries=QUERIES):
+    def __init__(self, stream=STREAM, queries=QUERIES):
         self.now, self.work, self.told, self.metrics = 0.0, [], [], Metrics()
         log = SimpleNamespace(info=self.tell, warning=self.tell)
         self.events = StreamEvents(stream.name, self.metrics, Progress(), log)
-        self.recommender = Recommender(
-            stream, queries, every, self.events, lambda: self.now, self.work.append
-        )
+        self.recommender = Recommender(stream, queries, self.events, lambda: self.now, self.work.append)
 
     def tell(self, event, **facts):
         self.told.append((event, facts))
@@ -98,7 +87,7 @@ def test_point_23_without_a_clear_winner_there_is_no_recommendation():
 
 
 def test_one_at_a_time_and_not_before_it_is_due():
-    bench = Bench(every=60.0)
+    bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.now = 500.0
     bench.recommender.offer(2, ESTIMATE)  # the first still runs
@@ -114,7 +103,7 @@ def test_one_at_a_time_and_not_before_it_is_due():
 
 
 def test_it_takes_a_tenth_of_a_core_at_most():
-    bench = Bench(every=5.0)
+    bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.finish(seconds=10.0)
     for now, begun in ((99.9, 0), (100.0, 1)):
@@ -133,7 +122,7 @@ def test_large_domains_have_fewer_simulations_and_the_largest_none(monkeypatch):
         bench.work[0]()
         assert asked.pop() == repeats
     stream = ldp.Stream("s", ldp.GRR("1", (1 << 20) + 1))
-    for bench in (Bench(stream=stream, queries=ONE), Bench(every=0.0), Bench(queries=())):
+    for bench in (Bench(stream=stream, queries=ONE), Bench(queries=())):
         bench.recommender.offer(1, ESTIMATE)
         assert not bench.work
 
@@ -170,21 +159,6 @@ def test_point_23_the_same_reports_are_not_thought_over_again():
     assert not bench.work
     bench.recommender.offer(2, MORE)
     assert len(bench.work) == 1
-
-
-@pytest.mark.parametrize(("given", "seconds"), [("", 60.0), ("0", 0.0), ("1", 1.0), ("86400.0", 86400.0)])
-def test_the_configuration_says_how_often(given, seconds):
-    text = f"[snapshots]\nrecommend_every_seconds = {given}" if given else ""
-    config = parse(text + CONFIG)
-    assert config.snapshots.recommend_every_seconds == seconds
-
-
-@pytest.mark.parametrize("given", ["0.5", "-1", "86401", "nan"])
-def test_other_intervals_are_refused(given):
-    with pytest.raises(
-        ConfigError, match=f"recommend_every_seconds: {given} given; allowed are 0, never, and 1 to 86400"
-    ):
-        parse(f"[snapshots]\nrecommend_every_seconds = {given}" + CONFIG)
 
 
 def test_in_the_background_the_caller_goes_on_and_the_process_may_end():

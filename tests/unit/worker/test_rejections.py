@@ -41,7 +41,7 @@ class Said:
         self.now, self.events = 1000.0, []
         log = SimpleNamespace(info=None, warning=self.warn)
         events = StreamEvents("colours", Metrics(), Progress(), log)
-        self.rejections = Rejections(lambda: self.now, events.warning)
+        self.rejections = Rejections(lambda: self.now, events)
 
     def warn(self, event, **facts):
         self.events.append((event, facts))

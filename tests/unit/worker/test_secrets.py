@@ -68,8 +68,8 @@ REFUSED_URLS = [
 ]
 KEYS = [
     *("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_username", "sasl_password"),
-    *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"),
-    *(f"sasl_oauthbearer_{key}" for key in ("token_endpoint_url", "client_id", "client_secret", "scope")),
+    *("ssl_cafile", "ssl_certfile", "ssl_keyfile"),
+    *("sasl_oauthbearer_token_endpoint_url", "sasl_oauthbearer_scope"),
 ]
 REFUSED = {
     **{f"redis.url {url}": f'[redis]\nurl = "{url}"' for url in REFUSED_URLS},
@@ -78,8 +78,8 @@ REFUSED = {
         for table, keys in {
             "kafka": KEYS,
             "redis": (
-                *("url", "password", "timeout_seconds", "sentinel_password"),
-                *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"),
+                *("url", "password", "sentinel_password"),
+                *("ssl_cafile", "ssl_certfile", "ssl_keyfile"),
             ),
         }.items()
         for key in keys
@@ -117,7 +117,7 @@ REFUSED = {
                 ("[http]\n", "host"),
                 ("[http]\n", "port"),
             ),
-            *(("[redis]\n", "timeout_seconds"), ("[redis]\n", "pasword"), ("[redi]\n", "password")),
+            *(("[redis]\n", "pasword"), ("[redi]\n", "password")),
         )
         for value in (f'"{LEFT} {RIGHT}"', f'"redis://me:{SECRET}@localhost"', f'["{SECRET}"]')
     },
@@ -149,8 +149,8 @@ OF_A_STREAM = {
     for key, old in (("name", '"s"'), ("topic", '"t"'), ("protocol", '"grr"'), ("epsilon", '"1"'))
 } | {
     "hash": STREAM.replace("grr", "olh") + f'hash = "redis://me:{SECRET}@localhost"',
-    "labels_file": STREAM.replace("domain_size", "#") + f'labels_file = "redis://me:{SECRET}@localhost"',
-    "another file": STREAM.replace("domain_size", "#") + f'labels_file = "redis://:{SECRET}"',
+    "a file of labels": STREAM.replace("domain_size", "#") + f'labels = "redis://me:{SECRET}@localhost"',
+    "another file": STREAM.replace("domain_size", "#") + f'labels = "redis://:{SECRET}"',
     "a password of a stream": STREAM + f'password = "{SECRET}"',
 }
 VARIABLES = {
@@ -163,14 +163,13 @@ VARIABLES = {
     "REDIS__PASWORD": SECRET,
     "REDIS_PASSWORD": SECRET,
     "REDIS__PASSWORD__X": SECRET,
-    "REDIS__TIMEOUT_SECONDS": NUMBER,
+    "KAFKA__MEMORY_BYTES": NUMBER,
     "KAFKA": SECRET,
     "KAFKA__BOOTSTRAP_SERVERS": f"localhost:9092, me:{SECRET}@localhost:9092",
     "KAFKA__SASL_PASSWORD": SECRET,
     "KAFKA__SASL_MECHANISM": SECRET,
     "KAFKA__SECURITY_PROTOCOL": SECRET,
     "KAFKA__SSL_KEYFILE": SECRET,
-    "KAFKA__SSL_PASSWORD": SECRET,
     "PASSWORD": SECRET,
     "GROUP": f"{LEFT} {RIGHT}",
     "HTTP__HOST": f"http://me:{SECRET}@localhost",

@@ -132,7 +132,7 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
             401,
             {"error": "invalid_client"},
             "refuses: HTTP 401 (invalid_client)",
-            "sasl_oauthbearer_client_secret",
+            "kafka.sasl_password",
         ),
         (400, {"error": "invalid_scope"}, "refuses: HTTP 400 (invalid_scope)", "sasl_oauthbearer_scope"),
         (400, {"error": f"no {SECRET}"}, "refuses: HTTP 400", "sasl_oauthbearer_token_endpoint_url"),
@@ -191,8 +191,8 @@ KEYS = {
     "security_protocol": "SASL_SSL",
     "sasl_mechanism": "OAUTHBEARER",
     "sasl_oauthbearer_token_endpoint_url": "https://login.example:8443/token?tenant=1",
-    "sasl_oauthbearer_client_id": "me",
-    "sasl_oauthbearer_client_secret": SECRET,
+    "sasl_username": "me",
+    "sasl_password": SECRET,
 }
 
 
@@ -215,21 +215,15 @@ def test_what_is_configured_is_what_is_asked_for():
     ("changes", "said"),
     [
         (
-            {"sasl_oauthbearer_client_secret": None},
-            "kafka: sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, sasl_oauthbearer_client_id"
-            " and sasl_oauthbearer_client_secret",
-        ),
-        (
-            {"sasl_username": "me", "sasl_password": SECRET},
-            "kafka: sasl_password and sasl_username: of no use with sasl_mechanism OAUTHBEARER",
-        ),
-        (
-            {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": SECRET},
-            "kafka: sasl_oauthbearer_client_id and sasl_oauthbearer_client_secret and"
-            " sasl_oauthbearer_token_endpoint_url: of no use with sasl_mechanism PLAIN",
+            {"sasl_oauthbearer_token_endpoint_url": None},
+            "kafka: sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url",
         ),
         (
             {"sasl_mechanism": "PLAIN"},
+            "kafka: sasl_oauthbearer_token_endpoint_url: of no use with sasl_mechanism PLAIN",
+        ),
+        (
+            {"sasl_password": None},
             "kafka: security_protocol SASL_SSL needs sasl_mechanism, sasl_username and sasl_password",
         ),
         (

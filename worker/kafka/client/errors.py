@@ -80,7 +80,7 @@ REMEDIES: Mapping[str, str] = {
     "TransactionAbort": _PRODUCER,
     "asked for twice": _PRODUCER,
     "(invalid_scope)": "correct kafka.sasl_oauthbearer_scope",
-    "(invalid_client)": "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
+    "(invalid_client)": "correct kafka.sasl_username and kafka.sasl_password",
     "token endpoint": "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url; kafka.ssl_cafile may name the"
     " authority that signed its certificate",
     "invalid_token": "let the brokers know whose tokens these are: their audience, issuer and keys are set there,"

@@ -85,7 +85,7 @@ class World:
             self,
             self,
             Group(lambda: range(len(self.partitions)), lambda _: (), lambda: 1),
-            Recommender(self.stream, (), 0.0, silence),
+            Recommender(self.stream, (), silence),
             silence,
         )
 
