@@ -35,25 +35,19 @@ class Partition:
     Attributes:
         answers: what the record at each offset must count as: a list of indices, the reason of its rejection, or None
             if no reader sees it. A batch that cannot be read is one rejected record, at its last offset.
-        times: the timestamp at each offset, in milliseconds.
-        batches: (base, end, bytes).
         first: where the log begins.
-        lost: where it has begun at most, by what brokers said.
-        open: producer id -> where its open transaction begins.
-        aborted: (producer id, first offset, offset of the marker).
-        decided: (first offset, offset of the marker) of every transaction that ended.
-        cut_to: where it was truncated to; None if it was not.
+        lost: the highest offset at which it began, by what brokers said.
     """
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
-        self.times: list[int] = []
-        self.batches: list[tuple[int, int, bytes]] = []
+        self.times: list[int] = []  # the timestamp at each offset, in milliseconds
+        self.batches: list[tuple[int, int, bytes]] = []  # base, end, bytes
         self.first = self.lost = 0
-        self.open: dict[int, int] = {}
-        self.aborted: list[tuple[int, int, int]] = []
-        self.decided: list[tuple[int, int]] = []
-        self.cut_to: int | None = None
+        self.open: dict[int, int] = {}  # producer id -> where its open transaction begins
+        self.aborted: list[tuple[int, int, int]] = []  # producer id, first offset, offset of the marker
+        self.decided: list[tuple[int, int]] = []  # first offset and marker of every transaction that ended
+        self.cut_to: int | None = None  # where it was truncated to
 
     @property
     def end(self) -> int:
@@ -80,16 +74,8 @@ class Partition:
             for i, (value, _, at) in enumerate(values)
         )
         attributes = (TRANSACTIONAL if producer >= 0 else 0) | (0 if appended is None else APPEND_TIME)
-        highest = appended or BEGAN_MS
-        data = batch(  # type: ignore[no-untyped-call]
-            base,
-            section,
-            len(values),
-            attributes=attributes,
-            producer=producer,
-            first=BEGAN_MS,
-            highest=highest,
-        )
+        stamps = {"attributes": attributes, "first": BEGAN_MS, "highest": appended or BEGAN_MS}
+        data = batch(base, section, len(values), producer=producer, **stamps)  # type: ignore[no-untyped-call]
         if damaged:
             data = data[:-1] + bytes([data[-1] ^ 1])
             self.answers += [None] * (len(values) - 1) + ["batch"]
@@ -135,8 +121,7 @@ class Reports:
         self.partitions = [Partition() for _ in range(partitions)]
         self.incarnations = {self.topic_id: self.partitions}
         self.groups: list[Group] = []
-        self.leaderless: dict[int, float] = {}
-        """Partition -> until when it has no leader."""
+        self.leaderless: dict[int, float] = {}  # partition -> until when
 
     def led(self, number: int) -> bool:
         """Returns whether a partition has a leader."""
@@ -185,11 +170,9 @@ class Group:
     def tick(self) -> None:
         """Forgets who is silent for too long."""
         now = self.world.now
+        workers = [(name, member.worker) for name, member in self.members.items()]
         gone = [
-            name
-            for name, member in self.members.items()
-            if (member.worker.dead and now > member.worker.died + SESSION_SECONDS)
-            or member.worker.hangs_until > now + 30.0
+            n for n, w in workers if (w.dead and now > w.died + SESSION_SECONDS) or w.hangs_until > now + 30.0
         ]
         for name in gone:
             del self.members[name]
@@ -199,7 +182,7 @@ class Group:
 
 
 class Manager:
-    """What carries requests that a client does not make by itself: each is answered as `answer` says."""
+    """Carries requests that a client does not make by itself."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self._answer = answer
@@ -226,9 +209,8 @@ def told_id(world: World, reports: Reports, known: bool = True) -> Any:
     """Returns what brokers say of a topic: a call, once it was made anew; before that it would only take a step."""
 
     def answer(known: bool) -> Any:
-        return SimpleNamespace(
-            topics=[SimpleNamespace(error_code=3 * (not known), topic_id=reports.topic_id)]
-        )
+        topic = SimpleNamespace(error_code=3 * (not known), topic_id=reports.topic_id)
+        return SimpleNamespace(topics=[topic])
 
     def effect() -> Any:
         return answer(world.rng.random() >= world.faults.unknown)
@@ -236,7 +218,19 @@ def told_id(world: World, reports: Reports, known: bool = True) -> Any:
     return answer(known) if reports.number == 1 else world.call("the id", effect, TIMED_OUT, writes=False)
 
 
-class Consumer:
+class Cluster:
+    """What a client knows of a topic's leaders: it learns them at once."""
+
+    reports: Reports
+
+    def leader_for_partition(self, tp: TopicPartition) -> int:
+        return 1 if self.reports.led(tp.partition) else -1
+
+    def request_update(self) -> None:
+        pass
+
+
+class Consumer(Cluster):
     """A member of a group, as kafka-python's `KafkaConsumer` is one of what is committed.
 
     What it hears of the group and of the topic it hears in its polls.
@@ -245,12 +239,8 @@ class Consumer:
     def __init__(self, world: World, group: Group, worker: Any) -> None:
         self.world, self.group, self.reports, self.worker = world, group, group.reports, worker
         self.name = worker.name
-        self._fetcher = SimpleNamespace(
-            PartitionRecords=None,
-            _parse_fetched_data=None,
-            _handle_fetch_response=None,
-            _handle_list_offsets_response=None,
-        )
+        hooks = "PartitionRecords _parse_fetched_data _handle_fetch_response _handle_list_offsets_response"
+        self._fetcher = SimpleNamespace(**dict.fromkeys(hooks.split()))
         self._coordinator = SimpleNamespace(
             request_rejoin=self._request_rejoin,
             fetch_committed_offsets=self._committed,
@@ -267,27 +257,26 @@ class Consumer:
         self.highs: dict[int, int] = {}
         self.known_id: str | None = None
         self.asked_id: str | None = None
-        self.truncated = self.claiming = False
-        self.orphaned = 0
-        """How often it was polled since its worker's publisher ended."""
+        self.truncated = self.claiming = self.polled = False
+        self.orphaned = 0  # polls since the publisher ended
         self.read_id = self.reports.topic_id
-        self.fetched: dict[int, list[tuple[int, int, str]]] = {}
-        """Partition -> the stretches that were fetched of it, each with the id of the topic that was there."""
-        self.polled = False
+        self.fetched: dict[
+            int, list[tuple[int, int, str]]
+        ] = {}  # partition -> stretches, each with its topic's id
         self.regained: set[int] = set()
-        self.overtaken: dict[int, int] = {}
-        """Partition -> the offset up to which it was fetched, when its log lost what follows."""
+        self.overtaken: dict[
+            int, int
+        ] = {}  # partition -> the end of what was fetched when the log lost what follows
         self.read: dict[int, tuple[tuple[int, str], int, int]] = {}
         """Partition -> what Kafka said that was counted, how many snapshots there were, where the log began."""
-        self.misled = set[int]()
-        """Partitions whose log start was wrong in the last answer."""
-        self.wanted = set[int]()
-        """Partitions that the last claim asked about."""
+        self.misled = set[int]()  # those whose log start was wrong in the last answer
+        self.wanted = set[int]()  # those that the last claim asked about
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
         self.known_partitions, self.polled_at = 0, world.now
-        self.ahead: dict[int, tuple[int, float]] = {}
-        """Held partition -> what is stored of it, and since when more is counted."""
+        self.ahead: dict[
+            int, tuple[int, float]
+        ] = {}  # partition -> stored offset, and since when more is counted
 
     def log(self, partition: int, offset: int) -> Partition:
         """Returns the log that was last read at an offset of a partition."""
@@ -298,12 +287,6 @@ class Consumer:
 
     def partitions_for_topic(self, _topic: str) -> set[int] | None:
         return set(range(self.known_partitions)) if self.known_id is not None else None
-
-    def leader_for_partition(self, tp: TopicPartition) -> int:
-        return 1 if self.reports.led(tp.partition) else -1
-
-    def request_update(self) -> None:
-        """Who its leader is it hears at once."""
 
     def _answer(self, request: Any) -> Any:
         if request is None:  # what it asks for when it looks for leaders
@@ -500,11 +483,8 @@ class Consumer:
             some = [one for one in partition.batches if one[1] > at and one[0] < stable][:most]
             if some:
                 end = max(some[-1][1], at)
-                aborted = [
-                    (pid, first)
-                    for pid, first, last in partition.aborted
-                    if first < end and last >= some[0][0]
-                ]
+                cut = partition.aborted
+                aborted = [(pid, first) for pid, first, last in cut if first < end and last >= some[0][0]]
                 data = np.frombuffer(bytearray(b"".join(one[2] for one in some)), np.uint8)
                 if world.rng.random() < world.faults.damaged:
                     world.note("damaged on the way", f"{number} before {end}")
@@ -590,9 +570,7 @@ class Consumer:
         def confirm() -> None:
             effect()
             self.worker.confirmed.update(tp.partition for tp in offsets)
-            self.confirmed_as.update(
-                {tp.partition: (said.offset, said.metadata) for tp, said in offsets.items()}
-            )
+            self.confirmed_as.update(_said(offsets))
 
         self.world.call(f"commit {_said(offsets)}", confirm, TIMED_OUT)
         if self.world.rng.random() < self.world.faults.expelled:
@@ -634,9 +612,7 @@ class Consumer:
                 raise kafka_errors.CommitFailedError("in the simulation")
             if topic_id == self.reports.topic_id:
                 self.worker.deployment.truth.mirrored(_said(offsets))
-                self.group.offsets.update(
-                    {tp.partition: (said.offset, said.metadata) for tp, said in offsets.items()}
-                )
+                self.group.offsets.update(_said(offsets))
 
         return effect
 
@@ -657,29 +633,21 @@ class Administrator:
 
     def list_group_offsets(self, asked: Mapping[str, Any]) -> dict[str, dict[TopicPartition, Any]]:
         def effect() -> dict[str, dict[TopicPartition, Any]]:
-            return {
-                name: {
-                    TopicPartition(self.topic, p): OffsetAndMetadata(*said, -1)
-                    for p, said in self.group.offsets.items()
-                }
-                for name in asked
-            }
+            offsets = self.group.offsets.items()
+            found = {TopicPartition(self.topic, p): OffsetAndMetadata(*said, -1) for p, said in offsets}
+            return dict.fromkeys(asked, found)
 
         return self.world.call("group offsets", effect, TIMED_OUT, writes=False)
 
     def list_partition_offsets(
         self, asked: Mapping[TopicPartition, Any], isolation_level: Any = None
     ) -> dict[TopicPartition, Any]:
+        def offset(log: Partition, spec: Any) -> Any:
+            return SimpleNamespace(offset=log.first if spec.name == "EARLIEST" else log.end)
+
         def effect() -> dict[TopicPartition, Any]:
-            return {
-                tp: SimpleNamespace(
-                    offset=getattr(
-                        self.group.reports.partitions[tp.partition],
-                        "first" if spec.name == "EARLIEST" else "end",
-                    )
-                )
-                for tp, spec in asked.items()
-            }
+            logs = self.group.reports.partitions
+            return {tp: offset(logs[tp.partition], spec) for tp, spec in asked.items()}
 
         return self.world.call("partition offsets", effect, TIMED_OUT, writes=False)
 

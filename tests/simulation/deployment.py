@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from tests.simulation import broker, snapshots
 from tests.simulation.broker import TIMED_OUT, Reports
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.scheduler import Member, Task
-from tests.simulation.store import Client, MemoryRedis
+from tests.simulation.store import Client, MemoryRedis, Process
 from tests.simulation.truth import Truth, lineage_of
 from tests.simulation.world import World
 from worker.counting import layout
@@ -50,13 +50,10 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 class Deployment:
     """One configuration's workers, store and group; several may have one topic, and one name for the stream.
 
-    Attributes:
+    Args:
         configured: what its workers are configured with, one or more that take turns.
         idle_after: seconds after which a partition that stands still is idle.
         retain: milliseconds for which a window stays on the snapshot topic; None for ever.
-        jumped: whether the clock of one of its workers ever jumped.
-        expired: whether the group's offsets were ever forgotten.
-        stopped: why it may stop for good: another deployment publishes under the stream's name.
     """
 
     def __init__(
@@ -78,18 +75,19 @@ class Deployment:
         self.server.on_write = self.truth.wrote
         self.server.on_claim = self.truth.claims
         self.workers: list[Worker] = []
-        self.idle_after, self.retain = idle_after, retain
-        self.jumped = False
-        self.expired = self.stopped = False
-        self.launched = 0
+        self.idle_after, self.retain, self.launched = idle_after, retain, 0
+        self.jumped = self.expired = (
+            False  # whether a worker's clock jumped, or the group's offsets were forgotten
+        )
+        self.stopped = False  # another deployment publishes under the stream's name
         world.deployments.append(self)
 
     def refuses(self, partition: int, *, writes: bool = True) -> bool:
-        """Returns whether the store refuses what is written of a partition, or what is read of it."""
+        """Returns whether the store refuses writes to a partition, or reads of it."""
         return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode(), writes=writes)
 
     def next_configured(self) -> RequestedRule:
-        """Returns what the next worker is configured with: most often one after the other is rolled out."""
+        """Returns the next worker's configuration, most often the next one to be rolled out."""
         if self.world.rng.random() < 0.4:
             return self.world.rng.choice(list(self.configured))
         return self.configured[min(self.launched, len(self.configured)) - 1]
@@ -295,9 +293,6 @@ class Listener:
             self.world.sleep(seconds)  # so that some of what was polled waits for the next turn
         yield
 
-    def looked(self, *_: Any) -> None:
-        pass
-
     def publishing(self, owner: bool) -> None:
         self.owner = owner
 
@@ -324,9 +319,6 @@ class Listener:
             "a rule begins below what was published"
         )
         self.announced[partition] = rule
-
-    def checked(self, _seconds: float | None) -> None:
-        pass
 
     def _given_up(self, partition: int) -> None:
         self.world.note("given up", partition)
@@ -524,9 +516,6 @@ class Listener:
             assert found, f"it goes on after counts of {partition} were lost"
             del self.answers[partition]
 
-    def commit_ended(self, _answer: Any, _seconds: float) -> None:
-        pass
-
     def _compare(self, partition: int) -> None:
         held = self.worker.ownership._held[partition]
         lineage = lineage_of(held.metadata.lineage)
@@ -535,7 +524,7 @@ class Listener:
         self.worker.deployment.truth.compare(lineage, partition, held.state)
 
 
-class Worker(Member):
+class Worker(Process):
     """One process: what `worker.service.stream.StreamWorker` wires, on a world in memory."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
@@ -545,17 +534,11 @@ class Worker(Member):
         self.confirmed: set[int] = set()
         self.then: dict[int, int] = {}
         """Partition -> how many snapshots there were when this worker claimed it."""
-        self.peeked: dict[tuple[Task | None, str], Mapping[bytes, bytes]] = {}
-        """What each thread found of a partition's metadata when it last looked."""
-        self.looked: dict[str, int] = {}
-        self.uncounted: dict[tuple[Task | None, str], int] = {}
-        """When each last found that nothing of it was committed."""
-        self.asked: dict[str, int] = {}
-        self.cut_at = self.ended_at = 0
+        self.ended_at = 0
         clock, topic = world.clock, deployment.reports.name
         self.listener = Listener(self)
-        events = cast(StreamEvents, self.listener)
-        configured = deployment.next_configured()
+        events, group_name = cast(StreamEvents, self.listener), deployment.group_name
+        recount_after, configured = deployment.recount_after, deployment.next_configured()
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
         self.log = Log(self.consumer, topic, world.memory, cast(Any, AtOnce()), clock)
@@ -569,20 +552,9 @@ class Worker(Member):
         outbox = self.outbox = KafkaOutbox(self.topic, stream, clock, world.sleep, snapshots.ROWS)
         self.progress = Progress(clock)
         self.ownership = Ownership(
-            deployment.group_name,
-            stream,
-            configured,
-            self.log,
-            store,
-            letters,
-            outbox,
-            deployment.recount_after,
-            clock,
-            events,
+            group_name, stream, configured, self.log, store, letters, outbox, recount_after, clock, events
         )
-        group = KafkaGroup(
-            lambda: broker.Administrator(world, deployment.group, topic), deployment.group_name, topic
-        )
+        group = KafkaGroup(lambda: broker.Administrator(world, deployment.group, topic), group_name, topic)
         self.publisher = Publisher(
             stream,
             Content(
@@ -605,19 +577,8 @@ class Worker(Member):
         self.stopping, self.raised = Stopping(world), list[Exception]()
         self.ended = Stopping(world, self._demand_let_go)
         self.commits = Commits(self.ownership, COMMIT_SECONDS, cast(Any, Threads(world, self)), clock)
-        self.loop = Loop(
-            stream,
-            topic,
-            self.log,
-            self.ownership,
-            self.commits,
-            self.progress,
-            events,
-            1.0,
-            self.stopping,
-            clock,
-            world.sleep,
-        )
+        counting = self.log, self.ownership, self.commits, self.progress
+        self.loop = Loop(stream, topic, *counting, events, 1.0, self.stopping, clock, world.sleep)
         world.start(self, "poll", self._poll)
         world.start(self, "publish", self._publish)
         world.note("a worker starts", f"{name} with {configured}")

@@ -1,208 +1,39 @@
 """Directed histories: each theme here has a script, which places one fault exactly where it matters.
 
-The rest of such a history is drawn as in any other, and the same must be so of it.
+The rest of such a history is drawn as in any other, and the same must hold.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.errors import CommitFailedError
 
-from tests.simulation import losing, noticing
-from tests.simulation.script import HELD, LOST_REPLY, Act, Fits, Step, set_back, tag_of, wait
+from tests.simulation.script import HELD, LOST_REPLY, Act, Call, Fits, Step
 from worker.counting import rules
+from worker.counting.ports import COUNTED
 
-if TYPE_CHECKING:
-    from tests.simulation.world import World
-
-
-def _waits(worker: Any) -> list[int]:
-    """Returns the partitions that a worker reads, of which something waits that it has not been given yet."""
-    intake = worker.log._intake
-    found = []
-    for pending in intake._pending:
-        ahead = intake._ahead is not None and intake._ahead[0] is pending and intake._ahead[1].value is None
-        first = pending is intake._pending[0] and intake._ahead is None
-        if not ahead and not first and pending.partition in worker.log._positions:
-            found.append(pending.partition)
-    return sorted({*found} & worker.consumer.mine & worker.ownership.reading())
+_COMMIT, _READ = "commit transaction", "Returns a partition"
 
 
-def _lose_blobs(world: World, worker: Any, partition: int) -> None:
-    server, tag = worker.deployment.server, tag_of(worker, partition)
-    server.go_back(tag, {key: value for key, value in server.of(tag).items() if key.endswith(b":meta")})
-    server.past.pop(tag, None)
-    world.lossy.add("store")
-    world.vanished = True
+def _kill(call: Call) -> None:
+    call.world.kill(call.worker)
 
 
-def _has_blobs(world: World, worker: Any, partition: int) -> bool:
-    return len(worker.deployment.server.of(tag_of(worker, partition))) > 1
+def _kill_all(call: Call) -> None:
+    for worker in list(call.deployment.workers):
+        call.world.kill(worker)
 
 
-def _rot(world: World, worker: Any, partition: int) -> None:
-    """Counts of a partition take each other's places, so their sum stays; where all are equal, one of them changes."""
-    server, tag = worker.deployment.server, tag_of(worker, partition)
-    for key in [key for key in server.of(tag) if b":window:" in key]:
-        header, counts = server.keys[key][:48], server.keys[key][48:]
-        other = counts[1:] + counts[:1]
-        server.keys[key] = header + (other if other != counts else bytes([counts[0] ^ 1]) + counts[1:])
-    _damaged(world, server, tag)
+def _stand_still(seconds: float) -> Act:
+    return lambda call: call.wait(seconds)
 
 
-def _misread(world: World, worker: Any, partition: int) -> None:
-    """A digit of a partition's metadata is another one than was written."""
-    server, tag = worker.deployment.server, tag_of(worker, partition)
-    fields = server.keys[tag + b":meta"]
-    number = json.loads(fields[b"totals"])["accepted"]
-    totals = fields[b"totals"].replace(b'"accepted": %d' % number, b'"accepted": %d' % (number ^ 1))
-    server.keys[tag + b":meta"] = fields | {b"totals": totals}
-    _damaged(world, server, tag)
-
-
-def _damaged(world: World, server: Any, tag: bytes) -> None:
-    server.past.pop(tag, None)
-    world.lossy.add("store")
-    world.vanished = True
-
-
-def _kill(world: World, worker: Any, _partition: int) -> None:
-    world.kill(worker)
-
-
-def _anew(world: World, worker: Any, _partition: int) -> str:
-    """The topic is made anew, and its counts, with the group's offsets, are deleted; a claim is still on its way."""
-    deployment = worker.deployment
-    for other in deployment.workers:
-        if other is not worker:
-            world.kill(other)
-    for tag in list(deployment.server.past):
-        deployment.server.go_back(tag, {})
-    deployment.server.past.clear()
-    world._recreate(deployment)
-    world.lossy.add("store")
-    world.vanished = True
-    deployment.truth.starts.clear()
-    return HELD
-
-
-def _found(world: World, worker: Any, partition: int) -> bool:
-    server = worker.deployment.server
-    return bool(server.of(tag_of(worker, partition))) and not world.snapshots.records
-
-
-def _let_go(world: World, worker: Any, _partition: int) -> None:
-    world.late += world.held
-
-
-def _other(world: World, worker: Any, partition: int) -> bool:
-    return bool(world.held) and world.held[0][0].endswith(f":{partition}}}:meta")
-
-
-def _overtaken(world: World, worker: Any, _partition: int) -> bool:
-    return any(_can_pass(worker, p) for p in _waits(worker))
-
-
-def _settled(world: World, worker: Any, _partition: int) -> bool:
-    """Whether this can be, and nothing is on its way to the store: what is counted meanwhile would wait for it."""
-    return worker.commits._writing is None and _overtaken(world, worker, -1)
-
-
-def _can_pass(worker: Any, p: int) -> bool:
-    log = worker.deployment.reports.partitions[p]
-    return (
-        log.first <= worker.consumer.positions.get(p, 1 << 60) < log.stable
-        and p not in worker.consumer.paused
-    )
-
-
-def _pass(worker: Any, p: int) -> None:
-    worker.deployment.reports.partitions[p].first = worker.consumer.positions[p] + 1
-
-
-def _overtake(world: World, worker: Any, _partition: int) -> None:
-    _pass(worker, next(p for p in _waits(worker) if _can_pass(worker, p)))
-
-
-def _two_wait(world: World, worker: Any, _partition: int) -> bool:
-    others = worker.deployment.group.members.keys() - {worker.name}
-    return len(_waits(worker)) > 1 and bool(others) and _overtaken(world, worker, -1)
-
-
-def _take_and_pass(world: World, worker: Any, _partition: int) -> None:
-    """One partition of which something waits is taken away, and of another one the log has no more what comes next."""
-    waits = _waits(worker)
-    passed = next(p for p in waits if _can_pass(worker, p))
-    _pass(worker, passed)
-    _move(worker, next(p for p in waits if p != passed))
-
-
-def _waits_of(world: World, worker: Any, partition: int) -> bool:
-    return (
-        partition in _waits(worker)
-        and len(worker.deployment.server.past.get(tag_of(worker, partition), ())) > 1
-    )
-
-
-def _headed(world: World, worker: Any, _partition: int) -> bool:
-    """Whether a head is sent and nothing was ever published, and another deployment counts already."""
-    others = [d for d in world.deployments if d is not worker.deployment]
-    sent = any(record.key.endswith(b"/head") and record.value for record, _ in world.snapshots.records)
-    return (
-        sent
-        and not any(d.truth.heads for d in world.deployments)
-        and any(d.server.past and any(not w.dead for w in d.workers) for d in others)
-    )
-
-
-def _die_and_rebalance(world: World, worker: Any, _partition: int) -> None:
-    for deployment in world.deployments:
-        if deployment is not worker.deployment:
-            deployment.group.rebalance()
-    world.kill(worker)
-
-
-def _published(times: int) -> Fits:
-    return lambda world, worker, partition: len(worker.deployment.truth.heads) >= times
-
-
-def _delete_head(world: World, worker: Any, _partition: int) -> str:
-    world._delete_head(worker.deployment)
-    return LOST_REPLY
-
-
-def _lacking(world: World, worker: Any) -> int:
-    """How many records there have to be more until the head is the last before a stretch of reading back."""
-    snapshots = world.snapshots
-    name = f"{worker.deployment.stream.name}/head".encode()
-    at = max(record.offset for record, _ in snapshots.records if record.key == name)
-    return int(64 - (snapshots.end - at))
-
-
-def _fill(world: World, worker: Any, _partition: int) -> str:
-    """Another stream writes so much that the head is the last record before a stretch of reading back."""
-    for _ in range(_lacking(world, worker)):
-        world.snapshots.append("others", b"others/head", b"{}")
-    world.snapshots.decide("others", "committed")
-    return LOST_REPLY
-
-
-def _can_fill(world: World, worker: Any, partition: int) -> bool:
-    published = _published(2)(world, worker, partition) and not world.snapshots.open
-    return published and _lacking(world, worker) > 0
-
-
-def _unread(world: World, worker: Any, _partition: int) -> None:
-    world.snapshots.unreadable_until = world.now + 200.0
-
-
-def _move(worker: Any, partition: int) -> str:
-    """Gives a partition to another member; returns its name."""
-    group = worker.deployment.group
+def _move(call: Call, partition: int) -> str:
+    """Gives a partition of a worker to another member; returns its name."""
+    group, worker = call.group, call.worker
     to = str(min(group.members.keys() - {worker.name}))
     group.generation += 1
     group.assignment[worker.name].discard(partition)
@@ -210,237 +41,689 @@ def _move(worker: Any, partition: int) -> str:
     return to
 
 
+def _hand_over(call: Call, partition: int) -> None:
+    """Gives a partition to another member, and notes it for the steps that follow."""
+    call.world.about = partition, _move(call, partition), call.worker.ownership.stored()[partition]
+
+
+def _darken(seconds: float) -> Act:
+    """No snapshot can be read for a while."""
+
+    def act(call: Call) -> None:
+        call.world.snapshots.unreadable_until = call.world.now + seconds
+
+    return act
+
+
+def _is_shared(call: Call) -> bool:
+    return len(call.group.members) > 1
+
+
+def _delete_head(call: Call) -> None:
+    call.world.delete_head(call.deployment)
+
+
+def _delete_head_unheard(call: Call) -> str:
+    _delete_head(call)
+    return LOST_REPLY
+
+
+# the store loses or damages what it had
+
+
+def _has_blobs(call: Call) -> bool:
+    return len(call.keys(call.partition)) > 1
+
+
+def _lose_blobs(call: Call) -> None:
+    kept = {key: value for key, value in call.keys(call.partition).items() if key.endswith(b":meta")}
+    call.damage(call.partition, kept)
+
+
+def _rot(call: Call) -> None:
+    """Counts of a partition take each other's places, so their sum stays; where all are equal, one of them changes."""
+    keys = call.keys(call.partition)
+    for key in [key for key in keys if b":window:" in key]:
+        header, counts = keys[key][:48], keys[key][48:]
+        other = counts[1:] + counts[:1]
+        keys[key] = header + (other if other != counts else bytes([counts[0] ^ 1]) + counts[1:])
+    call.damage(call.partition, keys)
+
+
+def _misread(call: Call) -> None:
+    """A digit of a partition's metadata is another one than was written."""
+    keys = call.keys(call.partition)
+    fields = call.meta(keys, call.partition)
+    number = json.loads(fields[b"totals"])["accepted"]
+    totals = fields[b"totals"].replace(b'"accepted": %d' % number, b'"accepted": %d' % (number ^ 1))
+    call.damage(call.partition, keys | {call.tag(call.partition) + b":meta": fields | {b"totals": totals}})
+
+
+def _vanish(call: Call) -> None:
+    """All workers die, and a partition that was published is gone from the store and from the group."""
+    call.damage(next(int(p) for p, offset in call.heads[-1]["offsets"].items() if offset), {})
+    call.group.offsets.clear()
+    call.deployment.expired = True
+    call.world.late.clear()
+    _kill_all(call)
+
+
+def _known_alone(call: Call) -> tuple[int, Any] | None:
+    """Returns a partition of whose newest counts only the group and the store know, and its keys of before these."""
+    for p, offset in call.worker.ownership.stored().items():
+        if len(past := call.past(p)) > 1 and call.group.offsets.get(p) == (offset, COUNTED):
+            meta = call.meta(before := past[-2], p)
+            if call.published(p) <= int(meta[b"offset"]) < offset and meta[b"flush"]:
+                return p, before
+    return None
+
+
+def _lose_what_is_known(call: Call) -> None:
+    """The store loses a commit that no head has, and the log its records."""
+    found = _known_alone(call)
+    assert found is not None
+    partition, before = found
+    call.log(partition).first = call.worker.ownership.stored()[partition]
+    call.go_back(partition, before)
+
+
+def _idle(call: Call) -> list[int]:
+    """Returns the partitions of which a worker has stored all that it was given, and the store has just that."""
+    stored, counted = call.worker.ownership.stored(), call.worker.ownership.counted()
+    return [
+        p
+        for p in counted
+        if stored[p] == counted[p] == call.log(p).stable
+        and len(call.past(p)) > 1
+        and call.deployment.truth.offset(p) == stored[p]
+    ]
+
+
+def _set_back(call: Call, partition: int) -> None:
+    """The store loses the last write of a partition that it had acknowledged."""
+    call.go_back(partition, call.past(partition)[-2])
+
+
+def _undone(call: Call) -> int | None:
+    """Returns a partition that the group says was counted, which no head has, and whose counts can be undone."""
+    for p, (_, word) in call.group.offsets.items():
+        past = call.past(p)
+        claimed = len(past) > 1 and not call.meta(past[0], p)[b"flush"]
+        if p and word == COUNTED and claimed and not call.published(p):
+            return int(p)
+    return None
+
+
+def _looks_before_a_cut(call: Call) -> bool:
+    """Whether the publisher asks whether it is the owner at the beginning of a tick."""
+    truth = call.deployment.truth
+    stored = [truth.load(p) for p in range(len(call.deployment.reports.partitions))]
+    begins = call.partition == 0 and call.world.steps > call.worker.cut_at + 40
+    return begins and any(s.reports for s in stored if s) and _undone(call) is not None
+
+
+def _undo_counts(call: Call) -> None:
+    """The store goes back to the claim of a partition, before anything was counted."""
+    partition = _undone(call)
+    assert partition is not None
+    call.go_back(partition, call.past(partition)[0])
+
+
+# the log loses what was not counted, or its end
+
+
+def _waits(call: Call) -> list[int]:
+    """Returns the partitions that a worker reads, of which something waits that it has not been given yet."""
+    log = call.worker.log
+    intake = log._intake
+    found = set[int]()
+    for pending in intake._pending:
+        ahead = intake._ahead is not None and intake._ahead[0] is pending and intake._ahead[1].value is None
+        first = pending is intake._pending[0] and intake._ahead is None
+        if not ahead and not first and pending.partition in log._positions:
+            found.add(pending.partition)
+    return sorted(found & call.worker.consumer.mine & call.worker.ownership.reading())
+
+
+def _passable(call: Call) -> list[int]:
+    """Returns those of them whose log can lose what the worker would fetch next."""
+    consumer = call.worker.consumer
+    return [
+        p
+        for p in _waits(call)
+        if call.log(p).first <= consumer.positions.get(p, 1 << 60) < call.log(p).stable
+        and p not in consumer.paused
+    ]
+
+
+def _settled(call: Call) -> bool:
+    """Whether there is one, and nothing is on its way to the store: what is counted meanwhile would wait for it."""
+    return call.worker.commits._writing is None and bool(_passable(call))
+
+
+def _overtake(call: Call) -> None:
+    passed = _passable(call)[0]
+    call.log(passed).first = call.worker.consumer.positions[passed] + 1
+
+
+def _two_wait(call: Call) -> bool:
+    others = call.group.members.keys() - {call.worker.name}
+    return len(_waits(call)) > 1 and bool(others) and bool(_passable(call))
+
+
+def _take_and_pass(call: Call) -> None:
+    """One partition of which something waits is taken away, and of another one the log has no more what comes next."""
+    taken = next(p for p in _waits(call) if p != _passable(call)[0])
+    _overtake(call)
+    _move(call, taken)
+
+
+def _stood_at(call: Call, partition: int, offset: int) -> Any:
+    """Returns a partition's keys as they last were with counts up to an offset, if they were ever."""
+    past = reversed(call.past(partition))
+    return next((keys for keys in past if int(call.meta(keys, partition)[b"offset"]) == offset), None)
+
+
+def _gaps_can_come(call: Call) -> list[int]:
+    """Returns the partitions whose counts are all stored, and whose log has more."""
+    ownership, positions = call.worker.ownership, call.worker.consumer.positions
+    return [
+        p
+        for p, offset in ownership.stored().items()
+        if offset == ownership.counted()[p] == positions.get(p)
+        and 0 < offset < call.log(p).stable
+        and _stood_at(call, p, offset)
+    ]
+
+
+def _closed_and_waits(call: Call) -> bool:
+    """Whether a log can lose what comes behind windows that its partition has closed, and that are not final."""
+    if not call.heads or not (found := _gaps_can_come(call)):
+        return False
+    state, lines = call.worker.ownership._held[found[0]].state, call.heads[-1].get("windows", {})
+    return any(
+        line["closed"] < pane.end <= state.windows.closed for line in lines.values() for pane in state.panes
+    )
+
+
+def _lose_the_next(call: Call) -> None:
+    """A log loses what was not read of it."""
+    partition = _gaps_can_come(call)[0]
+    call.log(partition).first = call.log(partition).stable
+    call.world.about = partition, "", 0
+
+
+def _lose_in_the_dark(call: Call) -> None:
+    """The same, while no head can be read."""
+    _lose_the_next(call)
+    _darken(20.0)(call)
+
+
+def _before_gap(call: Call) -> Any:
+    """Returns the keys of before the gap that the script made, once a head says it, if they were ever."""
+    partition = call.world.about[0]
+    gaps = call.heads[-1]["gaps"].get(str(partition), []) if call.heads else []
+    begin = next((begin for begin, end in gaps if end == call.log(partition).first), None)
+    return None if begin is None else _stood_at(call, partition, begin)
+
+
+def _read_to_the_end(call: Call) -> list[int]:
+    """Returns the partitions that are read and stored up to their ends, and whose last batches can be truncated."""
+    consumer, found = call.worker.consumer, list[int]()
+    for p, offset in call.worker.ownership.stored().items():
+        log = call.log(p)
+        stands = offset == log.end == consumer.positions.get(p) and p in consumer.highs
+        if stands and log.first < offset and log.batches and log.whole(log.batches[-1][0]):
+            found.append(p)
+    return found
+
+
+def _truncate(call: Call) -> None:
+    log = call.log(_read_to_the_end(call)[0])
+    log.truncate(log.batches[-1][0])
+    call.world.lossy.add("truncated")
+
+
+def _truncate_and_die(call: Call) -> None:
+    """The next owner has not read it."""
+    _truncate(call)
+    _kill_all(call)
+
+
+def _is_left_over(call: Call) -> bool:
+    """Whether something was polled that is not counted yet."""
+    counted, positions = call.worker.ownership.counted(), call.worker.log._positions
+    return any(positions.get(p, 0) > counted[p] for p in call.worker.ownership.reading())
+
+
+def _waits_of(call: Call) -> bool:
+    return call.partition in _waits(call) and len(call.past(call.partition)) > 1
+
+
+def _published_and_waits(call: Call) -> bool:
+    return any(call.published(p) > 0 for p in _gaps_can_come(call)[:1])
+
+
+# the topic is made anew
+
+
+def _make_anew(call: Call, *kept: int) -> None:
+    """The topic is made anew; its counts, except those of kept partitions, and the group's offsets are deleted."""
+    world, truth = call.world, call.deployment.truth
+    for other in call.deployment.workers:
+        if other is not call.worker:
+            world.kill(other)
+    for tag in list(call.server.past):
+        if tag not in map(call.tag, kept):
+            call.server.go_back(tag, {})
+            del call.server.past[tag]
+    world.recreate(call.deployment)
+    world.lossy.add("store")
+    world.vanished = True
+    truth.starts = {p: truth.starts[p] for p in kept}
+
+
+def _anew(call: Call) -> str:
+    """A claim is still on its way then."""
+    _make_anew(call)
+    return HELD
+
+
+def _make_the_rest_anew(call: Call) -> None:
+    """The worker, which counts partition 0, hears of it late."""
+    _make_anew(call, 0)
+    call.world.about = 0, call.worker.name, 0
+    call.wait(20.0)
+
+
+def _found(call: Call) -> bool:
+    return bool(call.keys(call.partition)) and not call.world.snapshots.records
+
+
+def _let_go(call: Call) -> None:
+    call.world.late += call.world.held
+
+
+def _other(call: Call) -> bool:
+    held = call.world.held
+    return bool(held) and held[0][0].endswith(f":{call.partition}}}:meta")
+
+
+def _counts_the_first(call: Call) -> bool:
+    """Whether a worker has stored some of partition 0, nothing is ahead, and nothing was ever sent to be published."""
+    stored = call.worker.ownership.stored().get(0, 0)
+    return 0 < stored == call.worker.ownership.counted()[0] and not call.world.snapshots.records
+
+
+def _is_another(call: Call) -> bool:
+    return call.worker.name in call.group.members and call.worker.name != call.world.about[1]
+
+
+def _take_the_rest(call: Call) -> None:
+    """A worker that came later is given what the owner of partition 0 has no counts of."""
+    for name in call.group.assignment:
+        call.group.assignment[name] -= {1}
+    call.group.generation += 1
+    call.group.assignment[call.worker.name].add(1)
+
+
+# heads
+
+
+def _headed(call: Call) -> bool:
+    """Whether a head is sent and nothing was ever published, and another deployment counts already."""
+    others = [d for d in call.world.deployments if d is not call.deployment]
+    sent = any(record.key.endswith(b"/head") and record.value for record, _ in call.world.snapshots.records)
+    return (
+        sent
+        and not any(d.truth.heads for d in call.world.deployments)
+        and any(d.server.past and any(not w.dead for w in d.workers) for d in others)
+    )
+
+
+def _die_and_rebalance(call: Call) -> None:
+    for deployment in call.world.deployments:
+        if deployment is not call.deployment:
+            deployment.group.rebalance()
+    _kill(call)
+
+
+def _lacking(call: Call) -> int:
+    """How many records there have to be more until the head is the last before a stretch of reading back."""
+    snapshots = call.world.snapshots
+    name = f"{call.deployment.stream.name}/head".encode()
+    at = max(record.offset for record, _ in snapshots.records if record.key == name)
+    return int(64 - (snapshots.end - at))
+
+
+def _can_fill(call: Call) -> bool:
+    return len(call.heads) >= 2 and not call.world.snapshots.open and _lacking(call) > 0
+
+
+def _fill(call: Call) -> str:
+    """Another stream writes so much that the head is the last record before a stretch of reading back."""
+    snapshots = call.world.snapshots
+    for _ in range(_lacking(call)):
+        snapshots.append("others", b"others/head", b"{}")
+    snapshots.decide("others", "committed")
+    return LOST_REPLY
+
+
+def _all_are_named(call: Call) -> bool:
+    """Whether a first head names all partitions, for which they wait with nothing counted."""
+    known = call.deployment.reports.partitions
+    named = bool(call.heads) and len(call.heads[-1]["floors"]) == len(call.heads[-1]["offsets"]) == len(known)
+    return named and not any(call.heads[-1]["offsets"].values()) and len(call.world.deployments) == 1
+
+
+# a partition changes hands
+
+
 def _ahead(fresh: bool) -> Fits:
     """Whether a worker has counted some of a partition, and stored nothing yet, or not the last of it."""
-
-    def fits(world: World, worker: Any, _partition: int) -> bool:
-        return bool(_counted(worker, fresh)) and len(worker.deployment.group.members) > 1
-
-    return fits
+    return lambda call: _counted(call, fresh) and _is_shared(call)
 
 
-def _counted(worker: Any, fresh: bool) -> list[int]:
-    held = worker.ownership._held
+def _counted(call: Call, fresh: bool) -> list[int]:
+    held = call.worker.ownership._held
     stands = [p for p, one in held.items() if one.state.offset > one.metadata.offset and not one.waiting]
     return sorted(
         p for p in stands if p and (held[p].metadata.flush == "") == fresh and held[p].flush is None
     )
 
 
-def _hand_over(fresh: bool) -> Act:
+def _hand_over_late(fresh: bool) -> Act:
     """The first such partition is given to another member, of which its owner hears late."""
 
-    def act(world: World, worker: Any, _partition: int) -> None:
-        partition = _counted(worker, fresh)[0]
-        world.about = partition, _move(worker, partition), worker.ownership.stored()[partition]
-        wait(world, worker, 2.0)
+    def act(call: Call) -> None:
+        _hand_over(call, _counted(call, fresh)[0])
+        call.wait(2.0)
 
     return act
 
 
-def _peeks(world: World, worker: Any, partition: int) -> bool:
-    return (partition, worker.name) == world.about[:2]
+def _peeks(call: Call) -> bool:
+    return (call.partition, call.worker.name) == call.world.about[:2]
 
 
-def _looks(world: World, worker: Any, _partition: int) -> bool:
-    return bool(worker.name == world.about[1] and worker.consumer.mine - worker.ownership.counted().keys())
+def _looks(call: Call) -> bool:
+    mine = call.worker.consumer.mine - call.worker.ownership.counted().keys()
+    return bool(call.worker.name == call.world.about[1] and mine)
 
 
-def _stand_still(world: World, worker: Any, _partition: int) -> None:
-    wait(world, worker, 5.0)
+def _says_more(call: Call) -> bool:
+    partition, _, offset = call.world.about
+    return call.published(partition) > offset and len(call.past(partition)) > 1
 
 
-def _says_more(world: World, worker: Any, _partition: int) -> bool:
-    partition, _, offset = world.about
-    heads, past = worker.deployment.truth.heads, worker.deployment.server.past
-    return heads[-1]["offsets"].get(str(partition), 0) > offset and len(past[tag_of(worker, partition)]) > 1
+def _go_back_and_lose(call: Call) -> None:
+    partition = call.world.about[0]
+    _set_back(call, partition)
+    call.log(partition).first = call.published(partition)
 
 
-def _go_back(world: World, worker: Any, _partition: int) -> None:
-    set_back(world, worker, world.about[0])
+def _is_new(call: Call) -> bool:
+    """Whether this is partition 1, and the store has nothing of it."""
+    return call.partition == 1 and not call.keys(1)
 
 
-def _go_back_and_lose(world: World, worker: Any, _partition: int) -> None:
-    partition = world.about[0]
-    set_back(world, worker, partition)
-    said = worker.deployment.truth.heads[-1]["offsets"][str(partition)]
-    worker.deployment.reports.partitions[partition].first = said
+def _be_outrun(call: Call) -> None:
+    """Another member is given all, claims it and publishes it, before who found nothing reads the head."""
+    group, name = call.group, call.worker.name
+    to = min(group.members.keys() - {name})
+    group.generation += 1
+    group.assignment[to] |= group.assignment[name]
+    group.assignment[name] = set()
+    call.wait(8.0)
 
 
-def _to_be_ruled(worker: Any) -> list[int]:
+def _can_be_lost(call: Call) -> bool:
+    """Whether what a worker reads can be given to another member, which it is not told."""
+    told = call.world.faults.silent < 1.0
+    return not told and bool(call.worker.ownership.reading()) and _is_shared(call)
+
+
+def _give_away(call: Call) -> None:
+    partition = min(call.worker.ownership.reading())
+    _move(call, partition)
+    call.world.about = partition, call.worker.name, 0
+
+
+def _has_let_go(call: Call) -> bool:
+    partition, name, _ = call.world.about
+    gone = partition not in call.worker.consumer.mine and partition not in call.worker.ownership.counted()
+    return call.worker.name == name and name in call.group.members and gone
+
+
+def _give_back(call: Call) -> None:
+    partition = call.world.about[0]
+    call.group.generation += 1
+    for mine in call.group.assignment.values():
+        mine.discard(partition)
+    call.group.assignment[call.worker.name].add(partition)
+
+
+def _claims_again(call: Call) -> bool:
+    return bool(call.worker.name == call.world.about[1] and call.world.about[0] in call.worker.consumer.mine)
+
+
+# rules
+
+
+def _to_be_ruled(call: Call) -> list[int]:
     """Returns the partitions that a worker has counted of which another member, of two, would record a rule."""
-    members = worker.deployment.group.members.keys()
-    others = [w for w in worker.deployment.workers if w is not worker and not w.dead and w.name in members]
+    worker, members = call.worker, call.group.members.keys()
+    others = [w for w in call.deployment.workers if w is not worker and not w.dead and w.name in members]
     if len(others) != 1:
         return []
     held, configured = worker.ownership._held, others[0].ownership._configured
     return [
         p
-        for p in _counted(worker, fresh=False)
+        for p in _counted(call, fresh=False)
         if isinstance(rules.decide(held[p].state.rules, configured, held[p].state.offset), rules.Rule)
     ]
 
 
-def _may_be_ruled(world: World, worker: Any, _partition: int) -> bool:
-    return bool(_to_be_ruled(worker))
+def _have_ruled(seconds: float) -> Act:
+    """The first such partition is given to that member, and its owner hears of it later."""
+
+    def act(call: Call) -> None:
+        _hand_over(call, _to_be_ruled(call)[0])
+        if seconds:
+            call.wait(seconds)
+
+    return act
 
 
-def _have_ruled(world: World, worker: Any, _partition: int) -> None:
-    """The first such partition is given to that member."""
-    partition = _to_be_ruled(worker)[0]
-    world.about = partition, _move(worker, partition), worker.ownership.stored()[partition]
-
-
-def _have_ruled_late(world: World, worker: Any, _partition: int) -> None:
-    """The same, but its owner hears of it late."""
-    _have_ruled(world, worker, -1)
-    wait(world, worker, 2.0)
-
-
-def _reads_it(world: World, worker: Any, partition: int) -> bool:
-    return partition == world.about[0]
-
-
-def _rules(fields: Mapping[bytes, Any], tag: bytes) -> list[Any]:
-    """Returns the rules that a partition's keys say, or none before its first commit."""
-    meta = fields.get(tag + b":meta")
+def _rules(call: Call, keys: dict[bytes, Any]) -> list[Any]:
+    """Returns the rules that the partition's keys say, or none before its first commit."""
+    meta = call.meta(keys, call.partition)
     said: list[Any] = json.loads(meta[b"totals"]).get("rules", []) if meta and meta[b"flush"] else []
     return said
 
 
-def _before_its_rule(worker: Any, tag: bytes) -> dict[bytes, Any] | None:
-    """Returns a partition's keys as they last were without the newest of its rules."""
-    server = worker.deployment.server
-    now = _rules(server.of(tag), tag)
-    past = (keys for keys in reversed(server.past.get(tag, ())) if 0 < len(_rules(keys, tag)) < len(now))
-    return next(past, None)
+def _before_its_rule(call: Call) -> dict[bytes, Any] | None:
+    """Returns the partition's keys as they last were without the newest of its rules."""
+    now = len(_rules(call, call.keys(call.partition)))
+    past = reversed(call.past(call.partition))
+    return next((keys for keys in past if 0 < len(_rules(call, keys)) < now), None)
 
 
-def _rule_is_new(world: World, worker: Any, partition: int) -> bool:
+def _rule_is_new(call: Call) -> bool:
     """Whether a partition has just been read with records that a rule judged which no head says."""
-    deployment, tag = worker.deployment, tag_of(worker, partition)
-    said = deployment.truth.heads[-1]["rules"].get(str(partition), []) if deployment.truth.heads else []
-    recorded, offset = _rules(deployment.server.of(tag), tag), deployment.truth.offset(partition) or 0
+    said = call.heads[-1]["rules"].get(str(call.partition), []) if call.heads else []
+    recorded = _rules(call, call.keys(call.partition))
+    offset = call.deployment.truth.offset(call.partition) or 0
     new = len(recorded) > len(said) > 0 and offset > recorded[-1]["offset"]
-    return new and len(deployment.group.members) > 1 and _before_its_rule(worker, tag) is not None
+    return new and _is_shared(call) and _before_its_rule(call) is not None
 
 
-def _forget_rule(world: World, worker: Any, partition: int) -> None:
+def _forget_rule(call: Call) -> None:
     """The store goes back to before a rule that is on its way to a snapshot, and its owner records another one.
 
     It begins elsewhere, as Kafka has heard how much was counted by the first one.
     """
-    tag = tag_of(worker, partition)
-    before = _before_its_rule(worker, tag)
-    assert before is not None
-    for mirror in [late for late in world.late if late[0].startswith("mirror")]:
-        world.late.remove(mirror)
+    for mirror in [late for late in call.world.late if late[0].startswith("mirror")]:
+        call.world.late.remove(mirror)
         with suppress(CommitFailedError):
             mirror[1]()
-    worker.deployment.server.go_back(tag, before)
-    world.lossy.add("store")
-    world.about = partition, "", 0
-    wait(world, worker, 5.0)
+    _undo_rule(call)
+    call.world.about = call.partition, "", 0
+    call.wait(5.0)
 
 
-def _hand_over_again(world: World, worker: Any, _partition: int) -> None:
+def _hand_over_again(call: Call) -> None:
     """Its owner has to give it to another member, who claims it before the publisher goes on."""
-    partition, group = world.about[0], worker.deployment.group
-    for owner in [w for w in worker.deployment.workers if partition in group.assignment.get(w.name, ())]:
-        _move(owner, partition)
-    wait(world, worker, 5.0)
+    partition, assignment = call.world.about[0], call.group.assignment
+    for owner in [w for w in call.deployment.workers if partition in assignment.get(w.name, ())]:
+        _move(Call(call.world, owner, partition), partition)
+    call.wait(5.0)
 
 
-def _is_shared(world: World, worker: Any, _partition: int) -> bool:
-    return len(worker.deployment.group.members) > 1
-
-
-def _is_free(world: World, importer: Any, partition: int) -> bool:
-    return not importer.deployment.server.of(tag_of(importer, partition))
-
-
-def _be_forestalled(world: World, importer: Any, _partition: int) -> None:
-    """An import that found nothing waits with its counts until a worker has claimed the partition."""
-    wait(world, importer, 10.0)
-
-
-def _stood_when_ruled(world: World, worker: Any, partition: int) -> bool:
+def _stood_when_ruled(call: Call) -> bool:
     """Whether the newest head says all rules of a partition, of whose newest the store has not counted a record."""
-    deployment, tag = worker.deployment, tag_of(worker, partition)
-    head = deployment.truth.heads[-1] if deployment.truth.heads else {"rules": {}}
-    said, before = head["rules"].get(str(partition), []), _before_its_rule(worker, tag)
-    if before is None or len(_rules(deployment.server.of(tag), tag)) != len(said):
+    said = call.heads[-1]["rules"].get(str(call.partition), []) if call.heads else []
+    before = _before_its_rule(call)
+    if before is None or len(_rules(call, call.keys(call.partition))) != len(said):
         return False
-    return int(before[tag + b":meta"][b"offset"]) >= int(head["offsets"][str(partition)])
+    return int(call.meta(before, call.partition)[b"offset"]) >= call.published(call.partition)
 
 
-def _undo_rule(world: World, worker: Any, partition: int) -> None:
-    """The store goes back to before a rule that a head says, and the publisher reads it so."""
-    tag = tag_of(worker, partition)
-    before = _before_its_rule(worker, tag)
+def _undo_rule(call: Call) -> None:
+    """The store goes back to before a rule."""
+    before = _before_its_rule(call)
     assert before is not None
-    worker.deployment.server.go_back(tag, before)
-    world.lossy.add("store")
+    call.go_back(call.partition, before)
 
 
-def _was_final(world: World, worker: Any, _partition: int) -> bool:
-    return bool(worker.deployment.truth.windows.finals)
+def _before_windows(call: Call) -> Any:
+    """Returns partition 0's keys of before its first rule of windows, if the newest head has counted some by it."""
+    said = call.heads[-1]["rules"].get("0", []) if call.heads else []
+    windowed = [rule["offset"] for rule in said if "windows" in rule]
+    if not windowed or "windows" in said[0] or call.published(0) <= windowed[0]:
+        return None
+    for keys in reversed(call.past(0)):
+        meta = call.meta(keys, 0)
+        if meta[b"flush"] and int(meta[b"offset"]) < windowed[0]:
+            return keys
+    return None
 
 
-def _any(world: World, worker: Any, _partition: int) -> bool:
-    return True
+def _go_back_before_windows(call: Call) -> None:
+    """The workers die, too, and the newest configuration, which has no windows, follows."""
+    call.go_back(0, _before_windows(call))
+    call.deployment.configured = call.deployment.configured[-1:]
+    _kill_all(call)
+
+
+def _has_windows_ahead(call: Call) -> bool:
+    """Whether a partition is stored that will wait for a head to name it for windows that its newest rule lacks."""
+    state = call.deployment.truth.load(0) if call.partition == 0 else None
+    return state is not None and state.offset > 0 and state.waits_at is not None and state.windowing is None
+
+
+def _delete_head_and_die(call: Call) -> None:
+    _delete_head(call)
+    _kill_all(call)
 
 
 _OVERRULED = (
-    Step("before", "poll", _may_be_ruled, _have_ruled, "poll"),
-    Step("before", "Returns a partition", _reads_it, _stand_still, "publish"),
-    Step("after", "Returns a partition", _rule_is_new, _forget_rule, "publish"),
+    Step("before", "poll", _to_be_ruled, _have_ruled(0.0), "poll"),
+    Step("before", _READ, lambda call: call.partition == call.world.about[0], _stand_still(5.0), "publish"),
+    Step("after", _READ, _rule_is_new, _forget_rule, "publish"),
 )
+_LOOKS = Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still(5.0), "poll")
+_TAKEN_LATE = (Step("before", "poll", _ahead(fresh=False), _hand_over_late(fresh=False), "poll"), _LOOKS)
+_GO_BACK = Step("after", _COMMIT, _says_more, lambda call: _set_back(call, call.world.about[0]), "publish")
 
 SCRIPTS: dict[str, tuple[Step, ...]] = {
     "blobs": (Step("before", "Says whether", _has_blobs, _lose_blobs),),
     "rotten": (Step("before", "Raises", _has_blobs, _rot),),
     "misread": (Step("before", "hgetall", _has_blobs, _misread, "poll"),),
     "lineage": (
-        Step("after", "Raises", _any, _kill),
+        Step("after", "Raises", lambda _: True, _kill),
         Step("before", "Raises", _found, _anew),
         Step("after", "Raises", _other, _let_go),
     ),
     "overtaken": (Step("before", "poll", _settled, _overtake),),
     "taken": (Step("before", "poll", _two_wait, _take_and_pass),),
-    "dropped": (Step("before", "Says whether", _waits_of, set_back),),
+    "dropped": (Step("before", "Says whether", _waits_of, lambda call: _set_back(call, call.partition)),),
     "foreign": (Step("after", "produce", _headed, _die_and_rebalance, "publish"),),
-    "deleted": (Step("after", "commit transaction", _published(3), _delete_head, "publish"),),
-    "forgotten": (Step("after", "commit transaction", _published(8), _delete_head, "publish"),),
-    "stretch": (Step("after", "commit transaction", _can_fill, _fill, "publish"),),
+    "deleted": (Step("after", _COMMIT, lambda call: len(call.heads) >= 3, _delete_head_unheard, "publish"),),
+    "forgotten": (
+        Step("after", _COMMIT, lambda call: len(call.heads) >= 8, _delete_head_unheard, "publish"),
+    ),
+    "stretch": (Step("after", _COMMIT, _can_fill, _fill, "publish"),),
     "peeked": (
-        Step("before", "poll", _ahead(fresh=True), _hand_over(fresh=True), "poll"),
-        Step("after", "hgetall", _peeks, _stand_still, "poll"),
+        Step("before", "poll", _ahead(fresh=True), _hand_over_late(fresh=True), "poll"),
+        Step("after", "hgetall", _peeks, _stand_still(5.0), "poll"),
     ),
-    "regone": (
-        Step("before", "poll", _ahead(fresh=False), _hand_over(fresh=False), "poll"),
-        Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
-        Step("after", "commit transaction", _says_more, _go_back_and_lose, "publish"),
-    ),
-    "reruled": (
-        Step("before", "poll", _ahead(fresh=False), _hand_over(fresh=False), "poll"),
-        Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
-        Step("after", "commit transaction", _says_more, _go_back, "publish"),
-    ),
-    "outruled": (
-        Step("before", "poll", _may_be_ruled, _have_ruled_late, "poll"),
-        Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
-        Step("after", "commit transaction", _says_more, _go_back, "publish"),
-    ),
+    "regone": (*_TAKEN_LATE, Step("after", _COMMIT, _says_more, _go_back_and_lose, "publish")),
+    "reruled": (*_TAKEN_LATE, _GO_BACK),
+    "outruled": (Step("before", "poll", _to_be_ruled, _have_ruled(2.0), "poll"), _LOOKS, _GO_BACK),
     "overruled": _OVERRULED,
-    "disputed": (
-        *_OVERRULED,
-        Step("after", "commit transaction", _is_shared, _hand_over_again, "publish"),
+    "disputed": (*_OVERRULED, Step("after", _COMMIT, _is_shared, _hand_over_again, "publish")),
+    "unread": (Step("before", "read snapshots", lambda _: True, _darken(200.0), "publish"),),
+    "forestalled": (
+        Step("before", "Imports", lambda call: not call.keys(call.partition), _stand_still(10.0), "import"),
     ),
-    "unread": (Step("before", "read snapshots", _any, _unread, "publish"),),
-    "forestalled": (Step("before", "Imports", _is_free, _be_forestalled, "import"),),
-    "unruled": (Step("before", "Returns a partition", _stood_when_ruled, _undo_rule, "publish"),),
-    "succeeded": (Step("after", "commit transaction", _was_final, _kill, "publish"),),
-    **noticing.SCRIPTS,
-    **losing.SCRIPTS,
+    "unruled": (Step("before", _READ, _stood_when_ruled, _undo_rule, "publish"),),
+    "succeeded": (
+        Step("after", _COMMIT, lambda call: call.deployment.truth.windows.finals, _kill, "publish"),
+    ),
+    # nothing that the owner does stumbles over these
+    "unnoticed": (Step("before", "poll", _idle, lambda call: _set_back(call, _idle(call)[0]), "poll"),) * 3,
+    "gapped": (
+        Step("before", "poll", _gaps_can_come, _lose_the_next, "poll"),
+        Step(
+            "after",
+            _COMMIT,
+            _before_gap,
+            lambda call: call.go_back(call.world.about[0], _before_gap(call)),
+            "publish",
+        ),
+    ),
+    "mixed": (
+        Step("before", "poll", _counts_the_first, _make_the_rest_anew, "poll"),
+        Step(
+            "before",
+            _READ,
+            lambda call: call.worker.name == call.world.about[1],
+            _stand_still(10.0),
+            "publish",
+        ),
+        Step("before", "poll", _is_another, _take_the_rest, "poll"),
+    ),
+    # one guard alone stands against each of these
+    "recalled": (Step("before", "poll", _known_alone, _lose_what_is_known, "poll"),),
+    "vanished": (
+        Step(
+            "after",
+            _COMMIT,
+            lambda call: call.heads and any(call.heads[-1]["offsets"].values()),
+            _vanish,
+            "publish",
+        ),
+    ),
+    "shortened": (Step("before", "poll", _read_to_the_end, _truncate, "poll"),),
+    "cut": (Step("before", "poll", _read_to_the_end, _truncate_and_die, "poll"),),
+    "uncounted": (Step("before", "hgetall", _looks_before_a_cut, _undo_counts, "publish"),),
+    "unheeded": (Step("after", _COMMIT, _all_are_named, _delete_head, "publish"),),
+    "leftover": (Step("before", "poll", _is_left_over, lambda _: HELD, "poll"),),
+    "stood": (Step("before", "Commits", lambda _: True, _stand_still(6.0), "write"),),
+    "darkgap": (Step("before", "poll", _published_and_waits, _lose_in_the_dark, "poll"),),
+    "closedgap": (Step("before", "poll", _closed_and_waits, _lose_the_next, "poll"),),
+    "outrun": (
+        Step("before", "Raises", _is_new, _kill, "poll"),
+        Step("after", "hgetall", lambda call: _is_new(call) and _is_shared(call), _be_outrun, "poll"),
+    ),
+    "silenced": (
+        Step("before", "poll", _can_be_lost, _give_away, "poll"),
+        Step("before", "poll", _has_let_go, _give_back, "poll"),
+        Step("before", "committed", _claims_again, lambda _: HELD, "poll"),
+    ),
+    "forsaken": (
+        Step("after", _COMMIT, _before_windows, _go_back_before_windows, "publish"),
+        Step("after", "Commits", _has_windows_ahead, _delete_head_and_die),
+    ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -49,9 +50,8 @@ WINDOWS = [
 ]
 GOOD = {
     indices: frames.encode(STREAMS[0], np.array([(i,) for i in indices], STREAMS[0].oracle.report_dtype))
-    for indices in [(i,) for i in range(3)]
-    + [(i, j) for i in range(3) for j in range(3)]
-    + [(i, j, k) for i in range(3) for j in range(3) for k in range(3)]
+    for most in (1, 2, 3)
+    for indices in itertools.product(range(3), repeat=most)
 }
 LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.5))
 """Turns of a history, and how dense its faults are; most are short, because more of them are wrong in a second."""
@@ -142,7 +142,8 @@ class _Made:
         self.theme = themed(theme_of(seed))
         self.turns, self.dense = rng.choice(LENGTHS)
         self.most_work = rng.choice(_MOST_WORK)
-        faults = self.theme.of(_faults(rng, self.dense), rng)
+        faults = Faults(**{name: rng.choice(chances) for name, chances in _DRAWN.items()}).denser(self.dense)
+        faults = self.theme.of(faults, rng)
         self.turns = rng.choice(self.theme.turns) if self.theme.turns else self.turns
         self.world = World(f"steps {seed}", faults)
         self.world.memory, self.world.counting = self.theme.memory, self.theme.counting
@@ -225,7 +226,7 @@ class _Made:
         world = self.world
         world.note("faults stop")
         for deployment in world.deployments:
-            if world.faults.went_back and self.rng.random() < 0.5:
+            if world.faults.go_back and self.rng.random() < 0.5:
                 world.go_back(deployment)
             if self.theme.recounts:
                 world.give_back(deployment)
@@ -397,36 +398,16 @@ def _age(configured: RequestedRule) -> int:
     return configured.revision or 0
 
 
-def _faults(rng: random.Random, dense: float) -> Faults:
-    """Draws how likely each fault is; most histories have some of them only."""
-    return Faults(
-        crash=rng.choice([0, 0.003, 0.01]),
-        lost_request=rng.choice([0, 0, 0.03]),
-        late_request=rng.choice([0, 0, 0.05]),
-        twice=rng.choice([0, 0, 0.03]),
-        lost_reply=rng.choice([0, 0.03, 0.1]),
-        lost_mirror=rng.choice([0, 0.2, 0.9]),
-        unstaged=rng.choice([0, 0, 0.05]),
-        damaged=rng.choice([0, 0, 0.05]),
-        expired_batch=rng.choice([0, 0, 0.05]),
-        hang=rng.choice([0, 0, 0.005]),
-        rebalance=rng.choice([0, 0.01, 0.04]),
-        went_back=rng.choice([0, 0, 0.005]),
-        lost_state=rng.choice([0, 0, 0, 0.003]),
-        expired=rng.choice([0, 0, 0, 0.005]),
-        retention=rng.choice([0, 0, 0.005]),
-        truncated=rng.choice([0] * 9 + [0.003]),
-        recreated=rng.choice([0] * 6 + [0.003]),
-        grown=rng.choice([0, 0, 0.002, 0.006]),
-        other_transaction=rng.choice([0, 0, 0.02]),
-        compaction=rng.choice([0, 0, 0.01]),
-        clock=rng.choice([0, 0, 0.003]),
-        deleted_head=rng.choice([0] * 9 + [0.003]),
-        silent=rng.choice([0, 0.3]),
-        unknown=rng.choice([0, 0, 0.03]),
-        expelled=rng.choice([0, 0.05]),
-        slow_join=rng.choice([0, 0.3]),
-    ).denser(dense)
+_DRAWN = {
+    "crash": [0, 0.003, 0.01], "lost_request": [0, 0, 0.03], "late_request": [0, 0, 0.05], "twice": [0, 0, 0.03],
+    "lost_reply": [0, 0.03, 0.1], "lost_mirror": [0, 0.2, 0.9], "unstaged": [0, 0, 0.05], "damaged": [0, 0, 0.05],
+    "expired_batch": [0, 0, 0.05], "hang": [0, 0, 0.005], "rebalance": [0, 0.01, 0.04], "go_back": [0, 0, 0.005],
+    "lose": [0, 0, 0, 0.003], "expire": [0, 0, 0, 0.005], "retain": [0, 0, 0.005], "truncate": [0] * 9 + [0.003],
+    "recreate": [0] * 6 + [0.003], "grow": [0, 0, 0.002, 0.006], "open_another": [0, 0, 0.02],
+    "compact": [0, 0, 0.01], "jump": [0, 0, 0.003], "delete_head": [0] * 9 + [0.003], "silent": [0, 0.3],
+    "unknown": [0, 0, 0.03], "expelled": [0, 0.05], "slow_join": [0, 0.3],
+}  # fmt: skip
+"""How likely each fault is; most histories have some of them only."""
 
 
 def produce(reports: Reports, times: Times, rng: random.Random, count: int, theme: Theme) -> None:

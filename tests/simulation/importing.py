@@ -13,10 +13,9 @@ from kafka import errors as kafka_errors
 from ldp.state import State
 from ldp.stretch import Stretch
 from tests.simulation import snapshots
-from tests.simulation.broker import TIMED_OUT, Manager, Reports, told_id
+from tests.simulation.broker import TIMED_OUT, Cluster, Manager, Reports, told_id
 from tests.simulation.recount import Recounts, Ruling
-from tests.simulation.scheduler import Member, Task
-from tests.simulation.store import Client
+from tests.simulation.store import Client, Process
 from worker.counting import layout
 from worker.counting.importing import Import, Prefix, Refused
 from worker.counting.ports import Unavailable
@@ -50,16 +49,13 @@ def histories(deployment: Deployment, rng: random.Random) -> dict[str, State]:
     return found
 
 
-class Importer(Member):
+class Importer(Process):
     """A process that imports, again and again until that is done or refused."""
 
     def __init__(self, deployment: Deployment, name: str, found: Mapping[str, State]) -> None:
         super().__init__(name)
         world, stream, topic = deployment.world, deployment.stream, deployment.reports.name
         self.deployment, self.world, self.ended = deployment, world, False
-        self.asked, self.looked, self.cut_at = dict[str, int](), dict[str, int](), 0
-        self.peeked: dict[tuple[Task | None, str], Mapping[bytes, bytes]] = {}
-        self.uncounted: dict[tuple[Task | None, str], int] = {}
         self.outside = Outside(deployment)
         log = KafkaStandalone(self.outside, topic)
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
@@ -105,7 +101,7 @@ class Importer(Member):
         )
 
 
-class Outside:
+class Outside(Cluster):
     """A consumer that is no member of a group, as kafka-python's `KafkaConsumer` is one of what is assigned by hand."""
 
     def __init__(self, deployment: Deployment) -> None:
@@ -113,12 +109,6 @@ class Outside:
         self.truth = deployment.truth
         self._cluster, self.told = self, set[int]()
         self._manager = Manager(self._answer)
-
-    def leader_for_partition(self, tp: TopicPartition) -> int:
-        return 1 if self.reports.led(tp.partition) else -1
-
-    def request_update(self) -> None:
-        """Who its leader is it hears at once."""
 
     def _answer(self, request: Any) -> Any:
         if request is None:
@@ -132,8 +122,7 @@ class Outside:
 
     def committed(self, tp: TopicPartition, metadata: bool, timeout_ms: int) -> Any:
         def effect() -> Any:
-            found = self.group.offsets.get(tp.partition)
-            return None if found is None else OffsetAndMetadata(*found, -1)
+            return (found := self.group.offsets.get(tp.partition)) and OffsetAndMetadata(*found, -1)
 
         return self.world.call("committed, from outside", effect, TIMED_OUT, writes=False)
 
@@ -151,7 +140,6 @@ class Outside:
 
     def commit(self, offsets: Mapping[TopicPartition, Any], timeout_ms: int) -> None:
         said = {tp.partition: (at.offset, at.metadata) for tp, at in offsets.items()}
-
         self.told.update(said)
 
         def effect() -> None:

@@ -52,23 +52,14 @@ SECONDS = 20
 
 @dataclass(frozen=True)
 class Mutant:
-    """A guard that is taken away.
+    """A guard that is taken away."""
 
-    Attributes:
-        file: below the repository's root.
-        name: what is taken away.
-        text: of the file, which is there once.
-        instead: what is put in its place.
-        also: a second guard that stands for this one where it is gone, taken away together with it.
-        seed: of a history that is wrong then; None where none is known.
-    """
-
-    file: str
+    file: str  # below the repository's root
     name: str
-    text: str
+    text: str  # of the file, which is there once
     instead: str
-    also: Sequence[Mapping[str, str]] = ()
-    seed: int | None = None
+    also: Sequence[Mapping[str, str]] = ()  # a second guard that stands in for this one
+    seed: int | None = None  # of a history that is wrong then
 
     def __str__(self) -> str:
         return f"{self.file.removeprefix('worker/')}: {self.name}"

@@ -54,23 +54,14 @@ def ends_of(pane: str) -> Pane:
 
 
 class Ruling(NamedTuple):
-    """A recorded rule, as far as it matters here.
+    """A recorded rule, as far as it matters here."""
 
-    Attributes:
-        offset: the first one that it holds for.
-        most: reports that a record may have.
-        names: of the windows beside that of all time.
-        hold: grace and out of order, in milliseconds.
-        pane: how long one is; 0 without windows.
-        room: how many panes of this length there may be.
-    """
-
-    offset: int
-    most: int | None
-    names: tuple[str, ...] = ()
-    hold: int = 0
-    pane: int = 0
-    room: int = 0
+    offset: int  # the first one that it holds for
+    most: int | None  # reports that a record may have
+    names: tuple[str, ...] = ()  # of the windows beside that of all time
+    hold: int = 0  # grace and out of order, in milliseconds
+    pane: int = 0  # length; 0 without windows
+    room: int = 0  # how many panes of this length there may be
 
 
 @cache
@@ -81,12 +72,8 @@ def _windowed(names: tuple[str, ...], grace: int, out_of_order: int) -> tuple[An
     return names, grace + out_of_order, pane, 2 * (-(-reach // pane) + 2)
 
 
-Terms = tuple[int, int | None, tuple[str, ...], int, int]
-"""A rule's offset, most reports, windows, grace and out of order."""
-
-
 @cache
-def _ruled(listed: tuple[Terms, ...]) -> tuple[Ruling, ...]:
+def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]) -> tuple[Ruling, ...]:
     """Reads rules; there is room for as many panes as one of before could leave."""
     ruled, most = list[Ruling](), dict[int, int]()
     for offset, most_reports, named, grace, out_of_order in listed:
@@ -100,17 +87,10 @@ def _ruled(listed: tuple[Terms, ...]) -> tuple[Ruling, ...]:
 
 def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
     """Reads a state's rules."""
-    return _ruled(
-        tuple(
-            (
-                rule.offset,
-                rule.terms.most_reports,
-                *((w.windows, w.grace, w.out_of_order) if w else ((), 0, 0)),
-            )
-            for rule in rules
-            for w in (rule.terms.windowing,)
-        )
-    )
+    windows = [
+        (w.windows, w.grace, w.out_of_order) if (w := r.terms.windowing) else ((), 0, 0) for r in rules
+    ]
+    return _ruled(tuple((r.offset, r.terms.most_reports, *w) for r, w in zip(rules, windows, strict=True)))
 
 
 def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
@@ -118,13 +98,13 @@ def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
     return _ruled(
         tuple(
             (
-                rule["offset"],
-                rule["most_reports"],
-                tuple(rule.get("windows", ())),
-                rule.get("grace", 0),
-                rule.get("out_of_order", 0),
+                r["offset"],
+                r["most_reports"],
+                tuple(r.get("windows", ())),
+                r.get("grace", 0),
+                r.get("out_of_order", 0),
             )
-            for rule in rules
+            for r in rules
         )
     )
 
@@ -142,14 +122,7 @@ def answer(log: Partition, at: int, gaps: Gaps, ruled: Sequence[Ruling]) -> Any:
 
 @dataclass
 class Counted:
-    """What a recount says of a prefix.
-
-    Attributes:
-        panes: (start, end) -> how many reports support each value; one that was closed takes no more.
-        since: window -> its first start that may be published.
-        around: for each gap the closed line before it, and the first timestamp after it that is beyond all before.
-        begun: how many rules have begun.
-    """
+    """What a recount of a prefix finds."""
 
     state: list[int]
     closed: int
@@ -159,21 +132,18 @@ class Counted:
     watermark: int | None = None
     late: dict[str, int] = field(default_factory=dict)
     undated: int = 0
-    panes: dict[Pane, tuple[int, ...]] = field(default_factory=dict)
-    since: dict[str, int] = field(default_factory=dict)
-    around: list[tuple[int, int | None]] = field(default_factory=list)
-    begun: int = 0
+    panes: dict[Pane, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # support of each value; frozen once closed
+    since: dict[str, int] = field(default_factory=dict)  # window -> its first start that may be published
+    around: list[tuple[int, int | None]] = field(
+        default_factory=list
+    )  # of each gap: closed before, first time after
+    begun: int = 0  # how many rules have begun
 
     def copy(self) -> Counted:
-        return replace(
-            self,
-            state=self.state.copy(),
-            rejected=self.rejected.copy(),
-            late=self.late.copy(),
-            panes=self.panes.copy(),
-            since=self.since.copy(),
-            around=self.around.copy(),
-        )
+        mutable = ("state", "rejected", "late", "panes", "since", "around")
+        return replace(self, **{name: getattr(self, name).copy() for name in mutable})
 
     def window(self, start: int, end: int) -> list[int]:
         """Returns what a window has."""

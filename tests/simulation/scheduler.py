@@ -28,6 +28,10 @@ class Member:
         self.name, self.dead, self.died = name, False, 0.0
         self.hangs_until = 0.0
 
+    def excuse(self, now: float) -> None:
+        """Notes that until now it could not help standing still."""
+        self.hangs_until = max(self.hangs_until, now)
+
 
 class Task:
     """What one thread of a process does."""

@@ -12,30 +12,82 @@ from tests.simulation.scheduler import Task
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-Fits = Callable[["World", Any, int], bool]
-Act = Callable[["World", Any, int], str | None]
-
 HELD, LOST_REPLY = "held back", "lost reply"
-"""What an act may have become of a call: before it, it comes when the script says so; after it, nobody hears of it."""
+"""Fates that an act may return: the request arrives when the script says so; the reply is lost."""
+
+
+class Call:
+    """A call of a worker that a script looks at.
+
+    Attributes:
+        partition: the one that the call names, or −1.
+    """
+
+    def __init__(self, world: World, worker: Any, partition: int) -> None:
+        self.world, self.worker, self.partition = world, worker, partition
+        self.deployment: Any = worker.deployment
+        self.server, self.group, self.heads = (
+            self.deployment.server,
+            self.deployment.group,
+            self.deployment.truth.heads,
+        )
+
+    def tag(self, partition: int) -> bytes:
+        """Returns the prefix of a partition's keys."""
+        return f"{{{self.deployment.stream.name}:{partition}}}".encode()
+
+    def log(self, partition: int) -> Any:
+        """Returns a partition's log."""
+        return self.deployment.reports.partitions[partition]
+
+    def keys(self, partition: int) -> dict[bytes, Any]:
+        """Returns what the store has of a partition."""
+        found: dict[bytes, Any] = self.server.of(self.tag(partition))
+        return found
+
+    def past(self, partition: int) -> Sequence[dict[bytes, Any]]:
+        """Returns what the store had of a partition after each write."""
+        past: Sequence[dict[bytes, Any]] = self.server.past.get(self.tag(partition), ())
+        return past
+
+    def meta(self, keys: dict[bytes, Any], partition: int) -> Any:
+        """Returns the metadata among the keys of a partition, or None."""
+        return keys.get(self.tag(partition) + b":meta")
+
+    def published(self, partition: int) -> int:
+        """Returns the offset up to which the newest head has counted a partition."""
+        return int(self.heads[-1]["offsets"].get(str(partition), 0)) if self.heads else 0
+
+    def go_back(self, partition: int, keys: dict[bytes, Any]) -> None:
+        """Has the store lose what a partition has beyond older keys."""
+        self.server.go_back(self.tag(partition), keys)
+        self.world.lossy.add("store")
+
+    def damage(self, partition: int, keys: dict[bytes, Any]) -> None:
+        """Has the store keep only some keys of a partition, or damaged ones."""
+        self.go_back(partition, keys)
+        self.server.past.pop(self.tag(partition), None)
+        self.world.vanished = True
+
+    def wait(self, seconds: float) -> None:
+        """Has the task stand still, as where a call takes long."""
+        self.world.sleep(seconds)
+        self.worker.excuse(self.world.now)
+
+
+Fits = Callable[[Call], object]
+Act = Callable[[Call], str | None]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What happens at a call.
+    """What happens at a call."""
 
-    Attributes:
-        when: "before" or "after" the call has its effect.
-        what: a part of what the call says.
-        fits: given the world, the worker and the partition that is named, or −1: whether this is the call.
-        act: given the same, does it; returns the call's fate, if that is another one.
-        by: the task whose call it is, if that matters.
-    """
-
-    when: str
-    what: str
-    fits: Fits
-    act: Act
-    by: str = ""
+    when: str  # "before" or "after" the call has its effect
+    what: str  # a part of the call's text
+    fits: Fits  # whether this is the call
+    act: Act  # returns the call's fate, if it changes
+    by: str = ""  # the task that makes the call; empty for any
 
 
 class Script:
@@ -49,30 +101,12 @@ class Script:
         if not self.steps:
             return None
         step = self.steps[0]
-        named = re.search(r"\{\w+:(\d+)\}", what)
-        partition = int(named[1]) if named else -1
         if step.when != when or step.what not in what or step.by not in ("", task.name):
             return None
-        if not step.fits(self.world, task.member, partition):
+        named = re.search(r"\{\w+:(\d+)\}", what)
+        call = Call(self.world, task.member, int(named[1]) if named else -1)
+        if not step.fits(call):
             return None
         del self.steps[0]
         self.world.note("as the script says", what)
-        return step.act(self.world, task.member, partition)
-
-
-def tag_of(worker: Any, partition: int) -> bytes:
-    """Returns what all keys of a partition begin with."""
-    return f"{{{worker.deployment.stream.name}:{partition}}}".encode()
-
-
-def set_back(world: World, worker: Any, partition: int) -> None:
-    """The store loses the last write of a partition that it had acknowledged."""
-    server, tag = worker.deployment.server, tag_of(worker, partition)
-    server.go_back(tag, server.past[tag][-2])
-    world.lossy.add("store")
-
-
-def wait(world: World, worker: Any, seconds: float) -> None:
-    """Has a worker's task stand still, as where a call takes long."""
-    world.sleep(seconds)
-    worker.hangs_until = max(worker.hangs_until, world.now)  # nobody may blame it for the time
+        return step.act(call)

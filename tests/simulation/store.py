@@ -13,7 +13,7 @@ import redis
 from lupa.lua51 import LuaRuntime
 from redis.exceptions import NoScriptError
 
-from tests.simulation.scheduler import Crash
+from tests.simulation.scheduler import Crash, Member, Task
 from tests.simulation.world import World
 
 _LUA = LuaRuntime(encoding=None, unpack_returned_tuples=False)
@@ -177,10 +177,20 @@ _CJSON = _LUA.table_from(
 )
 
 
+class Process(Member):
+    """A process with a client, and what its threads last found of partitions' metadata."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.asked, self.looked, self.cut_at = dict[str, int](), dict[str, int](), 0
+        self.peeked: dict[tuple[Task | None, str], Mapping[bytes, bytes]] = {}
+        self.uncounted: dict[tuple[Task | None, str], int] = {}  # when each found that nothing was committed
+
+
 class Client:
     """A client of it, as `redis.Redis` is one, with the fate that the history has for each call."""
 
-    def __init__(self, server: MemoryRedis, member: Any) -> None:
+    def __init__(self, server: MemoryRedis, member: Process) -> None:
         self.server, self.member, self.world = server, member, server.world
         self._again = set[bytes]()
 
@@ -285,21 +295,13 @@ class Client:
 
 @dataclass
 class Sent:
-    """A command on its way.
+    """A command on its way."""
 
-    Attributes:
-        what: what it is, for scripts and traces.
-        effect: what it does where it arrives; returns the reply.
-        writes: whether it changes anything.
-        heard: called with a reply that came back.
-        again: whether it is the second half of a step that met its fate already.
-    """
-
-    what: str
-    effect: Callable[[], Any]
+    what: str  # for scripts and traces
+    effect: Callable[[], Any]  # at the node; returns the reply
     writes: bool
-    heard: Callable[[Any], object] = lambda _: None
-    again: bool = False
+    heard: Callable[[Any], object] = lambda _: None  # called with a reply that came back
+    again: bool = False  # the second half of a step that met its fate already
 
 
 class Pipeline:

@@ -49,66 +49,42 @@ _LENGTHENING = [
 
 @dataclass(frozen=True)
 class Theme:
-    """What a history of a theme has otherwise.
+    """What a history of a theme has otherwise."""
 
-    Attributes:
-        faults: how likely some of them are, most often, whatever was drawn.
-        turns: how many it has.
-        steps: of a turn, at most.
-        windows: which one of its configurations has, in the place of what was drawn.
-        changes: how many configurations there are, each newer than the one before.
-        stops: how often a worker is asked to stop, at a turn.
-        produces: how often there are new records, at a turn.
-        one_sided: how many of the records are in one partition, of which the others stand still.
-        times: what is so of timestamps.
-        two: whether there is another deployment of the same name.
-        partitions: how many a topic has, at least and at most.
-        bad: how many of the records cannot be read.
-        replaces: how often all workers are replaced when faults stop.
-        counting: how often what is counted takes long, and how many seconds.
-        memory: bytes that a worker may have fetched.
-        forgets: of how many parts a log loses one at once, at most.
-        script: what happens at which calls.
-        calm: whether nothing else goes wrong than what it says.
-        imports: whether some partitions begin by an import, before workers come or beside them.
-        refuses: whether reads of snapshots are refused where else no record of them would come.
-        recounts: whether the operator always has counted again what was lost.
-        together: bytes of states that are sent to the store together.
-        in_order: whether the configurations have the windows one after the other.
-    """
-
-    faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
+    faults: Mapping[str, float | tuple[float, ...]] = field(
+        default_factory=dict
+    )  # most often, whatever was drawn
     turns: Sequence[int] = ()
-    steps: int = 10
-    windows: Sequence[Windowing | None] = ()
-    changes: int = 1
-    stops: float | None = None
-    produces: float = 0.3
-    one_sided: float = 0.0
-    times: Mapping[str, float] = field(default_factory=dict)
-    two: bool = False
-    partitions: tuple[int, int] = (1, 3)
-    bad: float = 0.15
-    replaces: float = 0.7
-    counting: tuple[float, float] = (0.05, 1.5)
-    memory: int = 64 << 20
-    forgets: int = 2
+    steps: int = 10  # of a turn, at most
+    windows: Sequence[Windowing | None] = ()  # one for each configuration, in the place of what was drawn
+    changes: int = 1  # how many configurations there are, each newer than the one before
+    stops: float | None = None  # how often a worker is asked to stop, at a turn
+    produces: float = 0.3  # how often there are new records, at a turn
+    one_sided: float = 0.0  # share of the records in one partition, whose others stand still
+    times: Mapping[str, float] = field(default_factory=dict)  # attributes of `Times`
+    two: bool = False  # whether there is another deployment of the same name
+    partitions: tuple[int, int] = (1, 3)  # of a topic, at least and at most
+    bad: float = 0.15  # share of the records that cannot be read
+    replaces: float = 0.7  # how often all workers are replaced when faults stop
+    counting: tuple[float, float] = (0.05, 1.5)  # how often counting takes long, and how many seconds
+    memory: int = 64 << 20  # bytes that a worker may have fetched
+    forgets: int = 2  # a log loses at most one of so many parts at once
     script: Sequence[Step] = ()
-    calm: bool = False
-    imports: bool = False
-    refuses: bool = False
-    recounts: bool = False
-    together: int = 32 << 20
-    in_order: bool = False
+    calm: bool = False  # whether nothing else goes wrong
+    imports: bool = False  # whether some partitions begin by an import, before workers come or beside them
+    refuses: bool = False  # whether reads of snapshots are refused instead of returning no record
+    recounts: bool = False  # whether the operator always has lost records counted again
+    together: int = 32 << 20  # bytes of states that are sent to the store together
+    in_order: bool = False  # whether the configurations have the windows one after the other
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
-        """Returns its faults, and those that were drawn for the rest."""
+        """Returns its faults, with the drawn ones for the rest."""
         chosen = {
             name: rng.choice(chance) if isinstance(chance, tuple) else chance
             for name, chance in self.faults.items()
             if rng.random() < 0.7
         }
-        return replace(Faults() if self.calm else drawn, **chosen)
+        return (Faults() if self.calm else drawn).but(**chosen)
 
     def configured(self, rng: random.Random) -> list[RequestedRule]:
         """Returns the configurations, the older ones first."""
@@ -127,132 +103,36 @@ class Theme:
 
 THEMES = {
     # rules and windows change again and again, while the store, the head and the group do not agree
-    "rules": Theme(
-        {
-            "crash": 0.004,
-            "lost_mirror": (0.0, 0.9),
-            "rebalance": 0.01,
-            "went_back": 0.003,
-            "slow": 0.01,
-            "retention": 0.002,
-        },
-        (40,),
-        40,
-        _CHANGING,
-        changes=4,
-        stops=0.1,
-    ),
+    "rules": Theme({"crash": 0.004, "lost_mirror": (0.0, 0.9), "rebalance": 0.01, "go_back": 0.003,
+        "slow": 0.01, "retain": 0.002}, (40,), 40, _CHANGING, changes=4, stops=0.1),
     # what is late, closed, final, dropped
-    "finals": Theme(
-        {"retention": 0.004, "grown": 0.006, "rebalance": 0.005, "went_back": 0.001, "crash": 0.003},
-        (50,),
-        20,
-        _CHANGING[:-2],
-        produces=0.6,
-        forgets=1,
-        times={"late": 0.3, "idle": 0.1, "grid": 500, "undated": 0.05, "early": 0.1},
-    ),
+    "finals": Theme({"retain": 0.004, "grow": 0.006, "rebalance": 0.005, "go_back": 0.001, "crash": 0.003},
+        (50,), 20, _CHANGING[:-2], produces=0.6, forgets=1, times={"late": 0.3, "idle": 0.1, "grid": 500,
+        "undated": 0.05, "early": 0.1}),
     # one partition goes far ahead of the others
-    "room": Theme(
-        {"retention": 0.003, "grown": 0.002, "clock": 0.003},
-        (50,),
-        20,
-        _TIGHT,
-        produces=0.5,
-        one_sided=0.9,
-        times={"late": 0.1, "idle": 0.2, "appended": 0},
-    ),
+    "room": Theme({"retain": 0.003, "grow": 0.002, "jump": 0.003}, (50,), 20, _TIGHT, produces=0.5,
+        one_sided=0.9, times={"late": 0.1, "idle": 0.2, "appended": 0}),
     # transactions, of this stream's publishers and of others
-    "outbox": Theme(
-        {
-            "crash": 0.003,
-            "lost_reply": 0.05,
-            "expired_batch": 0.15,
-            "hang": 0.002,
-            "slow": 0.02,
-            "other_transaction": 0.02,
-            "compaction": 0.01,
-            "rebalance": 0.02,
-            "unreadable": 0.001,
-        },
-        (40,),
-        40,
-        stops=0.05,
-    ),
+    "outbox": Theme({"crash": 0.003, "lost_reply": 0.05, "expired_batch": 0.15, "hang": 0.002, "slow": 0.02,
+        "open_another": 0.02, "compact": 0.01, "rebalance": 0.02, "keep_unread": 0.001}, (40,), 40, stops=0.05),
     # who owns what
-    "claims": Theme(
-        {
-            "rebalance": 0.02,
-            "silent": 0.5,
-            "slow_join": 0.3,
-            "expelled": 0.1,
-            "unknown": 0.05,
-            "hang": 0.002,
-            "slow": 0.05,
-            "late_request": 0.03,
-            "twice": 0.05,
-            "lost_reply": 0.03,
-            "unstaged": 0.05,
-            "held_again": 0.5,
-        },
-        (40,),
-        30,
-        produces=0.5,
-        replaces=0.4,
-        partitions=(1, 5),
-    ),
+    "claims": Theme({"rebalance": 0.02, "silent": 0.5, "slow_join": 0.3, "expelled": 0.1, "unknown": 0.05,
+        "hang": 0.002, "slow": 0.05, "late_request": 0.03, "twice": 0.05, "lost_reply": 0.03, "unstaged": 0.05,
+        "held_again": 0.5}, (40,), 30, produces=0.5, replaces=0.4, partitions=(1, 5)),
     # the store loses what it had acknowledged, and the group its offsets
-    "store": Theme(
-        {
-            "went_back": 0.003,
-            "lost_state": 0.002,
-            "expired": 0.002,
-            "deleted_head": (0.0, 0.002),
-            "lost_mirror": (0.0, 1.0),
-            "crash": 0.003,
-            "retention": 0.004,
-            "slow": 0.01,
-        },
-        (40,),
-        30,
-        replaces=0.2,
-    ),
+    "store": Theme({"go_back": 0.003, "lose": 0.002, "expire": 0.002, "delete_head": (0.0, 0.002),
+        "lost_mirror": (0.0, 1.0), "crash": 0.003, "retain": 0.004, "slow": 0.01}, (40,), 30, replaces=0.2),
     # the log loses its beginning or its end, is made anew, grows, and comes damaged
-    "log": Theme(
-        {
-            "retention": 0.005,
-            "truncated": 0.001,
-            "recreated": 0.002,
-            "grown": 0.004,
-            "damaged": 0.15,
-            "slow": 0.02,
-            "lost_mirror": 0.5,
-            "rebalance": 0.01,
-        },
-        (40,),
-        30,
-        produces=0.6,
-        replaces=0.4,
-        counting=(0.1, 3.0),
-        memory=800 << 10,
-        forgets=1,
-    ),
+    "log": Theme({"retain": 0.005, "truncate": 0.001, "recreate": 0.002, "grow": 0.004, "damaged": 0.15,
+        "slow": 0.02, "lost_mirror": 0.5, "rebalance": 0.01}, (40,), 30, produces=0.6, replaces=0.4,
+        counting=(0.1, 3.0), memory=800 << 10, forgets=1),
     # records that cannot be read, and letters that cannot be sent
-    "letters": Theme(
-        {"lost_request": 0.08, "lost_reply": 0.03, "damaged": 0.1, "crash": 0.002, "rebalance": 0.01},
-        (40,),
-        20,
-        produces=0.5,
-        bad=0.5,
-    ),
+    "letters": Theme({"lost_request": 0.08, "lost_reply": 0.03, "damaged": 0.1, "crash": 0.002,
+        "rebalance": 0.01}, (40,), 20, produces=0.5, bad=0.5),
     # two deployments under one name, of one topic
-    "two": Theme(
-        {"crash": 0.003, "lost_reply": 0.05, "other_transaction": 0.01, "slow": 0.02, "went_back": 0.001},
-        (40,),
-        20,
-        two=True,
-    ),
-}
+    "two": Theme({"crash": 0.003, "lost_reply": 0.05, "open_another": 0.01, "slow": 0.02, "go_back": 0.001},
+        (40,), 20, two=True),
+}  # fmt: skip
 assert 2 * len(THEMES) < EVERY, "most histories have no theme"
 
 _LONG: dict[str, Any] = {"turns": (60,), "steps": 30, "produces": 0.7, "calm": True}
@@ -263,11 +143,8 @@ DIRECTED = {
     "taken": Theme(**_LONG | {"produces": 1.0}, partitions=(5, 5), counting=(0.5, 0.3)),
     "dropped": Theme(**_LONG, partitions=(3, 5)),
     "foreign": Theme(**_LONG, two=True),
-    "deleted": Theme(
-        **_LONG,
-        windows=_CHANGING[1:4],
-        times={"late": 0.3, "idle": 0.1, "grid": 500, "early": 0.1},
-    ),
+    "deleted": Theme(**_LONG, windows=_CHANGING[1:4], times={"late": 0.3, "idle": 0.1, "grid": 500,
+        "early": 0.1}),
     "stretch": Theme(**_LONG),
     "unread": Theme(**_LONG | {"turns": (150,), "steps": 40}),
     "falls": Theme({"crash": 0.003, "rebalance": 0.01}, **_LONG, windows=_CHANGING[:5], changes=4, stops=0.1),
@@ -275,173 +152,60 @@ DIRECTED = {
     "regone": Theme(**_LONG, partitions=(3, 5)),
     "reruled": Theme({"crash": 0.002}, **_LONG, windows=(None,), changes=4, stops=0.2, partitions=(3, 5)),
     "unheard": Theme({"silent": 1.0, "rebalance": 0.03, "lost_request": 0.1}, **_LONG),
-    "forgotten": Theme(
-        **_LONG,
-        windows=_CHANGING[1:4],
-        times={"late": 0.3, "idle": 0.1, "grid": 500, "early": 0.1},
-    ),
+    "forgotten": Theme(**_LONG, windows=_CHANGING[1:4], times={"late": 0.3, "idle": 0.1, "grid": 500,
+        "early": 0.1}),
     "overruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
     "disputed": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
-    "imported": Theme(
-        {
-            "crash": 0.01,
-            "lost_request": 0.03,
-            "late_request": 0.03,
-            "twice": 0.03,
-            "lost_reply": 0.05,
-            "unstaged": 0.1,
-            "lost_mirror": 0.5,
-            "rebalance": 0.01,
-            "went_back": 0.002,
-            "retention": 0.002,
-            "grown": 0.002,
-            "slow": 0.02,
-        },
-        **_LONG,
-        partitions=(1, 5),
-        imports=True,
-    ),
+    "imported": Theme({"crash": 0.01, "lost_request": 0.03, "late_request": 0.03, "twice": 0.03,
+        "lost_reply": 0.05, "unstaged": 0.1, "lost_mirror": 0.5, "rebalance": 0.01, "go_back": 0.002,
+        "retain": 0.002, "grow": 0.002, "slow": 0.02}, **_LONG, partitions=(1, 5), imports=True),
     "forestalled": Theme(**_LONG, imports=True),
-    "unruled": Theme(
-        **_LONG | {"produces": 0.3},
-        windows=(None,),
-        changes=4,
-        stops=0.2,
-        partitions=(3, 5),
-    ),
+    "unruled": Theme(**_LONG | {"produces": 0.3}, windows=(None,), changes=4, stops=0.2, partitions=(3, 5)),
     "succeeded": Theme(**_LONG, windows=(Windowing(("all", "2s", "4s every 2s"), grace=0, out_of_order=0),)),
-    "widened": Theme(
-        **_LONG,
-        windows=(None, _TIGHT[0], _TIGHT[1]),
-        changes=4,
-        stops=0.1,
-        partitions=(3, 5),
-        one_sided=0.5,
-        times={"step": 800, "late": 0},
-    ),
-    "stalled": Theme(
-        **_LONG | {"turns": (20,)},
-        windows=_TIGHT[:1],
-        one_sided=0.97,
-        partitions=(2, 3),
-        times={"step": 800, "late": 0, "early": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
-    ),
+    "widened": Theme(**_LONG, windows=(None, _TIGHT[0], _TIGHT[1]), changes=4, stops=0.1, partitions=(3, 5),
+        one_sided=0.5, times={"step": 800, "late": 0}),
+    "stalled": Theme(**_LONG | {"turns": (20,)}, windows=_TIGHT[:1], one_sided=0.97, partitions=(2, 3),
+        times={"step": 800, "late": 0, "early": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0}),
     # a rule leaves more panes open than the next one has room for
-    "narrowed": Theme(
-        {"grown": 0.001, "rebalance": 0.005, "crash": 0.002},
-        **_LONG,
-        windows=_NARROWING,
-        changes=4,
-        stops=0.1,
-        partitions=(1, 2),
-        times={"step": 800, "late": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
-    ),
+    "narrowed": Theme({"grow": 0.001, "rebalance": 0.005, "crash": 0.002}, **_LONG, windows=_NARROWING,
+        changes=4, stops=0.1, partitions=(1, 2), times={"step": 800, "late": 0, "idle": 0, "wild": 0,
+        "undated": 0, "appended": 0}),
     # a window comes whose line lies far beyond what is counted
-    "lengthened": Theme(
-        {"grown": 0.003, "rebalance": 0.005, "crash": 0.002},
-        **_LONG,
-        windows=_LENGTHENING,
-        changes=4,
-        stops=0.1,
-        times={"late": 0.1, "idle": 0, "wild": 0},
-    ),
+    "lengthened": Theme({"grow": 0.003, "rebalance": 0.005, "crash": 0.002}, **_LONG, windows=_LENGTHENING,
+        changes=4, stops=0.1, times={"late": 0.1, "idle": 0, "wild": 0}),
     # a log loses what was not counted, and what comes behind that is late
-    "delayed": Theme(
-        {"retention": 0.02, "hang": 0.01, "crash": 0.002},
-        **_LONG,
-        windows=_CHANGING[:1],
-        partitions=(1, 2),
-        forgets=1,
-        times={"late": 0.6, "step": 100, "idle": 0, "wild": 0, "undated": 0, "appended": 0, "early": 0},
-    ),
+    "delayed": Theme({"retain": 0.02, "hang": 0.01, "crash": 0.002}, **_LONG, windows=_CHANGING[:1],
+        partitions=(1, 2), forgets=1, times={"late": 0.6, "step": 100, "idle": 0, "wild": 0, "undated": 0,
+        "appended": 0, "early": 0}),
     # the brokers of some partitions are away
-    "leaderless": Theme(
-        {
-            "leaderless": 0.02,
-            "rebalance": 0.01,
-            "crash": 0.002,
-            "went_back": 0.001,
-            "grown": 0.001,
-            "slow": 0.02,
-        },
-        **_LONG,
-        partitions=(2, 5),
-    ),
+    "leaderless": Theme({"unlead": 0.02, "rebalance": 0.01, "crash": 0.002, "go_back": 0.001, "grow": 0.001,
+        "slow": 0.02}, **_LONG, partitions=(2, 5)),
     # the nodes of the store that have some partitions refuse them
-    "refused": Theme(
-        {"refused": 0.006, "rebalance": 0.01, "crash": 0.002, "went_back": 0.001, "slow": 0.02},
-        **_LONG,
-        partitions=(3, 5),
-        together=1,
-    ),
+    "refused": Theme({"refuse": 0.006, "rebalance": 0.01, "crash": 0.002, "go_back": 0.001, "slow": 0.02},
+        **_LONG, partitions=(3, 5), together=1),
     "unnoticed": Theme(**_LONG | {"produces": 0.1}, replaces=0.0, partitions=(1, 1)),
     "gapped": Theme(**_LONG, partitions=(1, 3)),
     "mixed": Theme(**_LONG, windows=(None,), partitions=(2, 2)),
     # windows are counted no more, and what was published of them is to go
-    "unwindowed": Theme(
-        **_LONG, windows=(*_TIGHT[:2], None), changes=3, stops=0.05, partitions=(1, 2), times={"step": 800}
-    ),
+    "unwindowed": Theme(**_LONG, windows=(*_TIGHT[:2], None), changes=3, stops=0.05, partitions=(1, 2),
+        times={"step": 800} ),
     # a byte of what is stored is another one than was written
     "rotten": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
     "misread": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
     # brokers answer wrongly where logs begin and end
-    "lied": Theme(
-        {
-            "lied": 0.2,
-            "rebalance": 0.03,
-            "crash": 0.003,
-            "lost_mirror": (0.0, 0.9),
-            "retention": (0.0, 0.002),
-            "slow": 0.01,
-        },
-        **_LONG | {"turns": (40,)},
-        windows=(*_CHANGING[:3], None),
-        partitions=(1, 4),
-    ),
+    "lied": Theme({"lied": 0.2, "rebalance": 0.03, "crash": 0.003, "lost_mirror": (0.0, 0.9),
+        "retain": (0.0, 0.002), "slow": 0.01}, **_LONG | {"turns": (40,)}, windows=(*_CHANGING[:3], None),
+        partitions=(1, 4)),
     # snapshots cannot be read, while partitions change hands, rules change and stores go back
-    "darkened": Theme(
-        {
-            "unreadable": 0.005,
-            "rebalance": 0.05,
-            "crash": 0.003,
-            "went_back": 0.002,
-            "retention": 0.002,
-            "lost_mirror": (0.0, 0.9),
-            "slow": 0.01,
-        },
-        **_LONG,
-        windows=(*_CHANGING[:3], None, None),
-        changes=3,
-        stops=0.1,
-        partitions=(1, 4),
-        refuses=True,
-    ),
+    "darkened": Theme({"keep_unread": 0.005, "rebalance": 0.05, "crash": 0.003, "go_back": 0.002,
+        "retain": 0.002, "lost_mirror": (0.0, 0.9), "slow": 0.01}, **_LONG,
+        windows=(*_CHANGING[:3], None, None), changes=3, stops=0.1, partitions=(1, 4), refuses=True),
     # brokers have logs again that they said were lost
-    "returned": Theme(
-        {
-            "returned": 0.01,
-            "retention": 0.02,
-            "hang": 0.02,
-            "rebalance": 0.02,
-            "crash": 0.004,
-            "lost_reply": (0.0, 0.05),
-            "late_request": (0.0, 0.03),
-            "twice": (0.0, 0.03),
-            "unstaged": (0.0, 0.1),
-            "lost_mirror": (0.0, 0.9),
-            "lied": (0.0, 0.1),
-            "went_back": (0.0, 0.0, 0.001),
-            "slow": 0.01,
-        },
-        **_LONG | {"turns": (80,), "produces": 1.0},
-        windows=(*[None] * 6, _CHANGING[0]),
-        changes=2,
-        stops=0.05,
-        partitions=(2, 4),
-        replaces=1.0,
-        forgets=1,
-        recounts=True,
-    ),
+    "returned": Theme({"give_back": 0.01, "retain": 0.02, "hang": 0.02, "rebalance": 0.02, "crash": 0.004,
+        "lost_reply": (0.0, 0.05), "late_request": (0.0, 0.03), "twice": (0.0, 0.03), "unstaged": (0.0, 0.1),
+        "lost_mirror": (0.0, 0.9), "lied": (0.0, 0.1), "go_back": (0.0, 0.0, 0.001), "slow": 0.01},
+        **_LONG | {"turns": (80,), "produces": 1.0}, windows=(*[None] * 6, _CHANGING[0]), changes=2, stops=0.05,
+        partitions=(2, 4), replaces=1.0, forgets=1, recounts=True),
     "recalled": Theme(**_LONG, windows=(None,), partitions=(1, 2)),
     "vanished": Theme(**_LONG, partitions=(1, 2)),
     "shortened": Theme(**_LONG | {"produces": 0.2}, partitions=(1, 2)),
@@ -452,28 +216,16 @@ DIRECTED = {
     "stood": Theme(**_LONG | {"produces": 1.0}, windows=(None,), replaces=0.0, partitions=(1, 2)),
     "darkgap": Theme(**_LONG, partitions=(1, 3), refuses=True),
     # a log loses what comes behind windows that another partition holds back
-    "closedgap": Theme(
-        **_LONG,
-        windows=_CHANGING[:1],
-        partitions=(2, 2),
-        one_sided=0.9,
-        times={"step": 800, "late": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
-    ),
-    "forsaken": Theme(
-        {"rebalance": 0.02, "crash": 0.006},
-        **_LONG | {"turns": (150,)},
-        windows=(None, _TIGHT[0], None),
-        changes=3,
-        stops=0.05,
-        partitions=(1, 1),
-        in_order=True,
-    ),
+    "closedgap": Theme(**_LONG, windows=_CHANGING[:1], partitions=(2, 2), one_sided=0.9, times={"step": 800,
+        "late": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0}),
+    "forsaken": Theme({"rebalance": 0.02, "crash": 0.006}, **_LONG | {"turns": (150,)},
+        windows=(None, *[_TIGHT[0]] * 4, None), changes=6, stops=0.05, partitions=(1, 1), in_order=True),
     # fetches come damaged, again and again
     "flawed": Theme({"damaged": 0.5}, **_LONG, partitions=(1, 2)),
     "outrun": Theme({"lost_mirror": 1.0}, **_LONG, windows=(None,), partitions=(2, 2), recounts=True),
     "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
     "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
-}
+}  # fmt: skip
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50
 """The seed of the first directed history, and how many there are of each theme."""

@@ -56,13 +56,14 @@ class Truth:
         self.heads: list[Mapping[str, Any]] = []
         self.deleted = self.blind = False
         """Whether the head is deleted; and whether a partition was then given up, whose floor nobody knows any more."""
-        self.given: set[int] = set()
-        """Partitions whose lost counts were given up: what was final may have had some of them."""
+        self.given: set[int] = (
+            set()
+        )  # their lost counts were given up: what was final may have had some of them
         self.windows = Windows(self)
-        self.full: set[tuple[int, int]] = set()
-        """Partitions and offsets at which what is stored has no room for another pane."""
-        self.stood: dict[tuple[int, int | None], float] = {}
-        """Partition and offset -> when that was stored first."""
+        self.full: set[tuple[int, int]] = set()  # (partition, offset) without room for another pane
+        self.stood: dict[
+            tuple[int, int | None], float
+        ] = {}  # (partition, watermark) -> when it was stored first
         self.floors: dict[int, int] = {}
         self._recounts = Recounts(deployment.stream.oracle.domain_size)
         self._before: dict[int, PartitionState] = {}
@@ -118,22 +119,11 @@ class Truth:
         assert named or not kept, "it counts in windows, and no head names it"
         total = [sum(column) for column in zip(rest, *kept.values(), strict=True)]
         assert total == counted.state, f"the counts of partition {partition}"
-        assert (state.accepted, state.rejected, windows.watermark) == (
-            counted.accepted,
-            counted.rejected,
-            counted.watermark,
-        ), f"the totals of partition {partition}"
-        assert (
-            windows.late,
-            windows.undated,
-            windows.closed,
-            windows.first_start,
-        ) == (
-            counted.late,
-            counted.undated,
-            counted.closed,
-            counted.since,
-        ), f"the windows of partition {partition}"
+        for name in ("accepted", "rejected"):
+            assert getattr(state, name) == getattr(counted, name), f"{name} of partition {partition}"
+        for name in ("watermark", "late", "undated", "closed", "first_start"):
+            due = counted.since if name == "first_start" else getattr(counted, name)
+            assert getattr(windows, name) == due, f"{name} of partition {partition}"
         self._compare_around(state, counted)
         if len(kept) or windows.first_start or windows.evicted_to:
             self._compare_dropped(partition, state, ruled)
@@ -293,21 +283,24 @@ class Truth:
 
     def epoch(self, partition: int) -> int | None:
         """Returns the stored epoch of a partition."""
-        meta = layout.meta_key(self.deployment.stream.name, partition).encode()
-        fields = self.deployment.server.live(meta)
+        fields = self.meta(partition)
         return int(fields[b"epoch"]) if fields else None
 
     def offset(self, partition: int) -> int | None:
         """Returns the stored offset of a partition."""
-        meta = layout.meta_key(self.deployment.stream.name, partition).encode()
-        fields = self.deployment.server.live(meta)
+        fields = self.meta(partition)
         return int(fields[b"offset"]) if fields else None
+
+    def meta(self, partition: int) -> Any:
+        """Returns the stored metadata of a partition."""
+        key = layout.meta_key(self.deployment.stream.name, partition)
+        return self.deployment.server.live(key.encode())
 
     def load(self, partition: int) -> PartitionState | None:
         """Returns what is stored of a partition, unless it was lost."""
         server, stream = self.deployment.server, self.deployment.stream
-        key = layout.meta_key(stream.name, partition)
-        fields = server.live(key.encode())
+        key, fields = layout.meta_key(stream.name, partition), self.meta(partition)
+        state: PartitionState | None
         if not fields:
             return None
         if partition in self._loaded:  # as before, if it is the very same
@@ -316,24 +309,15 @@ class Truth:
                 return state
         try:
             metadata = layout.parse(layout.decoded(fields), key)
+            keys = {cell: layout.cell_key(stream.name, partition, cell).encode() for cell in metadata.blobs}
+            blobs = {cell: server.live(key) for cell, key in keys.items()}
+            state = None if None in blobs.values() else layout.load(stream, metadata, blobs)
         except StateLost:
+            state = None
+        if state is None:
             assert "store" in self.world.lossy
             return None
-        blobs = {
-            cell: blob
-            for cell in metadata.blobs
-            if (blob := server.live(layout.cell_key(stream.name, partition, cell).encode())) is not None
-        }
-        if len(blobs) < len(metadata.blobs):
-            assert "store" in self.world.lossy
-            return None
-        try:
-            state = layout.load(stream, metadata, blobs)
-        except StateLost:
-            assert "store" in self.world.lossy
-            return None
-        cells = {layout.cell_key(stream.name, partition, cell).encode(): blob for cell, blob in blobs.items()}
-        self._loaded[partition] = fields, cells, state
+        self._loaded[partition] = fields, {keys[cell]: blob for cell, blob in blobs.items()}, state
         return state
 
     def _compare_rules(self, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> None:
@@ -389,11 +373,8 @@ class Truth:
         anew = self.deleted and head["sequence"] == 1
         if anew:
             self.windows.begin_anew()
-        last: Mapping[str, Any] = (
-            self.heads[-1]
-            if self.heads and not anew
-            else {"sequence": 0, "offsets": {}, "reports": 0, "gaps": {}, "rules": {}}
-        )
+        none = {"sequence": 0, "offsets": {}, "reports": 0, "gaps": {}, "rules": {}}
+        last: Mapping[str, Any] = self.heads[-1] if self.heads and not anew else none
         assert head["sequence"] == last["sequence"] + 1, "the sequence has a hole, or goes back"
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         for partition, offset in last["offsets"].items():
@@ -404,18 +385,11 @@ class Truth:
         for partition, said in last["rules"].items():
             assert head["rules"][partition][: len(said)] == said, "what was published was judged otherwise"
         ruled = {p: of_head(head["rules"][str(p)]) for p in offsets}
-        counted = {
-            p: self.recount(
-                head["lineage"],
-                p,
-                self.starts[p],
-                offset,
-                head["gaps"].get(str(p), []),
-                ruled[p],
-                max(head.get("floors", {}).get(str(p), 0), self.floors.get(p, 0)),
-            )
-            for p, offset in offsets.items()
-        }
+        counted = dict[int, Counted]()
+        for p, offset in offsets.items():
+            floor = max(head.get("floors", {}).get(str(p), 0), self.floors.get(p, 0))
+            gaps = head["gaps"].get(str(p), [])
+            counted[p] = self.recount(head["lineage"], p, self.starts[p], offset, gaps, ruled[p], floor)
         reports = sum(one.reports for one in counted.values())
         assert head["reports"] == reports, "the reports of a snapshot"
         if (base := bodies.get(f"{name}/all/base")) is not None:
@@ -470,8 +444,7 @@ class Truth:
         found = {}
         for partition in known:
             offset, word = self.deployment.group.offsets.get(partition, (0, ""))
-            meta = layout.meta_key(self.deployment.stream.name, partition).encode()
-            fields = self.deployment.server.live(meta)
+            fields = self.meta(partition)
             if word == COUNTED and not (fields and fields[b"flush"]):
                 found[partition] = offset
         return found

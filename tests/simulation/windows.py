@@ -25,7 +25,7 @@ class Windows:
         again: those of before the head was deleted.
         latest: window and start -> what the newest message says of it.
         live: window -> the starts whose messages are on the topic.
-        frozen: beginnings and ends of final windows, of which no report may come any more.
+        frozen: beginning and end of each final window, which takes no more reports -> the offsets of its head.
         counted: partition -> the recount at the newest head's offset.
         come: the time then from which that of windows that are over is counted.
     """
@@ -36,7 +36,7 @@ class Windows:
         self.latest: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.live: dict[str, set[int]] = {}
         self.again: dict[tuple[str, int], Mapping[str, Any]] = {}
-        self.frozen: set[Pane] = set()
+        self.frozen: dict[Pane, Mapping[str, int]] = {}
         self.counted: Mapping[int, Counted] = {}
         self.come = 0
 
@@ -52,11 +52,21 @@ class Windows:
             return
         for pane, counts in counted.panes.items():
             if before.panes.get(pane) != counts:
-                assert not self.is_frozen(pane), f"partition {partition} counts for {pane}, which is final"
+                assert not self.is_frozen(pane, partition), (
+                    f"partition {partition} counts for {pane}, which is final"
+                )
 
-    def is_frozen(self, pane: Pane) -> bool:
-        """Returns whether some window that has the pane is final; a pane that is longer is of other windows."""
-        return any(start <= pane[0] and pane[1] <= end for start, end in self.frozen)
+    def is_frozen(self, pane: Pane, partition: int = -1) -> bool:
+        """Returns whether a window with the pane is final, and the newest head has all that a partition has of it.
+
+        A pane that is longer is of other windows. A head that follows a deleted one may be behind it.
+        """
+        head = self.truth.heads[-1]["offsets"] if self.truth.heads else {}
+        which = str(partition)
+        return any(
+            start <= pane[0] and pane[1] <= end and head.get(which, 0) >= offsets.get(which, 0)
+            for (start, end), offsets in self.frozen.items()
+        )
 
     def committed(
         self,
@@ -86,7 +96,7 @@ class Windows:
         self.counted = counted
         for body in published:
             if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
-                self.frozen.add((body["start"], body["end"]))
+                self.frozen[body["start"], body["end"]] = head["offsets"]
 
     def _demand_floors(self, head: Mapping[str, Any], last: Mapping[str, Any]) -> None:
         """A floor is how far windows were closed, and stays; whatever is counted in windows is named."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.scheduler import Crash, Scheduler, Task
@@ -16,84 +16,32 @@ T = TypeVar("T")
 
 
 _OF_A_CALL = (
-    "crash",
-    "lost_request",
-    "late_request",
-    "twice",
-    "lost_reply",
-    "unstaged",
-    "damaged",
-    "expired_batch",
-)
+    "crash", "lost_request", "late_request", "twice", "lost_reply", "unstaged", "damaged", "expired_batch",
+)  # fmt: skip
 _OF_A_STEP = (
-    "hang",
-    "rebalance",
-    "went_back",
-    "lost_state",
-    "expired",
-    "retention",
-    "truncated",
-    "recreated",
-    "grown",
-    "other_transaction",
-    "compaction",
-    "clock",
-    "deleted_head",
-    "unreadable",
-    "leaderless",
-    "refused",
-    "returned",
-)
+    "hang", "rebalance", "go_back", "lose", "expire", "retain", "truncate", "recreate", "grow", "open_another",
+    "compact", "jump", "delete_head", "keep_unread", "unlead", "refuse", "give_back",
+)  # fmt: skip
+"""Methods of `World`."""
+_OTHERS = "lost_mirror", "slow", "lied", "silent", "slow_join", "expelled", "unknown", "held_again"
 
 
-@dataclass
-class Faults:
-    """How likely each fault is, at a call or at a step."""
+class Faults(SimpleNamespace):
+    """How likely each fault is, at a call, at a step, or elsewhere."""
 
-    # of a call
-    crash: float = 0.0
-    lost_request: float = 0.0
-    late_request: float = 0.0
-    twice: float = 0.0
-    lost_reply: float = 0.0
-    lost_mirror: float = 0.0
-    unstaged: float = 0.0
-    damaged: float = 0.0
-    expired_batch: float = 0.0
-    slow: float = 0.0
-    # of a step
-    hang: float = 0.0
-    rebalance: float = 0.0
-    went_back: float = 0.0
-    lost_state: float = 0.0
-    expired: float = 0.0
-    retention: float = 0.0
-    truncated: float = 0.0
-    recreated: float = 0.0
-    grown: float = 0.0
-    other_transaction: float = 0.0
-    compaction: float = 0.0
-    clock: float = 0.0
-    deleted_head: float = 0.0
-    unreadable: float = 0.0
-    leaderless: float = 0.0
-    refused: float = 0.0
-    returned: float = 0.0
-    # of an answer about a log
-    lied: float = 0.0
-    # of a member that joins
-    silent: float = 0.0
-    slow_join: float = 0.0
-    expelled: float = 0.0
-    unknown: float = 0.0
-    held_again: float = 0.0
-
-    def __post_init__(self) -> None:
+    def __init__(self, **chances: float) -> None:
+        super().__init__(**dict.fromkeys([*_OF_A_CALL, *_OF_A_STEP, *_OTHERS], 0.0) | {"any_step": 0.0})
+        assert chances.keys() <= vars(self).keys()
+        vars(self).update(chances)
         self.any_step = sum(getattr(self, name) for name in _OF_A_STEP)
+
+    def but(self, **chances: float) -> Faults:
+        """Returns the same faults with other chances for some."""
+        return Faults(**vars(self) | chances)
 
     def denser(self, times: float) -> Faults:
         """Returns the same faults, so much likelier at a call or at a step."""
-        return replace(self, **{name: times * getattr(self, name) for name in (*_OF_A_CALL, *_OF_A_STEP)})
+        return self.but(**{name: times * getattr(self, name) for name in (*_OF_A_CALL, *_OF_A_STEP)})
 
 
 class World(Scheduler):
@@ -150,13 +98,8 @@ class World(Scheduler):
         if faults.slow and rng.random() < faults.slow:
             self.note("a call takes long", what)
             self.sleep(rng.choice([0.3, 3.0, 8.0]))
-            task.member.hangs_until = max(
-                task.member.hangs_until, self.now
-            )  # nobody may blame it for the time
-        if rng.random() < faults.crash:
-            self.note("crash before a step", what)
-            self.kill(task.member)
-            raise Crash
+            task.member.excuse(self.now)
+        self._crash(task, "before", what)
         if rng.random() < faults.lost_request:
             self.note("lost request", what)
             raise error()
@@ -175,14 +118,17 @@ class World(Scheduler):
             self.late.append((what, effect))
             if told:
                 raise error()
-        if rng.random() < faults.crash:
-            self.note("crash after a step", what)
-            self.kill(task.member)
-            raise Crash
+        self._crash(task, "after", what)
         if rng.random() < faults.lost_reply:
             self.note("lost reply", what)
             raise error()
         return result
+
+    def _crash(self, task: Task, when: str, what: str) -> None:
+        if self.rng.random() < self.faults.crash:
+            self.note(f"crash {when} a step", what)
+            self.kill(task.member)
+            raise Crash
 
     def happen(self) -> None:
         """What comes from outside comes between two steps."""
@@ -204,39 +150,21 @@ class World(Scheduler):
 
     def _strike(self) -> None:
         """Chooses among the faults that come by themselves."""
-        faults, at = self.faults, self.rng.random() * self.faults.any_step
-        for strike, chance in (
-            (self._hang, faults.hang),
-            (self._rebalance, faults.rebalance),
-            (self.go_back, faults.went_back),
-            (self._lose, faults.lost_state),
-            (self._expire, faults.expired),
-            (self._retain, faults.retention),
-            (self._truncate, faults.truncated),
-            (self._recreate, faults.recreated),
-            (self._grow, faults.grown),
-            (self._open_another, faults.other_transaction),
-            (self._compact, faults.compaction),
-            (self._jump, faults.clock),
-            (self._delete_head, faults.deleted_head),
-            (self._keep_unread, faults.unreadable),
-            (self._unlead, faults.leaderless),
-            (self._refuse, faults.refused),
-            (self.give_back, faults.returned),
-        ):
-            if at < chance:
-                strike(self.rng.choice(self.deployments))
+        at = self.rng.random() * self.faults.any_step
+        for name in _OF_A_STEP:
+            if at < (chance := getattr(self.faults, name)):
+                getattr(self, name)(self.rng.choice(self.deployments))
                 return
             at -= chance
 
-    def _hang(self, deployment: Deployment) -> None:
+    def hang(self, deployment: Deployment) -> None:
         members = [worker for worker in deployment.workers if not worker.dead]
         if members:
             worker = self.rng.choice(members)
             worker.hangs_until = self.now + self.rng.choice([0.5, 5.0, 40.0])
             self.note("a process hangs", f"{worker.name} until {worker.hangs_until:.2f}")
 
-    def _rebalance(self, deployment: Deployment) -> None:
+    def rebalance(self, deployment: Deployment) -> None:
         deployment.group.rebalance()
 
     def go_back(self, deployment: Deployment) -> None:
@@ -248,7 +176,7 @@ class World(Scheduler):
             self.lossy.add("store")
             self.note("store went back", tag.decode())
 
-    def _lose(self, deployment: Deployment) -> None:
+    def lose(self, deployment: Deployment) -> None:
         """The store loses a partition, or only its blobs; often in a power cut that takes the workers along."""
         server, rng = deployment.server, self.rng
         if not server.past:
@@ -259,27 +187,27 @@ class World(Scheduler):
             for worker in list(deployment.workers):
                 self.kill(worker)
         if rng.random() < 0.3:
-            self._expire(deployment)  # as after a week off
+            self.expire(deployment)  # as after a week off
         tag = rng.choice(sorted(server.past))
         kept = {k: v for k, v in server.of(tag).items() if k.endswith(b":meta")} if rng.random() < 0.3 else {}
         self.note("state lost", f"{tag.decode()}, but for {sorted(kept)}")
         server.go_back(tag, kept)
         del server.past[tag]
 
-    def _expire(self, deployment: Deployment) -> None:
+    def expire(self, deployment: Deployment) -> None:
         if deployment.group.offsets:
             self.note("offsets expired")
             deployment.group.offsets.clear()
             deployment.expired = True
 
-    def _retain(self, deployment: Deployment) -> None:
+    def retain(self, deployment: Deployment) -> None:
         reports = deployment.reports
         number = self.rng.randrange(len(reports.partitions))
         partition = reports.partitions[number]
         stable = partition.stable
         # a log that is to have its beginning again loses what is not counted yet
         counted = deployment.truth.offset(number) or 0
-        least = max(partition.first, counted if self.faults.returned else 0)
+        least = max(partition.first, counted if self.faults.give_back else 0)
         if least < stable:
             partition.first = self.rng.randint(least, least + (stable - least) // self.forgets)
             self.note("retention", f"{number} begins at {partition.first}")
@@ -292,7 +220,7 @@ class World(Scheduler):
             consumer.read = {p: (said, heads, 0) for p, (said, heads, _) in consumer.read.items()}
         self.note("logs have their beginnings again")
 
-    def _truncate(self, deployment: Deployment) -> None:
+    def truncate(self, deployment: Deployment) -> None:
         reports = deployment.reports
         number = self.rng.randrange(len(reports.partitions))
         partition = reports.partitions[number]
@@ -302,7 +230,7 @@ class World(Scheduler):
             self.lossy.add("truncated")
             self.note("truncated", f"{number} to {to}")
 
-    def _recreate(self, deployment: Deployment) -> None:
+    def recreate(self, deployment: Deployment) -> None:
         deployment.reports.recreate()
         for other in self.deployments:
             if other.reports is deployment.reports:
@@ -310,47 +238,47 @@ class World(Scheduler):
         self.lossy.add("recreated")
         self.note("topic created again")
 
-    def _grow(self, deployment: Deployment) -> None:
+    def grow(self, deployment: Deployment) -> None:
         if len(deployment.reports.partitions) < 5:
             deployment.reports.grow()
             self.note("a partition more")
 
-    def _open_another(self, _deployment: Deployment) -> None:
+    def open_another(self, _deployment: Deployment) -> None:
         self.snapshots.open_another()
 
-    def _jump(self, deployment: Deployment) -> None:
+    def jump(self, deployment: Deployment) -> None:
         """A worker's own clock jumps."""
         if deployment.workers:
             self.rng.choice(deployment.workers).skew += self.rng.choice([1.0, 60.0, 3600.0])
             deployment.jumped = True
             self.note("a clock jumps")
 
-    def _delete_head(self, deployment: Deployment) -> None:
+    def delete_head(self, deployment: Deployment) -> None:
         if deployment.truth.heads and len({d.stream.name for d in self.deployments}) == len(self.deployments):
             self.snapshots.delete_head(deployment.stream.name)
             deployment.truth.deleted = True
             self.lossy.add("heads")
             self.note("head deleted")
 
-    def _keep_unread(self, _deployment: Deployment) -> None:
+    def keep_unread(self, _deployment: Deployment) -> None:
         self.snapshots.unreadable_until = self.now + self.rng.choice([5.0, 60.0])
         self.note("no record of snapshots comes")
 
-    def _unlead(self, deployment: Deployment) -> None:
+    def unlead(self, deployment: Deployment) -> None:
         """The brokers of a partition are away."""
         reports = deployment.reports
         number = self.rng.randrange(len(reports.partitions))
         reports.leaderless[number] = until = self.now + self.rng.choice([0.5, 5.0, 40.0])
         self.note("a partition has no leader", f"{number} until {until:.2f}")
 
-    def _refuse(self, deployment: Deployment) -> None:
+    def refuse(self, deployment: Deployment) -> None:
         """The node of the store that has a partition is full, or answers nothing but errors."""
         number = self.rng.randrange(len(deployment.reports.partitions))
         until, full = self.now + self.rng.choice([5.0, 40.0, 90.0]), self.rng.random() < 0.5
         deployment.server.refused[f"{{{deployment.stream.name}:{number}}}".encode()] = until, full
         self.note("a partition is refused", f"{number} until {until:.2f}, {'full' if full else 'down'}")
 
-    def _compact(self, _deployment: Deployment) -> None:
+    def compact(self, _deployment: Deployment) -> None:
         self.snapshots.compact()
 
 

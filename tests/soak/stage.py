@@ -19,14 +19,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.services import Server, Services, free_ports
 from ldp import frames
-from tests.integration.harness import (
-    EVENT_TIME,
-    TIMEOUT_SECONDS,
-    Published,
-    World,
-    event_time,
-    until,
-)
+from tests.integration.harness import EVENT_TIME, TIMEOUT_SECONDS, Published, World, event_time, until
 from tests.integration.harness.processes import Worker
 from tests.integration.harness.proxy import Proxy
 from tests.integration.harness.reader import Snapshots
