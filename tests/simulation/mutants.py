@@ -81,7 +81,11 @@ class Mutant:
 
 
 LIST = Path(__file__).parent / "mutants.toml"
-MUTANTS = [Mutant(**one) for one in tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]]
+MUTANTS = [
+    Mutant(file, name, **one)
+    for file, named in tomllib.loads(LIST.read_text(encoding="utf-8")).items()
+    for name, one in named.items()
+]
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -226,16 +230,12 @@ def run(mutants: Sequence[Mutant], histories: int) -> dict[str, int]:
 
 def note(seeds: Mapping[str, int]) -> None:
     """Notes in the list by which seeds mutants are caught."""
-    parts = LIST.read_text(encoding="utf-8").split("[[mutant]]\n")
-    for i, part in enumerate(parts):
-        if (
-            i
-            and (seed := seeds.get(str(Mutant(**tomllib.loads(f"[[mutant]]\n{part}")["mutant"][0]))))
-            is not None
-        ):
-            line, text = f"seed = {seed}\n", re.sub(r"(?m)^seed = \d+\n", "", part)
-            parts[i] = re.sub(r"(?m)^name = .*\n", lambda name: name[0] + line, text, count=1)  # noqa: B023
-    LIST.write_text("[[mutant]]\n".join(parts), encoding="utf-8")
+    text = LIST.read_text(encoding="utf-8")
+    for mutant in MUTANTS:
+        if (seed := seeds.get(str(mutant))) is not None:
+            head = re.escape(f'["{mutant.file}"."{mutant.name}"]\n')
+            text = re.sub(rf"(?m)^({head})(seed = \d+\n)?", rf"\g<1>seed = {seed}\n", text)
+    LIST.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
