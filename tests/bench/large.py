@@ -39,7 +39,7 @@ from tests.bench.sizing import Point, Stored
 from tests.integration.harness.reader import Snapshots
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import Counts, PartitionState
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 
 D = 1_000_000
@@ -111,9 +111,9 @@ def _steps(services: Services, stream: ldp.Stream, state: Counts) -> dict[str, f
     with closing(KafkaAdminClient(bootstrap_servers=services.kafka.address)) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
     settings = {"bootstrap_servers": services.kafka.address}
-    outbox = KafkaOutbox(SnapshotTopic(settings, topic, topic), stream)
-    with closing(outbox), closing(Snapshots(services.kafka.address, topic, stream.name)) as reader:
-        outbox.open()
+    snapshot_producer = KafkaSnapshotProducer(SnapshotTopic(settings, topic, topic), stream)
+    with closing(snapshot_producer), closing(Snapshots(services.kafka.address, topic, stream.name)) as reader:
+        snapshot_producer.open()
         laps.end("opened")
         found = stream.oracle.estimate_state(state, 1_000_000)
         laps.end("estimate")
@@ -122,7 +122,7 @@ def _steps(services: Services, stream: ldp.Stream, state: Counts) -> dict[str, f
         taken = rounded(taken)
         parts = encode(taken)
         laps.end("encode")
-        outbox.publish(1, parts)
+        snapshot_producer.publish(1, parts)
         laps.end("publish")
         read = _await(reader)
         laps.end("read")

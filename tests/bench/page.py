@@ -20,7 +20,7 @@ from tests.bench.measure import Line
 from worker.config import Config, parse
 from worker.http import documents
 from worker.kafka.snapshots.following import Follower
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 
 DOMAINS = (1_000, 100_000)
@@ -96,15 +96,15 @@ def publish(config: Config) -> None:
         ]
     )
     admin.close()
-    outbox = KafkaOutbox(SnapshotTopic(settings, topic, topic), stream)
-    outbox.open()
+    snapshot_producer = KafkaSnapshotProducer(SnapshotTopic(settings, topic, topic), stream)
+    snapshot_producer.open()
     weights = 1.0 / np.random.default_rng(1).permutation(np.arange(1, stream.oracle.domain_size + 1))
     counts = (1_000_000 * (0.3 + 0.5 * weights / weights.sum())).astype(np.int64)
     estimate = stream.oracle.estimate(counts, 1_000_000)
     for sequence in range(1, _SNAPSHOTS + 1):
         taken = take(stream, estimate, Cut({0: 1_000_000}, {}), sequence)
-        outbox.publish(sequence, encode(taken))
-    outbox.close()
+        snapshot_producer.publish(sequence, encode(taken))
+    snapshot_producer.close()
 
 
 def _least(run: Callable[[], Any]) -> float:

@@ -45,7 +45,7 @@ from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Metadata
 from worker.counting.windows import ALL, Pane
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 from worker.publishing import cuts
 from worker.publishing.planning import Content
@@ -269,13 +269,13 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
     kernels.warm()
     client = redis.Redis.from_url(redis_url)
     store = Singly(client, stream.name)
-    outbox = KafkaOutbox(SnapshotTopic({"bootstrap_servers": kafka}, uuid4().hex, "sized-snapshots"), stream)
+    snapshot_producer = KafkaSnapshotProducer(SnapshotTopic({"bootstrap_servers": kafka}, uuid4().hex, "sized-snapshots"), stream)
     events = cast(Events, Silence())
     group = Group(lambda: range(partitions), lambda _: [], lambda: 1)
     recommender = Recommender(stream, (), events)
-    publisher = Publisher(stream, Content(), store, outbox, group, recommender, events)
+    publisher = Publisher(stream, Content(), store, snapshot_producer, group, recommender, events)
     line.send(None)
-    with closing(outbox):
+    with closing(snapshot_producer):
         while line.recv():
             began = time.process_time()
             publisher.tick()

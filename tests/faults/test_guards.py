@@ -767,7 +767,7 @@ def test_a_lineage_is_carried_on_as_it_is_stored_and_published_over_side_by_side
 # --- the publisher
 
 
-def test_only_the_owner_of_partition_0_opens_the_outbox() -> None:
+def test_only_the_owner_of_partition_0_opens_the_snapshot_producer() -> None:
     world = Still()
     world.send()
     old = world.member(1)
@@ -857,8 +857,8 @@ def test_point_1_a_publisher_that_died_inside_its_transaction_does_not_stop_its_
     def die(*_: Any) -> None:
         raise Crash
 
-    outbox: Any = old.publisher._outbox
-    outbox.commit = die
+    snapshot_producer: Any = old.publisher._snapshot_producer
+    snapshot_producer.commit = die
     with pytest.raises(Crash):
         old.publisher.tick()
     assert world.said is not None and not world.heads

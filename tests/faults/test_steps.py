@@ -18,7 +18,7 @@ from tests.faults.still import Still, alone, count_all, turn
 from tests.kills.steps import IMPORTING, STEPS
 from worker.counting.ownership import Ownership
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, Unavailable
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.publishing.publisher import Publisher
 
 
@@ -186,7 +186,7 @@ def test_a_commit_cut_short_is_all_or_nothing_and_is_made_again(step: Step, faul
     assert world.stored[0].metadata.epoch == before.metadata.epoch + dies
 
 
-PUBLISHING = (Publisher.tick, Publisher._publish, KafkaOutbox.publish)
+PUBLISHING = (Publisher.tick, Publisher._publish, KafkaSnapshotProducer.publish)
 COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership._promote, Ownership.settle)
 
 

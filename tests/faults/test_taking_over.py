@@ -103,5 +103,5 @@ def test_who_cannot_publish_does_not_try_more_often_for_it(monkeypatch: pytest.M
     def fail() -> None:
         raise Unavailable("no broker")
 
-    monkeypatch.setattr(process.publisher._outbox, "open", fail)
+    monkeypatch.setattr(process.publisher._snapshot_producer, "open", fail)
     assert turns.run(process, sent_and_counted(world, process), None, None) == [SOON, EVERY, EVERY, EVERY]

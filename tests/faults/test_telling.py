@@ -174,7 +174,7 @@ def failing() -> Iterator[list[Said]]:
     during(process.ownership._store, "compare", refuse)
     process.ownership.compare()
     yield told.new()
-    during(process.publisher._outbox, "publish", refuse)
+    during(process.publisher._snapshot_producer, "publish", refuse)
     process.publisher.tick()
     yield told.new()
 

@@ -181,7 +181,7 @@ def test_rule_4_a_pane_is_dropped_once_it_is_closed_here_and_final_in_a_decided_
     assert world.state(0).windows.closed == 4000
     assert [pane.start for pane in world.state(0).panes] == [0, 1000, 5000]  # no head has closed them
     world.at(1, 9000)
-    process.publisher._outbox.close()
+    process.publisher._snapshot_producer.close()
     settle(world, process)
     assert [pane.start for pane in world.state(0).panes] == [5000]
     assert [pane.start for pane in world.state(1).panes] == [9000]  # at an unchanged offset, too

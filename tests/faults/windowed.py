@@ -55,16 +55,16 @@ def settle(world: Windowed, *processes: Process, turns: int = 12) -> None:
 
 def listen(world: Windowed, process: Process) -> None:
     """Notes what its publisher sends."""
-    outbox: Any = process.publisher._outbox
-    if not hasattr(outbox, "heard"):
-        publish = outbox.publish
+    snapshot_producer: Any = process.publisher._snapshot_producer
+    if not hasattr(snapshot_producer, "heard"):
+        publish = snapshot_producer.publish
 
         def heard(sequence: int, messages: Sequence[Any], rows: Sequence[Any]) -> None:
             publish(sequence, messages, rows)
             world.messages.append(messages)
             world.published += [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
 
-        outbox.heard, outbox.publish = True, heard
+        snapshot_producer.heard, snapshot_producer.publish = True, heard
 
 
 def windows(world: Windowed, name: str = "1s") -> list[tuple[int, bool, bool, int]]:

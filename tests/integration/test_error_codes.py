@@ -88,21 +88,21 @@ def test_a_partition_that_is_refused_in_a_claim_waits_alone(lied_to):
 def test_a_publisher_that_is_refused_publishes_again_with_a_new_producer(lied_to, api):
     world, proxy = lied_to
     partition = 0 if api == lying.ADD_PARTITIONS_TO_TXN else None
-    outbox = publishing.outbox_of(world.config, world.served, lambda: None, lambda *_: None)
-    outbox.open()
+    snapshot_producer = publishing.snapshot_producer_of(world.config, world.served, lambda: None, lambda *_: None)
+    snapshot_producer.open()
     try:
         for sequence, code in enumerate([UNKNOWN_SERVER_ERROR, 47, 51], 1):
             taken = snapshot.announce(world.stream, Cut({0: sequence}, {}), sequence, {}, "0" * 32)
             if api == lying.INIT_PRODUCER_ID:
-                outbox.close()  # the next producer asks for its number
+                snapshot_producer.close()  # the next producer asks for its number
             with proxy.lies(api, code, partition=partition, times=1) as lie:
                 for _ in range(3):
                     with contextlib.suppress(Unavailable):
-                        if outbox._producer is None:
-                            outbox.open()
-                        outbox.publish(sequence, snapshot.encode(taken))
+                        if snapshot_producer._producer is None:
+                            snapshot_producer.open()
+                        snapshot_producer.publish(sequence, snapshot.encode(taken))
                         break
             assert lie.told == 1, code
-            assert outbox.head(decided=True).sequence == sequence, code
+            assert snapshot_producer.head(decided=True).sequence == sequence, code
     finally:
-        outbox.close()
+        snapshot_producer.close()

@@ -19,17 +19,17 @@ import json, os, signal, sys
 from pathlib import Path
 from ldp.snapshot import Message
 from worker.config import load
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 config = load(Path(sys.argv[1]), {})
 (served,) = config.streams
 stream = served.stream
 topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream.name), config.snapshots.topic)
-outbox = KafkaOutbox(topic, stream)
-outbox.open()
-outbox._producer.commit_transaction = lambda: os.kill(os.getpid(), signal.SIGKILL)
+snapshot_producer = KafkaSnapshotProducer(topic, stream)
+snapshot_producer.open()
+snapshot_producer._producer.commit_transaction = lambda: os.kill(os.getpid(), signal.SIGKILL)
 head = {"sequence": 1, "offsets": {}, "reports": 1, "gaps": {}, "fingerprint": stream.fingerprint.hex()}
-outbox.publish(1, [Message(f"{stream.name}/head", "application/json", json.dumps(head).encode())])
+snapshot_producer.publish(1, [Message(f"{stream.name}/head", "application/json", json.dumps(head).encode())])
 """
 
 

@@ -13,7 +13,10 @@ from typing import Any
 EVER = 1 << 30
 
 LOG, LETTERS = "worker.kafka.reports.log:KafkaLog", "worker.kafka.dead_letters.writer:KafkaDeadLetters"
-STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.snapshots.outbox:KafkaOutbox"
+STORE, SNAPSHOT_PRODUCER = (
+    "worker.store.redis:RedisStore",
+    "worker.kafka.snapshots.producer:KafkaSnapshotProducer",
+)
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition_state:PartitionState"
@@ -56,7 +59,7 @@ STEPS = [
     Step("claim", 1, LOG, "topic_id"),
     Step("claim", 2, LOG, "committed"),
     Step("claim", 3, STORE, "peek_all"),
-    Step("claim", 4, OUTBOX, "head"),
+    Step("claim", 4, SNAPSHOT_PRODUCER, "head"),
     Step("claim", 5, LOG, "bounds", 1, 1),
     Step("claim", 6, LOG, "confirm"),
     Step("claim", 7, LOG, "generation", 2, 2),
@@ -70,7 +73,7 @@ STEPS = [
     Step("commit", 5, STORE, "promote_all"),
     Step("commit", 6, LOG, "mirror"),
     Step("publish", 1, STORE, "peek", 1, 1),
-    Step("publish", 2, OUTBOX, "open"),
+    Step("publish", 2, SNAPSHOT_PRODUCER, "open"),
     Step("publish", 3, STORE, "cut_all"),
     Step("publish", 4, PLAN, "is_new"),
     Step("publish", 5, "ldp.snapshot", "take", each=True),
@@ -82,7 +85,7 @@ STEPS = [
     Step("publish", 8, PRODUCER, "flush"),
     Step("publish", 9, PRODUCER, "commit_transaction"),
     Step("publish", 10, EVENTS, "published"),
-    Step("heed", 1, OUTBOX, "head"),
+    Step("heed", 1, SNAPSHOT_PRODUCER, "head"),
     Step("heed", 2, STATE, "admit", each=True),
     Step("heed", 3, STATE, "drop", each=True),
     Step("heed", 4, LOG, "start", each=True),
@@ -92,7 +95,7 @@ IMPORTING = [
     Step("import", 1, IMPORT, "_prefixes"),
     Step("import", 2, STANDALONE, "topic_id"),
     Step("import", 3, STANDALONE, "committed"),
-    Step("import", 4, OUTBOX, "head"),
+    Step("import", 4, SNAPSHOT_PRODUCER, "head"),
     Step("import", 5, STANDALONE, "bounds"),
     Step("import", 6, STORE, "peek", each=True),
     Step("import", 7, STORE, "stage", each=True),

@@ -1,4 +1,4 @@
-"""The whole of a worker in memory, under a seeded scheduler: log, ownership, commits, publisher, outbox and loop.
+"""A whole worker in memory, under a seeded scheduler: log, ownership, commits, publisher, snapshot producer, loop.
 
 The worker's own code runs down to the calls of its clients: a consumer, producers and an administrator of Kafka's, and
 Redis' with its scripts. Between any two of these calls any other worker may run, a process may die or hang, a request

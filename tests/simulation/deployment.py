@@ -29,7 +29,7 @@ from worker.counting.rules import RequestedRule
 from worker.kafka.dead_letters.writer import KafkaDeadLetters
 from worker.kafka.reports.group import KafkaGroup
 from worker.kafka.reports.log import KafkaLog
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.observe.events import StreamEvents
 from worker.observe.progress import Progress
 from worker.publishing.planning import Content
@@ -549,10 +549,10 @@ class Worker(Process):
         self.topic = snapshots.Topic(world.snapshots, identity)
         self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted
         self.topic.published = deployment.truth.heads
-        outbox = self.outbox = KafkaOutbox(self.topic, stream, clock, world.sleep, snapshots.ROWS)
+        snapshot_producer = self.snapshot_producer = KafkaSnapshotProducer(self.topic, stream, clock, world.sleep, snapshots.ROWS)
         self.progress = Progress(clock)
         self.ownership = Ownership(
-            group_name, stream, configured, self.log, store, letters, outbox, recount_after, clock, events
+            group_name, stream, configured, self.log, store, letters, snapshot_producer, recount_after, clock, events
         )
         group = KafkaGroup(lambda: broker.Administrator(world, deployment.group, topic), group_name, topic)
         self.publisher = Publisher(
@@ -564,7 +564,7 @@ class Worker(Process):
                 rows=RowTopic(snapshots.ROWS, snapshots.PLACES),
             ),
             store,
-            outbox,
+            snapshot_producer,
             Group(
                 self._partitions,
                 group.uncounted,
@@ -590,7 +590,7 @@ class Worker(Process):
         return known
 
     def _demand_owner(self, what: str) -> None:
-        """Who opens or uses the outbox has just seen that it owns partition 0."""
+        """Who opens or uses the snapshot producer has just seen that it owns partition 0."""
         key = layout.meta_key(self.deployment.stream.name, 0)
         found = self.peeked[self.world.current, key]
         assert int(found[b"epoch"]) in self.listener.claimed_epochs, f"who is not the owner {what}"
@@ -608,7 +608,7 @@ class Worker(Process):
             assert uncounted, f"partition {partition} is counted, and called uncounted"
 
     def _demand_let_go(self) -> None:
-        assert self.listener.owner or self.outbox._producer is None, "who is not the owner keeps its producer"
+        assert self.listener.owner or self.snapshot_producer._producer is None, "who is not the owner keeps its producer"
 
     def _poll(self) -> None:
         try:

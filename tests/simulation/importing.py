@@ -20,7 +20,7 @@ from worker.counting import layout
 from worker.counting.importing import Import, Prefix, Refused
 from worker.counting.ports import Unavailable
 from worker.kafka.reports.standalone import KafkaStandalone
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.store.redis import RedisStore
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Importer(Process):
         log = KafkaStandalone(self.outside, topic)
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
         heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
-        outbox = KafkaOutbox(heads, stream, world.clock, world.sleep)
-        self._import = Import(deployment.group_name, stream, topic, log, store, outbox)
+        snapshot_producer = KafkaSnapshotProducer(heads, stream, world.clock, world.sleep)
+        self._import = Import(deployment.group_name, stream, topic, log, store, snapshot_producer)
         world.start(self, "import", lambda: self._run(found))
 
     def _run(self, found: Mapping[str, State]) -> None:

@@ -113,7 +113,7 @@ THEMES = {
     "room": Theme({"retain": 0.003, "grow": 0.002, "jump": 0.003}, (50,), 20, _TIGHT, produces=0.5,
         one_sided=0.9, times={"late": 0.1, "idle": 0.2, "appended": 0}),
     # transactions, of this stream's publishers and of others
-    "outbox": Theme({"crash": 0.003, "lost_reply": 0.05, "expired_batch": 0.15, "hang": 0.002, "slow": 0.02,
+    "snapshot_producer": Theme({"crash": 0.003, "lost_reply": 0.05, "expired_batch": 0.15, "hang": 0.002, "slow": 0.02,
         "open_another": 0.02, "compact": 0.01, "rebalance": 0.02, "keep_unread": 0.001}, (40,), 40, stops=0.05),
     # who owns what
     "claims": Theme({"rebalance": 0.02, "silent": 0.5, "slow_join": 0.3, "expelled": 0.1, "unknown": 0.05,

@@ -56,7 +56,7 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
     from ldp.state import State
     from worker.counting.importing import Import, Refused
     from worker.kafka.reports.standalone import KafkaStandalone
-    from worker.kafka.snapshots.outbox import KafkaOutbox
+    from worker.kafka.snapshots.producer import KafkaSnapshotProducer
     from worker.kafka.snapshots.topic import SnapshotTopic
     from worker.redis.connecting import connect
     from worker.store.redis import RedisStore
@@ -71,8 +71,8 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
         contextlib.closing(KafkaStandalone.connect(settings, group, served.topic)) as log,
         connect(config.redis) as client,
     ):
-        store, outbox = RedisStore(client, name), KafkaOutbox(snapshots, served.stream)
-        Import(group, served.stream, served.topic, log, store, outbox).run(histories, _show)
+        store, snapshot_producer = RedisStore(client, name), KafkaSnapshotProducer(snapshots, served.stream)
+        Import(group, served.stream, served.topic, log, store, snapshot_producer).run(histories, _show)
 
 
 def _show(prefix: "Prefix", before: bool) -> None:

@@ -268,7 +268,7 @@ class SnapshotProducer(HeadReader, Protocol):
     """Where snapshots go, one whole snapshot or nothing at a time, and where the newest head is read."""
 
     def open(self) -> Head:
-        """Fences every older publisher of the stream off, and returns the head; publishing needs an open outbox."""
+        """Fences every older publisher of the stream off, and returns the head; publishing needs it."""
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         """Publishes a snapshot as a whole, with its rows; raises `Unavailable` if it may or may not be published."""

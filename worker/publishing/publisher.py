@@ -56,7 +56,7 @@ class Publisher:
         stream: whose snapshots.
         content: what they have beside the counts.
         cuts: where the counts are read.
-        outbox: where the snapshots go.
+        snapshot_producer: where the snapshots go.
         group: the topic's partitions, and who counts them.
         recommender: what knows the method for each query.
         events: told what happens.
@@ -68,14 +68,14 @@ class Publisher:
         stream: ldp.Stream,
         content: Content,
         cuts: StateReader,
-        outbox: SnapshotProducer,
+        snapshot_producer: SnapshotProducer,
         group: Group,
         recommender: Recommender,
         events: Events,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._content = stream, content
-        self._cuts, self._outbox, self._group = cuts, outbox, group
+        self._cuts, self._snapshot_producer, self._group = cuts, snapshot_producer, group
         self._recommender, self._events, self._clock = recommender, events, clock
         self._comparer = Comparer(content.queries, content.changed_level, content.changed_at_least)
         self._head: Head | None = None
@@ -118,8 +118,8 @@ class Publisher:
         after any doubt the next tick begins with the head:
 
         1. The store says whether this worker holds partition 0.
-        2. The outbox is opened, if it is not: every older publisher is fenced off, what one left open is aborted, and
-           the head is read, once all below the topic's end is decided.
+        2. The snapshot producer is opened, if it is not: every older publisher is fenced off, what one left open is
+           aborted, and the head is read, once all below the topic's end is decided.
         3. The cut is read, each partition as it stands at one moment.
         4. The head says whether the cut is behind it, contradicts it, or has something new; or it was deleted.
         5. The snapshot is taken: the estimate, by each method, as messages.
@@ -182,7 +182,7 @@ class Publisher:
         return metadata.lineage if metadata is not None and metadata.epoch == epoch else None
 
     def _open(self, lineage: str) -> Head:
-        head = self._outbox.open()
+        head = self._snapshot_producer.open()
         if head.sequence and (differing := head.foreign(lineage)):
             raise foreign(self._stream, head, differing)
         self._events.info("publisher.opened", sequence=head.sequence)
@@ -212,7 +212,7 @@ class Publisher:
         if self._clock() < self._heard + self._patience:
             return False
         self._heard, self._patience = self._clock(), 2 * self._patience
-        return self._outbox.head(decided=True).sequence < plan.head.sequence
+        return self._snapshot_producer.head(decided=True).sequence < plan.head.sequence
 
     def _warn_behind(self, plan: Plan) -> None:
         """Emits the event once, then once a minute: there are several ticks a second until the owners caught up."""
@@ -267,13 +267,13 @@ class Publisher:
             self._written = {period: by for period, by in self._written.items() if period in open_now}
             due, recommended = plan.due(self._written), self._recommender.latest
             what = plan, due, self._content, lineage, recommended
-            taken = taking.take(self._stream, *what, self._outbox.rows, self._on_alive)
+            taken = taking.take(self._stream, *what, self._snapshot_producer.rows, self._on_alive)
         # Step 6.
         if self._owns() != lineage:
             return False
-        # Steps 7 to 9 are the outbox's.
+        # Steps 7 to 9 are the snapshot producer's.
         sequence = taken.snapshot.sequence
-        self._outbox.publish(sequence, taken.messages, taken.rows)
+        self._snapshot_producer.publish(sequence, taken.messages, taken.rows)
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken.snapshot)
@@ -289,4 +289,4 @@ class Publisher:
     def _let_go(self) -> None:
         self._head = self._taken_over = None
         self._written.clear()
-        self._outbox.close()
+        self._snapshot_producer.close()

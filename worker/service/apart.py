@@ -191,13 +191,13 @@ def main(descriptor: int) -> None:
 def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
     client, on_alive = connect(config.redis), partial(line.tell, "alive")
     events = _Telling(line.tell)
-    outbox = publishing.outbox_of(config, served, on_alive, events.passed_over)
-    with closing(client), closing(outbox), closing(publishing.group_of(config, served)) as group:
+    snapshot_producer = publishing.snapshot_producer_of(config, served, on_alive, events.passed_over)
+    with closing(client), closing(snapshot_producer), closing(publishing.group_of(config, served)) as group:
         publisher = publishing.publisher(
             config,
             served,
             RedisStore(client, served.stream.name),
-            outbox,
+            snapshot_producer,
             group,
             lambda: line.partitions,
             lambda: line.epoch,

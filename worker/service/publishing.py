@@ -1,4 +1,4 @@
-"""Publishing, wired: here store, outbox, group and publisher of a stream meet, whichever process they are in."""
+"""Publishing, wired: here store, snapshot producer, group and publisher of a stream meet, whichever process they are in."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from worker.counting.ports import Events, SnapshotProducer, StateReader
 from worker.kafka.client import topics
 from worker.kafka.client.reading import OnPassed
 from worker.kafka.reports.group import KafkaGroup
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 from worker.publishing.planning import Content
 from worker.publishing.publisher import Group, Publisher
@@ -36,21 +36,21 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
     return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
 
 
-def outbox_of(
+def snapshot_producer_of(
     config: Config, served: Served, on_alive: Callable[[], object], on_passed: OnPassed
-) -> KafkaOutbox:
+) -> KafkaSnapshotProducer:
     """Returns where a stream's snapshots go; reading and sending may take minutes, and say that they are alive."""
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
-    return KafkaOutbox(topic, stream, rows=config.rows.topic, on_alive=on_alive, on_passed=on_passed)
+    return KafkaSnapshotProducer(topic, stream, rows=config.rows.topic, on_alive=on_alive, on_passed=on_passed)
 
 
 def publisher(
     config: Config,
     served: Served,
     cuts: StateReader,
-    outbox: SnapshotProducer,
+    snapshot_producer: SnapshotProducer,
     group: KafkaGroup,
     partitions: Callable[[], Sequence[int]],
     epoch: Callable[[], int | None],
@@ -71,4 +71,4 @@ def publisher(
     )
     recommender = Recommender(stream, queries, events, methods=snapshots.methods)
     membership = Group(partitions, group.uncounted, epoch)
-    return Publisher(stream, content, cuts, outbox, membership, recommender, events)
+    return Publisher(stream, content, cuts, snapshot_producer, membership, recommender, events)

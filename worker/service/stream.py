@@ -18,7 +18,7 @@ from worker.kafka.client.errors import BrokerError, remedy
 from worker.kafka.dead_letters.writer import KafkaDeadLetters
 from worker.kafka.reports.group import KafkaGroup
 from worker.kafka.reports.log import KafkaLog
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
@@ -131,11 +131,15 @@ class StreamWorker:
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
         # each thread that reads heads says by its own that it is alive
-        witness = publishing.outbox_of(config, self._served, self.progress.beat, self._events.passed_over)
-        outbox = publishing.outbox_of(config, self._served, self.progress.tick, self._events.passed_over)
+        witness = publishing.snapshot_producer_of(
+            config, self._served, self.progress.beat, self._events.passed_over
+        )
+        snapshot_producer = publishing.snapshot_producer_of(
+            config, self._served, self.progress.tick, self._events.passed_over
+        )
         with contextlib.ExitStack() as ending:
             # the last is closed first
-            for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):
+            for close in (log.close, dead_letters.close, kafka_group.close, snapshot_producer.close):
                 ending.callback(self._close, close)
             store = RedisStore(client, stream.name)
             ownership = Ownership(
@@ -151,7 +155,7 @@ class StreamWorker:
                 self._events,
                 self._served.late_letters,
             )
-            publisher = self._publisher(store, outbox, kafka_group, ownership)
+            publisher = self._publisher(store, snapshot_producer, kafka_group, ownership)
             commits = Commits(
                 ownership, config.commit_every_seconds, ThreadPoolExecutor(1, thread_name_prefix="commit")
             )
@@ -188,7 +192,11 @@ class StreamWorker:
             self._events.warning("snapshot.expires", topic=topic, policy=policy, remedy=remedy)
 
     def _publisher(
-        self, store: RedisStore, outbox: KafkaOutbox, kafka_group: KafkaGroup, ownership: Ownership
+        self,
+        store: RedisStore,
+        snapshot_producer: KafkaSnapshotProducer,
+        kafka_group: KafkaGroup,
+        ownership: Ownership,
     ) -> Publisher | Apart:
         """Returns what publishes the stream while partition 0 is held here."""
         config, served, events = self._config, self._served, self._events
@@ -202,7 +210,9 @@ class StreamWorker:
 
         if publishing.is_large(config, served):
             return Apart(config, served, partitions, epoch, events)
-        return publishing.publisher(config, served, store, outbox, kafka_group, partitions, epoch, events)
+        return publishing.publisher(
+            config, served, store, snapshot_producer, kafka_group, partitions, epoch, events
+        )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:
         """Returns what the polling thread does."""

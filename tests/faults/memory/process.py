@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tests.faults.memory.log import MemoryLog
 from tests.faults.memory.store import MemoryStore
-from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
+from tests.faults.memory.topics import MemoryLetters, MemorySnapshotProducer
 from tests.faults.memory.world import World
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Events
@@ -34,7 +34,7 @@ class Process:
         world.used.add(configured)
         self.log = MemoryLog(world, number)
         store = MemoryStore(world)
-        outbox = MemoryOutbox(world)
+        snapshot_producer = MemorySnapshotProducer(world)
         self.ownership = Ownership(
             "group",
             world.stream,
@@ -42,7 +42,7 @@ class Process:
             self.log,
             store,
             MemoryLetters(world),
-            outbox,
+            snapshot_producer,
             world.recount_after,
             lambda: world.clock,
             events,
@@ -52,7 +52,7 @@ class Process:
             world.stream,
             Content(idle_after=2.0, retain=8000, changed_level=0.01),
             store,
-            outbox,
+            snapshot_producer,
             Group(lambda: range(world.told), world.uncounted, lambda: self.ownership.epoch(0)),
             Recommender(world.stream, (), events),
             events,

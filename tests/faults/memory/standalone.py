@@ -7,7 +7,7 @@ import numpy as np
 from ldp.state import State
 from ldp.stretch import Stretch
 from tests.faults.memory.store import MemoryStore
-from tests.faults.memory.topics import MemoryOutbox
+from tests.faults.memory.topics import MemorySnapshotProducer
 from tests.faults.memory.world import World
 from worker.counting.importing import Import
 
@@ -46,7 +46,9 @@ class Importer:
 
     def __init__(self, world: World) -> None:
         self.log, self.store = MemoryStandalone(world), MemoryStore(world)
-        self.importing = Import("group", world.stream, TOPIC, self.log, self.store, MemoryOutbox(world))
+        self.importing = Import(
+            "group", world.stream, TOPIC, self.log, self.store, MemorySnapshotProducer(world)
+        )
 
 
 def batch(world: World, partition: int, start: int, offset: int, most: int | None = None) -> State:

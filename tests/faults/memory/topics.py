@@ -53,11 +53,11 @@ class MemoryLetters:
         self.pending.clear()
 
 
-class MemoryOutbox:
+class MemorySnapshotProducer:
     """The snapshot topic, with one transactional id: whoever opens it last fences the others off.
 
     A publisher that dies between its messages and its commit leaves a transaction open, as other streams' do, until the
-    next one opens the outbox or its time is up; and its head stays there for readers who do not ask what is committed.
+    next one opens the snapshot producer or its time is up; its head stays there for readers of uncommitted records.
     """
 
     def __init__(self, world: World) -> None:

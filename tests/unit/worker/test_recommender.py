@@ -200,7 +200,7 @@ class Counted:
 
 
 class Published:
-    """An outbox that keeps the bodies of each snapshot."""
+    """A snapshot producer that keeps the bodies of each snapshot."""
 
     def __init__(self):
         self.snapshots = []
@@ -220,13 +220,13 @@ class Published:
         pass
 
 
-def publishing(bench, counted, outbox):
+def publishing(bench, counted, snapshot_producer):
     """A publisher of a topic with one partition, which it owns."""
     return Publisher(
         STREAM,
         Content(QUERIES),
         counted,
-        outbox,
+        snapshot_producer,
         Group(lambda: [0], lambda _: [], lambda: 1),
         bench.recommender,
         bench.events,
@@ -234,16 +234,16 @@ def publishing(bench, counted, outbox):
 
 
 def test_snapshots_carry_what_is_known_and_never_wait():
-    bench, counted, outbox = Bench(), Counted(), Published()
-    publisher = publishing(bench, counted, outbox)
+    bench, counted, snapshot_producer = Bench(), Counted(), Published()
+    publisher = publishing(bench, counted, snapshot_producer)
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for step in range(4):
         counted.count([0, 0, 1, 5])
         publisher.tick()
         if step == 1:  # two snapshots were published while it was thought over
             bench.finish()
-        bodies = outbox.snapshots[-1]
-        assert len(outbox.snapshots) == step + 1
+        bodies = snapshot_producer.snapshots[-1]
+        assert len(snapshot_producer.snapshots) == step + 1
         assert len(bodies) == 11
         for body in bodies:
             validator.validate(body)
@@ -256,8 +256,8 @@ def test_snapshots_carry_what_is_known_and_never_wait():
 
 
 def test_point_23_a_recommendation_that_changed_is_published_although_no_report_came(monkeypatch):
-    bench, counted, outbox = Bench(), Counted(), Published()
-    publisher = publishing(bench, counted, outbox)
+    bench, counted, snapshot_producer = Bench(), Counted(), Published()
+    publisher = publishing(bench, counted, snapshot_producer)
     said = {"pair": "base", "all but one": "norm", "three": "norm-cut"}
 
     def ranked(*_):
@@ -266,7 +266,7 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
         ]
 
     def recommended():
-        body = outbox.snapshots[-1][0]
+        body = snapshot_producer.snapshots[-1][0]
         answers = [*body["queries"], *body["top"]]
         return (
             body["sequence"],
@@ -279,13 +279,13 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
     publisher.tick()
     assert recommended() == (1, 4, dict.fromkeys(said))
     publisher.tick()
-    assert len(outbox.snapshots) == 1  # nothing is new
+    assert len(snapshot_producer.snapshots) == 1  # nothing is new
     bench.finish()
     publisher.tick()
     assert recommended() == (2, 4, said)
     bench.now = 3600.0
     publisher.tick()
-    assert len(outbox.snapshots) == 2
+    assert len(snapshot_producer.snapshots) == 2
     assert not bench.work  # nor is anything to be thought over
     counted.count([1])
     publisher.tick()
@@ -293,7 +293,7 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
     bench.finish()
     bench.now = 7200.0
     publisher.tick()
-    assert len(outbox.snapshots) == 3  # the same methods, though newly chosen
+    assert len(snapshot_producer.snapshots) == 3  # the same methods, though newly chosen
     said["three"] = None  # no method is clear any more
     counted.count([2])
     publisher.tick()

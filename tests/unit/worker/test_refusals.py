@@ -251,7 +251,7 @@ class Committing:
 
 
 def test_each_error_code_of_endtxn_ends_the_producer_even_if_the_next_answer_is_none():
-    """A publisher that commits by a producer with an error begins again with a new one; see `KafkaOutbox.publish`."""
+    """A publisher replaces a producer whose commit failed; see `KafkaSnapshotProducer.publish`."""
     committed = []
     for code, error in CODES.items():
         producer = Committing(code, 0)

@@ -18,7 +18,7 @@ from worker.kafka.client import brokers, topics
 from worker.kafka.client.errors import remedy
 from worker.kafka.client.reading import OnPassed
 from worker.kafka.client.topics import Topic
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 
 _TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartitionsToTxnRequest, EndTxnRequest)}
@@ -152,5 +152,5 @@ def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
     """
     identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)
-    outbox = KafkaOutbox(topic, served.stream, on_passed=on_passed)
-    return outbox.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)
+    snapshot_producer = KafkaSnapshotProducer(topic, served.stream, on_passed=on_passed)
+    return snapshot_producer.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""The clients of the snapshot topic: what `outbox` speaks to brokers with, and how they are set."""
+"""The clients of the snapshot topic: what `snapshot_producer` speaks to brokers with, and how they are set."""
 
 from collections.abc import Mapping
 from typing import Any

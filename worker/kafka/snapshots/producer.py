@@ -50,7 +50,7 @@ class Topic(Protocol):
         """Connects a reader of one isolation level; see `worker.kafka.client.reading.connect`."""
 
 
-class KafkaOutbox:
+class KafkaSnapshotProducer:
     """The snapshot topic, as `worker.counting.ports.SnapshotProducer` describes it.
 
     Every send's own answer is checked before the commit; after any doubt the producer is thrown away and the head is

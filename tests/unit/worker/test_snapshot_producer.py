@@ -15,7 +15,7 @@ from worker.config import parse
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.client import reading
 from worker.kafka.snapshots import topic as snapshot_topic
-from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import TIMEOUT_SECONDS
 from worker.service import publishing
 
@@ -86,7 +86,7 @@ class Compacted:
 def looked(meanwhile, records=None, end=40):
     records = {3: (b"s/head", head(1)), 39: (b"t/head", head(9))} if records is None else records
     topic = Compacted(records, end, meanwhile)
-    return KafkaOutbox(topic, STREAM).head(decided=True).sequence, topic.reads
+    return KafkaSnapshotProducer(topic, STREAM).head(decided=True).sequence, topic.reads
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ class Busy(Compacted):
 @pytest.mark.parametrize("decided", [False, True])
 def test_a_stream_without_a_head_is_found_to_have_none_however_fast_others_write(decided):
     topic = Busy({}, 1, [])
-    assert KafkaOutbox(topic, STREAM).head(decided=decided).sequence == 0
+    assert KafkaSnapshotProducer(topic, STREAM).head(decided=decided).sequence == 0
     assert len(topic.reads) == 2
     topic = Busy({}, 1, [3])
-    assert KafkaOutbox(topic, STREAM).head(decided=decided).sequence == 3
+    assert KafkaSnapshotProducer(topic, STREAM).head(decided=decided).sequence == 3
 
 
 class Far(Compacted):
@@ -169,11 +169,11 @@ class Far(Compacted):
 
 def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
     topic = Far(300_000)
-    assert KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False).sequence == 5
+    assert KafkaSnapshotProducer(topic, STREAM, lambda: topic.now).head(decided=False).sequence == 5
     assert topic.now > 45
     topic = Far(300_000, stops=290_000)
     with pytest.raises(Unavailable, match="and 300000 do not come"):
-        KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False)
+        KafkaSnapshotProducer(topic, STREAM, lambda: topic.now).head(decided=False)
     assert topic.now < 2 * TIMEOUT_SECONDS
 
 
@@ -181,8 +181,10 @@ def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
 def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
     """Else a watchdog ends a worker that is silent for two minutes, and the next one begins the same anew."""
     topic, alive = Far(1_000_000), [0.0]
-    outbox = KafkaOutbox(topic, STREAM, lambda: topic.now, on_alive=lambda: alive.append(topic.now))
-    assert outbox.head(decided=decided).sequence == 5
+    snapshot_producer = KafkaSnapshotProducer(
+        topic, STREAM, lambda: topic.now, on_alive=lambda: alive.append(topic.now)
+    )
+    assert snapshot_producer.head(decided=decided).sequence == 5
     assert topic.now > 120
     assert max(after - before for before, after in pairwise([*alive, topic.now])) < 1
 
@@ -222,18 +224,20 @@ def test_who_sends_very_much_has_little_of_it_on_the_way_and_gives_signs_of_life
     """Else what waits at the end of a long queue expires, and a watchdog ends who is silent for two minutes."""
     producer, alive, topic = Slow(fails_at), [], Compacted({}, 0, [])
     topic.producer = lambda: producer
-    outbox = KafkaOutbox(topic, STREAM, on_alive=lambda: alive.append(len(producer.open)))
-    outbox.open()
+    snapshot_producer = KafkaSnapshotProducer(
+        topic, STREAM, on_alive=lambda: alive.append(len(producer.open))
+    )
+    snapshot_producer.open()
     alive.clear()
     messages = [Message(f"s/{i}", snapshot.JSON, bytes(20 << 20)) for i in range(50)]
     if fails_at is None:
-        outbox.publish(1, messages)
+        snapshot_producer.publish(1, messages)
         assert len(alive) == 50
         assert producer.open == []
     else:
         monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
         with pytest.raises(Unavailable, match="KafkaTimeoutError: expired"):
-            outbox.publish(1, messages)
+            snapshot_producer.publish(1, messages)
     assert 20 << 20 < producer.most <= (32 + 20) << 20
     assert producer.committed is (fails_at is None)
 
@@ -283,11 +287,11 @@ def test_point_9_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie
     """The publisher goes on from the newest head, or opens once more."""
     monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
     seconds = itertools.count()
-    outbox = KafkaOutbox(Liar(nth, lie), STREAM, lambda: next(seconds), lambda _: None)
+    snapshot_producer = KafkaSnapshotProducer(Liar(nth, lie), STREAM, lambda: next(seconds), lambda _: None)
     try:
-        said = outbox.open()
+        said = snapshot_producer.open()
     except Unavailable:
-        said = outbox.open()
+        said = snapshot_producer.open()
     assert said.sequence == 2
 
 
@@ -303,9 +307,11 @@ def test_the_brokers_leave_a_transaction_open_as_long_as_its_snapshot_may_take(
     monkeypatch.setattr(snapshot_topic, "KafkaProducer", lambda **settings: given.update(settings))
     for quirk in ("ask_again", "end_once"):
         monkeypatch.setattr(snapshot_topic.quirks, quirk, lambda producer: None)
-    outbox = publishing.outbox_of(config, config.streams[0], lambda: None, reading.ignore)
+    snapshot_producer = publishing.snapshot_producer_of(
+        config, config.streams[0], lambda: None, reading.ignore
+    )
     with pytest.raises(AttributeError):  # there is no producer behind it
-        outbox.open()
+        snapshot_producer.open()
     assert given["transaction_timeout_ms"] == seconds * 1000
 
 
@@ -329,8 +335,8 @@ NEWER = b'{"stream": "s", "schema": 3}'
 def test_a_record_that_is_no_head_is_passed_over_for_the_newest_that_is_one(forged, decided):
     records = {3: (b"s/head", head(4)), 90: (b"s/head", head(5)), 200: (b"s/head", forged)}
     passed = []
-    outbox = KafkaOutbox(Compacted(records, 300, []), STREAM, on_passed=passed.append)
-    assert outbox.head(decided=decided).sequence == 5
+    snapshot_producer = KafkaSnapshotProducer(Compacted(records, 300, []), STREAM, on_passed=passed.append)
+    assert snapshot_producer.head(decided=decided).sequence == 5
     assert [(one.topic, one.offset, one.why[:8]) for one in passed] == [("snapshots", 200, "no head:")]
 
 
@@ -339,7 +345,7 @@ def test_where_only_what_is_no_head_is_left_no_number_is_guessed(decided):
     """The head that was published may have been compacted away: what it said is not known, and it said something."""
     topic = Compacted({3: (b"s/head", b"forged"), 5: (b"t/head", head(9))}, 40, [])
     with pytest.raises(StateLost, match="no head, and no older one is there"):
-        KafkaOutbox(topic, STREAM).head(decided=decided)
+        KafkaSnapshotProducer(topic, STREAM).head(decided=decided)
 
 
 def test_a_newer_versions_head_is_never_passed_over():
