@@ -548,15 +548,15 @@ def test_point_16_the_publisher_refuses_counts_by_other_rules_than_were_publishe
 def unread(process: Process) -> Callable[[], None]:
     """Has a worker's polling thread read no head; returns what ends that."""
     ownership = process.ownership
-    witness = ownership._witness
+    head_reader = ownership._head_reader
 
     def head(*, decided: bool) -> Any:
         raise Unavailable("Kafka: no record of the snapshot topic comes")
 
-    ownership._witness = SimpleNamespace(head=head)  # type: ignore[assignment]
+    ownership._head_reader = SimpleNamespace(head=head)  # type: ignore[assignment]
 
     def end() -> None:
-        ownership._witness = witness
+        ownership._head_reader = head_reader
 
     return end
 
@@ -1031,15 +1031,15 @@ def test_point_5_an_empty_partition_that_nobody_claimed_is_complete() -> None:
     assert (world.heads[-1].sequence, world.heads[-1].uncounted) == (1, ())
 
 
-@pytest.mark.parametrize("witness", ["head", "group"])
-def test_point_6_set_back_beyond_the_logs_start_is_state_loss(witness: str) -> None:
+@pytest.mark.parametrize("source", ["head", "group"])
+def test_point_6_set_back_beyond_the_logs_start_is_state_loss(source: str) -> None:
     world = Still()
     process = world.member(1)
     turn(process)
     for _ in range(2):
         world.send()
         count_all(world, process)
-    if witness == "head":
+    if source == "head":
         publish(world, process)
         world.late.clear()
     else:
@@ -1128,11 +1128,11 @@ def twice(world: Still) -> Process:
     return process
 
 
-@pytest.mark.parametrize("witness", ["head", "group"])
-def test_point_6_a_store_set_back_with_the_logs_tail_is_state_loss(witness: str) -> None:
+@pytest.mark.parametrize("source", ["head", "group"])
+def test_point_6_a_store_set_back_with_the_logs_tail_is_state_loss(source: str) -> None:
     world = Still()
     twice(world)
-    if witness == "head":
+    if source == "head":
         world.late.clear()
     else:
         world.deliver()

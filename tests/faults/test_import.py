@@ -33,7 +33,7 @@ HOURLY = RequestedRule(
 CALLS = {
     2: ("log", "topic_id", 1),
     3: ("log", "committed", 1),
-    4: ("witness", "head", 1),
+    4: ("head_reader", "head", 1),
     5: ("log", "bounds", 1),
     6: ("store", "peek", 1),
     7: ("store", "stage", 1),

@@ -47,7 +47,7 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "snapshot topic: another deployment's head": ("head", lambda _: Head(7, lineage={"group": "other"})),
     "Fetch: out of range, by a proof that never ends": ("firsts", lambda _: {}),
 }
-"""What one answer says -> the method of the log or the witness that says it, and what it makes of the true answer."""
+"""What one answer says -> the method of the log or the head reader that says it, and what it makes of the truth."""
 
 
 def resuming(world: Still) -> Process:
@@ -87,7 +87,7 @@ def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
     world = Still()
     process = at(world)
     name, change = LIES[lie]
-    side: Any = process.ownership._witness if name == "head" else process.log
+    side: Any = process.ownership._head_reader if name == "head" else process.log
     if nth == 2:
         lie_once(side, name, lambda said: (lie_once(side, name, change), said)[1])
     else:

@@ -62,7 +62,7 @@ CLAIM = [
     Step(1, "_log", "topic_id"),
     Step(2, "_log", "committed"),
     Step(3, "_store", "peek"),
-    Step(4, "_witness", "head"),
+    Step(4, "_head_reader", "head"),
     Step(5, "_log", "bounds"),
     Step(6, "_log", "confirm"),
     Step(7, "_log", "generation", nth=2, remote=False),

@@ -103,17 +103,17 @@ def test_rule_8_one_whose_worker_hung_while_it_read_the_head_does_not_wait_ten_t
     world = Windowed()
     world.at(0, 100)
     process = world.member(1)
-    witness: Any = process.ownership._witness
-    head = witness.head
+    head_reader: Any = process.ownership._head_reader
+    head = head_reader.head
 
     def hung(*, decided: bool) -> Any:
         world.clock += 600
-        witness.head = head
+        head_reader.head = head
         return head(decided=decided)
 
     for _ in range(3):
         turn(process)
-    witness.head = hung
+    head_reader.head = hung
     world.clock += 100
     process.ownership.compare()
     process.publisher.tick()
@@ -202,7 +202,7 @@ def test_rule_4_what_is_not_decided_drops_nothing() -> None:
         asked.append(decided)
         raise Unavailable("a transaction is open")
 
-    process.ownership._witness = type("Open", (), {"head": staticmethod(head)})()  # type: ignore[assignment]
+    process.ownership._head_reader = type("Open", (), {"head": staticmethod(head)})()  # type: ignore[assignment]
     process.ownership.compare()
     assert asked == [True]
     assert [pane.start for pane in process.ownership._held[0].state.panes] == [0, 5000]

@@ -1,4 +1,4 @@
-"""What was published is the third witness of what was counted, and is itself never contradicted."""
+"""What was published is the third source of what was counted, and is itself never contradicted."""
 
 import contextlib
 import signal

@@ -117,7 +117,7 @@ class Claim:
         stream: the stream to count.
         configured: the configured rule.
         recount_after: see `worker.counting.ownership.Ownership`.
-        witness: the reader of the head, for a second read after the epoch was raised.
+        head_reader: the reader of the head, for a second read after the epoch was raised.
         events: the observer.
         lineage: the lineage of this worker's counts.
     """
@@ -126,7 +126,7 @@ class Claim:
     stream: ldp.Stream
     configured: RequestedRule
     recount_after: int | None
-    witness: HeadReader
+    head_reader: HeadReader
     events: Events
     lineage: str
 
@@ -294,7 +294,7 @@ class Claim:
 
     def _decided_head(self) -> Head:
         """Reads the head again; it may be another deployment's by now."""
-        head = self.witness.head(decided=True)
+        head = self.head_reader.head(decided=True)
         self._demand_ours(head)
         return head
 

@@ -1,6 +1,6 @@
 """The head: what was published last, as the snapshot topic itself says it.
 
-It is the record from which a publisher goes on, and the third witness of what was counted, beside Redis and the group's
+It is the record from which a publisher goes on, and the third source of what was counted, beside Redis and the group's
 offsets: where it says that something was counted, counts that are not there were lost.
 """
 

@@ -196,7 +196,7 @@ class Import:
         topic: the stream's.
         log: the topic and the group, from outside.
         store: where the counts are kept.
-        witness: where the head of what was published is read.
+        head_reader: where the head of what was published is read.
     """
 
     group: str
@@ -204,7 +204,7 @@ class Import:
     topic: str
     log: NonMemberLog
     store: Store
-    witness: HeadReader
+    head_reader: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
         """Makes each history its partition's state, one after the other; all are looked at before the first.
@@ -245,7 +245,7 @@ class Import:
         # Step 3.
         committed = self.log.committed(prefixes)
         # Step 4.
-        head = self.witness.head(decided=True)
+        head = self.head_reader.head(decided=True)
         # Step 5.
         bounds = self.log.bounds(prefixes)
         starts = {p: self._start(prefix, bounds[p]) for p, prefix in prefixes.items()}

@@ -65,7 +65,7 @@ class Ownership:
         log: the stream's topic and group.
         store: the store of the counts.
         dead_letters: the sink of malformed and, if configured, late records.
-        witness: the reader of the newest head.
+        head_reader: the reader of the newest head.
         recount_after: the operator's permission to give up lost counts of snapshots up to this number: counting begins
             again with what the log has, and the rest is a gap; gaps that the log still has are counted. None: the
             stream stops.
@@ -82,7 +82,7 @@ class Ownership:
         log: Log,
         store: Store,
         dead_letters: DeadLetters,
-        witness: HeadReader,
+        head_reader: HeadReader,
         recount_after: int | None,
         clock: Callable[[], float],
         events: Events,
@@ -90,7 +90,7 @@ class Ownership:
     ) -> None:
         self._group, self._stream, self._configured = group, stream, configured
         self._log, self._store, self._dead_letters = log, store, dead_letters
-        self._witness, self._recount_after = witness, recount_after
+        self._head_reader, self._recount_after = head_reader, recount_after
         self._clock, self._events, self._late_letters = clock, events, late_letters
         self._rejections = Rejections(clock, events)
         self._watching = Watching(stream.oracle, clock, events)
@@ -157,7 +157,7 @@ class Ownership:
         try:
             topic = self._log.topic_id()
             lineage = lineage_of(self._group, self._stream, topic)
-            told = self._configured, self._recount_after, self._witness, self._events
+            told = self._configured, self._recount_after, self._head_reader, self._events
             claim = Claim(self._group, self._stream, *told, lineage)
             found, starts, head = self._decide(claim, wanted, topic)
             if not (wanted := list(starts)):
@@ -207,7 +207,7 @@ class Ownership:
                 self._put_off(uncertain, error)
             wanted = certain
         if head is not None and any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
-            head = self._witness.head(decided=True)
+            head = self._head_reader.head(decided=True)
             wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
         # Step 5.
         bounds = self._came(claim, self._log.bounds(wanted))
@@ -223,7 +223,7 @@ class Ownership:
         """Returns the newest head that was sent; after a failure, notes when to try again."""
         began = self._clock()
         try:
-            return self._witness.head(decided=False)
+            return self._head_reader.head(decided=False)
         except Unavailable:
             now = self._clock()
             self._look_at = now + max(_LOOK_AGAIN_SECONDS, (now - began) / _SHARE)
@@ -557,7 +557,7 @@ class Ownership:
         if not heeds or began < self._heed_at:
             return
         try:
-            decided = self._witness.head(decided=True)
+            decided = self._head_reader.head(decided=True)
         except Unavailable as error:
             self._events.compare_failed(error)
             return

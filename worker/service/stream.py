@@ -131,7 +131,7 @@ class StreamWorker:
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
         # each thread that reads heads says by its own that it is alive
-        witness = publishing.snapshot_producer_of(
+        head_reader = publishing.snapshot_producer_of(
             config, self._served, self.progress.beat, self._events.passed_over
         )
         snapshot_producer = publishing.snapshot_producer_of(
@@ -149,7 +149,7 @@ class StreamWorker:
                 log,
                 store,
                 dead_letters,
-                witness,
+                head_reader,
                 self._served.recount_after,
                 time.monotonic,
                 self._events,

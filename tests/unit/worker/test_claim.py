@@ -27,8 +27,8 @@ def a_claim(head: Head = NONE, recount_after: int | None = None) -> tuple[Claim,
         given_up=lambda *_: told.append("given up"),
         gap_found=lambda _, begin, end: told.append(f"gap {begin} to {end}"),
     )
-    witness: Any = SimpleNamespace(head=lambda *, decided: head)
-    return Claim("group", STREAM, RequestedRule(), recount_after, witness, events, OURS), told
+    head_reader: Any = SimpleNamespace(head=lambda *, decided: head)
+    return Claim("group", STREAM, RequestedRule(), recount_after, head_reader, events, OURS), told
 
 
 def stored(offset: int, flush: str = "ab" * 16, lineage: str = OURS) -> Metadata:
