@@ -20,7 +20,7 @@ STORE, SNAPSHOT_PRODUCER = (
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition_state:PartitionState"
-IMPORT, STANDALONE = "worker.counting.importing:Import", "worker.kafka.reports.standalone:KafkaStandalone"
+IMPORT, NON_MEMBER = "worker.counting.importing:Import", "worker.kafka.reports.non_member_log:KafkaNonMemberLog"
 
 TURNS = {
     "claim": [("worker.counting.ownership:Ownership", "claim")],
@@ -93,14 +93,14 @@ STEPS = [
 
 IMPORTING = [
     Step("import", 1, IMPORT, "_prefixes"),
-    Step("import", 2, STANDALONE, "topic_id"),
-    Step("import", 3, STANDALONE, "committed"),
+    Step("import", 2, NON_MEMBER, "topic_id"),
+    Step("import", 3, NON_MEMBER, "committed"),
     Step("import", 4, SNAPSHOT_PRODUCER, "head"),
-    Step("import", 5, STANDALONE, "bounds"),
+    Step("import", 5, NON_MEMBER, "bounds"),
     Step("import", 6, STORE, "peek", each=True),
     Step("import", 7, STORE, "stage", each=True),
     Step("import", 8, STORE, "install", each=True),
-    Step("import", 9, STANDALONE, "mirror", each=True),
+    Step("import", 9, NON_MEMBER, "mirror", each=True),
 ]
 """Those of an import, which is no worker's."""
 

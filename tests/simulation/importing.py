@@ -19,7 +19,7 @@ from tests.simulation.store import Client, Process
 from worker.counting import layout
 from worker.counting.importing import Import, Prefix, Refused
 from worker.counting.ports import Unavailable
-from worker.kafka.reports.standalone import KafkaStandalone
+from worker.kafka.reports.non_member_log import KafkaNonMemberLog
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.store.redis import RedisStore
 
@@ -57,7 +57,7 @@ class Importer(Process):
         world, stream, topic = deployment.world, deployment.stream, deployment.reports.name
         self.deployment, self.world, self.ended = deployment, world, False
         self.outside = Outside(deployment)
-        log = KafkaStandalone(self.outside, topic)
+        log = KafkaNonMemberLog(self.outside, topic)
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
         heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
         snapshot_producer = KafkaSnapshotProducer(heads, stream, world.clock, world.sleep)

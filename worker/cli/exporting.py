@@ -46,7 +46,7 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
 def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
     from worker.counting.importing import Refused, mirrored
     from worker.kafka.client.newest import newest_records
-    from worker.kafka.reports.standalone import KafkaStandalone
+    from worker.kafka.reports.non_member_log import KafkaNonMemberLog
     from worker.publishing import cuts
     from worker.redis.connecting import connect
     from worker.store.redis import RedisStore
@@ -57,7 +57,7 @@ def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
     ends, newest = [], []
     for each, topic in ((config, served.topic), (there, other.topic)):
         group, settings = each.consumer_group(name), each.kafka.client()
-        with contextlib.closing(KafkaStandalone.connect(settings, group, topic)) as log:
+        with contextlib.closing(KafkaNonMemberLog.connect(settings, group, topic)) as log:
             ends.append({p: end for p, (_, end) in log.bounds(log.partitions()).items()})
         last = newest_records(each, topic).items()
         newest.append({p: (of[-1].timestamp, of[-1].value) for p, of in last if of})

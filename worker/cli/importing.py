@@ -55,7 +55,7 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
 def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
     from ldp.state import State
     from worker.counting.importing import Import, Refused
-    from worker.kafka.reports.standalone import KafkaStandalone
+    from worker.kafka.reports.non_member_log import KafkaNonMemberLog
     from worker.kafka.snapshots.producer import KafkaSnapshotProducer
     from worker.kafka.snapshots.topic import SnapshotTopic
     from worker.redis.connecting import connect
@@ -68,7 +68,7 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
         raise Refused(str(error)) from None
     snapshots = SnapshotTopic(settings, config.transactional_id(name), config.snapshots.topic)
     with (
-        contextlib.closing(KafkaStandalone.connect(settings, group, served.topic)) as log,
+        contextlib.closing(KafkaNonMemberLog.connect(settings, group, served.topic)) as log,
         connect(config.redis) as client,
     ):
         store, snapshot_producer = RedisStore(client, name), KafkaSnapshotProducer(snapshots, served.stream)

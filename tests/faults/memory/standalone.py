@@ -14,7 +14,7 @@ from worker.counting.importing import Import
 TOPIC = "reports"
 
 
-class MemoryStandalone:
+class MemoryNonMemberLog:
     """The topic and the group as who is no member sees them."""
 
     def __init__(self, world: World) -> None:
@@ -45,7 +45,7 @@ class Importer:
     """A process that imports."""
 
     def __init__(self, world: World) -> None:
-        self.log, self.store = MemoryStandalone(world), MemoryStore(world)
+        self.log, self.store = MemoryNonMemberLog(world), MemoryStore(world)
         self.importing = Import(
             "group", world.stream, TOPIC, self.log, self.store, MemorySnapshotProducer(world)
         )

@@ -1,4 +1,4 @@
-"""A stream's topic and its group as who is no member of it sees them, as `ports.NonMemberLog` describes it."""
+"""Reads a topic and its consumer group without joining the group; implements `ports.NonMemberLog`."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -25,7 +25,7 @@ _MEMBERS = (
 _T = TypeVar("_T")
 
 
-class KafkaStandalone:
+class KafkaNonMemberLog:
     """One stream's topic and group, asked and told without joining; for one thread.
 
     Args:
@@ -38,7 +38,7 @@ class KafkaStandalone:
         self._passed = list[reading.Passed]()
 
     @classmethod
-    def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaStandalone":
+    def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaNonMemberLog":
         """Connects.
 
         Args:
