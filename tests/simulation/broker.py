@@ -19,7 +19,7 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 from tests.batches import ABORT, APPEND_TIME, COMMIT, CONTROL, TRANSACTIONAL, batch, record
 from tests.simulation.world import World, kafka
 from worker.counting.ports import COUNTED
-from worker.kafka.client.seam import Fetched
+from worker.kafka.client.raw_fetch import Fetched
 
 BEGAN_MS = 1_700_000_000_000
 SESSION_SECONDS = 1.0

@@ -15,7 +15,7 @@ from tests.batches import batch, record
 from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.counting.rules import RequestedRule, first
 from worker.kafka.client import quirks
-from worker.kafka.client.seam import Fetched
+from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.reports import log as kafka_log
 
 BUDGET = 1 << 20

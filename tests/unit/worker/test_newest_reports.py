@@ -8,7 +8,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 
 from tests.batches import NOW
 from worker.config import parse
-from worker.kafka.client.seam import Fetched
+from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.reports.reader import _Reading
 
 CONFIG = parse(

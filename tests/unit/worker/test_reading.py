@@ -23,7 +23,7 @@ from tests.batches import (
     marker,
     record,
 )
-from worker.kafka.client import reading, seam
+from worker.kafka.client import raw_fetch, reading
 from worker.kafka.client.reading import Passed
 from worker.kafka.decoding.records import Record
 
@@ -34,7 +34,7 @@ def decoded(data, *, start=0, begins=b"", aborted=(), times=1):
     """What a consumer is given of a fetch that comes so often: records, positions, and what is passed over."""
     passed = []
     decode = reading._Decoder(begins, passed.append)
-    fetched = seam.Fetched(start, start, np.frombuffer(data, np.uint8), list(aborted))
+    fetched = raw_fetch.Fetched(start, start, np.frombuffer(data, np.uint8), list(aborted))
     for _ in range(times):
         steps = list(decode(*TP, fetched))
     return [record for _, record in steps if record is not None], [at for at, _ in steps], passed
@@ -133,7 +133,7 @@ def test_more_records_than_are_picked_at_once():
 def polled(data, offset, bound):
     """The records of one fetch as the client library takes them, and its position behind."""
     decode = reading._Decoder(b"", lambda passed: None)
-    made = seam._Decoded(decode, offset, TP, MemoryRecords(data), aborted_transactions=[])
+    made = raw_fetch._Decoded(decode, offset, TP, MemoryRecords(data), aborted_transactions=[])
     made.bound = bound
     return made.take(500), made.next_fetch_offset, made.record_iterator
 
@@ -147,7 +147,9 @@ def test_an_empty_fetch_moves_the_position_to_where_all_could_be_read():
 
 def test_a_position_is_behind_the_last_record_that_was_taken():
     decode = reading._Decoder(b"", lambda passed: None)
-    made = seam._Decoded(decode, 0, TP, MemoryRecords(good(0, b"a", b"b", b"c")), aborted_transactions=[])
+    made = raw_fetch._Decoded(
+        decode, 0, TP, MemoryRecords(good(0, b"a", b"b", b"c")), aborted_transactions=[]
+    )
     assert ([r.offset for r in made.take(2)], made.next_fetch_offset) == ([0, 1], 2)
     assert ([r.offset for r in made.take(2)], made.next_fetch_offset) == ([2], 3)
 
@@ -155,7 +157,7 @@ def test_a_position_is_behind_the_last_record_that_was_taken():
 def test_a_poll_takes_no_more_records_than_have_so_many_bytes():
     """A bomb of 60 MiB is a few KiB: 500 of them in a poll would be 29 GiB."""
     decode = reading._Decoder(b"", lambda passed: None)
-    size = seam.MOST_POLLED // 4
+    size = raw_fetch.MOST_POLLED // 4
     large = [
         batch(i, compressed(record(0, bytes(size), key=b"s/head"), ZSTD), 1, attributes=ZSTD)
         for i in range(10)
@@ -166,7 +168,7 @@ def test_a_poll_takes_no_more_records_than_have_so_many_bytes():
     )
     consumer.assign([TP])
     consumer.seek(TP, 0)
-    seam.install_decoder(consumer, decode)
+    raw_fetch.install_decoder(consumer, decode)
     fetcher, counts, position = consumer._fetcher, [], 0
     fetcher._next_partition_records = fetcher.PartitionRecords(
         0, TP, MemoryRecords(data), aborted_transactions=[]
@@ -207,7 +209,7 @@ def test_up_to_where_all_could_be_read_depends_on_the_isolation_level(level, bou
     parsed = SimpleNamespace(bound=0)
     fetcher = SimpleNamespace(_parse_fetched_data=lambda fetch: parsed, _append=None)
     consumer = SimpleNamespace(_fetcher=fetcher, config={"isolation_level": level})
-    seam.install_decoder(consumer, lambda *fetch: iter(()))
+    raw_fetch.install_decoder(consumer, lambda *fetch: iter(()))
     data = SimpleNamespace(last_stable_offset=40, high_watermark=50)
     assert fetcher._parse_fetched_data(SimpleNamespace(partition_data=data)).bound == bound
 

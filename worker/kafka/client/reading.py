@@ -3,7 +3,7 @@
 Anybody with access may write to these topics, and compaction keeps a record for ever, so they are decoded as the topic
 of reports is (`worker.kafka.decoding`): within a cap, and each record batch with an outcome. One that cannot be read is
 reported and passed over, and so is a record whose key is longer than any of ours. A poll holds few bytes, see
-`seam.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the log holds.
+`raw_fetch.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the log holds.
 """
 
 import functools
@@ -16,8 +16,8 @@ import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from worker.kafka.client import seam
-from worker.kafka.client.seam import Fetched
+from worker.kafka.client import raw_fetch
+from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.decoding.records import MOST_KEY, Arena, Reader, Record, warm
 
 LARGEST = 64 << 20
@@ -99,8 +99,8 @@ def _load_kernels() -> None:
 
 
 def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore) -> None:
-    """Has a consumer return `Record`s; see `connect` and `worker.kafka.client.seam.install_decoder`."""
-    seam.install_decoder(consumer, _Decoder(begins, on_passed))
+    """Has a consumer return `Record`s; see `connect` and `worker.kafka.client.raw_fetch.install_decoder`."""
+    raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed))
 
 
 class _Decoder:
@@ -147,7 +147,7 @@ def records(
     """Yields the records of [first, end): the one place where a topic of ours is read to an end.
 
     It ends when the position reaches the end, or when a fetch at the position brings no record and the broker's last
-    stable offset is at or beyond the end (see `worker.kafka.client.seam.install_decoder`).
+    stable offset is at or beyond the end (see `worker.kafka.client.raw_fetch.install_decoder`).
 
     Args:
         consumer: from `connect`.

@@ -2,7 +2,7 @@
 
 Upstream (kafka-python 3.0.12) raises an error of one partition out of the call that asked about all of them, or asks
 for all of them again until time is up. Gone when its calls return an error for each partition. Like `quirks` and
-`seam`, this module uses private names of the library.
+`raw_fetch`, this module uses private names of the library.
 """
 
 import contextlib

@@ -20,7 +20,7 @@ from kafka.structs import MemberState
 from worker.counting.columns import Batch, Unreadable
 from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
-from worker.kafka.client import quirks, seam
+from worker.kafka.client import quirks, raw_fetch
 from worker.kafka.client.errors import START
 from worker.kafka.client.failures import unavailable
 from worker.kafka.client.firsts import Firsts
@@ -82,7 +82,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._answers, self._refusals = Answers(consumer), Refusals(clock)
         self._offsets = Offsets(consumer, topic, self._answers)
         self._asked = 0.0
-        seam.install(self._consumer)
+        raw_fetch.install(self._consumer)
         if self._member:
             quirks.leave_at_the_end(self._consumer)
         self._consumer.subscribe([topic], listener=self)

@@ -15,7 +15,7 @@ from kafka.errors import KafkaTimeoutError
 
 from worker.config import Config, Served
 from worker.counting import rejections
-from worker.kafka.client import quirks, seam
+from worker.kafka.client import quirks, raw_fetch
 from worker.kafka.client.newest import MOST
 from worker.kafka.decoding.records import Arena, Reader
 
@@ -60,7 +60,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
         kafka.errors.KafkaError: the brokers do not answer.
     """
     with closing(_connect(config)) as consumer:
-        seam.install(consumer)
+        raw_fetch.install(consumer)
         partitions = [
             TopicPartition(served.topic, p) for p in consumer.partitions_for_topic(served.topic) or ()
         ]
@@ -124,7 +124,7 @@ class _Reading:
             consumer.pause(*(consumer.assignment() - wanted.keys()))
         return done
 
-    def _judge(self, fetched: seam.Fetched, end: int) -> None:
+    def _judge(self, fetched: raw_fetch.Fetched, end: int) -> None:
         terms = self._served.configured.terms
         caps = [(0, terms.max_batch_bytes)]
         decoder = Reader(fetched.data, fetched.start, fetched.aborted, caps)

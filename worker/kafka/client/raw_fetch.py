@@ -1,4 +1,4 @@
-"""The seam: where kafka-python makes objects of a fetch's records, its bytes are handed on as they came.
+"""The raw fetch hook: where kafka-python makes objects of a fetch's records, its bytes are handed on as they came.
 
 The library keeps sessions, groups, epochs, rebalances and positions; only what it calls ``PartitionRecords``, which
 turns the bytes of one partition's fetch into records one by one, is replaced. That is a private name of one version of

@@ -6,14 +6,14 @@ import pytest
 from kafka import TopicPartition
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from worker.kafka.client import seam
+from worker.kafka.client import raw_fetch
 
 
 def fetched(data, offset):
-    """What the library makes of a fetch from an offset on, through the seam; and what it says about it."""
+    """What the library makes of a fetch from an offset on, through the raw fetch hook; and what it says about it."""
     aborted = [SimpleNamespace(producer_id=7, first_offset=3), SimpleNamespace(producer_id=5, first_offset=1)]
     drained = []
-    records = seam._Bytes(
+    records = raw_fetch._Bytes(
         offset,
         TopicPartition("t", 0),
         MemoryRecords(data),
