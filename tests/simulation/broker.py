@@ -421,7 +421,7 @@ class Consumer(Cluster):
         if self.state is not MemberState.STABLE:
             world.sleep(timeout_ms / 1000)
             return {}
-        full = self.worker.log._intake.full
+        full = self.worker.log._prefetch.full
         waiting = {p for p, one in self.worker.ownership._held.items() if one.waiting} - self.regained
         found = self._fetch()
         early = {tp.partition for tp in found} & waiting
@@ -475,7 +475,7 @@ class Consumer(Cluster):
                     continue  # raised by the next poll
                 log = self.worker.log
                 # who has not taken in yet that there was a rebalance will forget what it holds
-                if log._intake.holds(number) and log._membership == self.group_metadata()[1:3]:
+                if log._prefetch.holds(number) and log._membership == self.group_metadata()[1:3]:
                     self.overtaken[number] = at
                 raise kafka_errors.OffsetOutOfRangeError({tp: at})
             self.highs[number] = partition.end

@@ -175,11 +175,11 @@ def _undo_counts(call: Call) -> None:
 def _waits(call: Call) -> list[int]:
     """Returns the partitions that a worker reads, of which something waits that it has not been given yet."""
     log = call.worker.log
-    intake = log._intake
+    prefetch = log._prefetch
     found = set[int]()
-    for pending in intake._pending:
-        ahead = intake._ahead is not None and intake._ahead[0] is pending and intake._ahead[1].value is None
-        first = pending is intake._pending[0] and intake._ahead is None
+    for pending in prefetch._pending:
+        ahead = prefetch._ahead is not None and prefetch._ahead[0] is pending and prefetch._ahead[1].value is None
+        first = pending is prefetch._pending[0] and prefetch._ahead is None
         if not ahead and not first and pending.partition in log._positions:
             found.add(pending.partition)
     return sorted(found & call.worker.consumer.mine & call.worker.ownership.reading())

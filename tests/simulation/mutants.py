@@ -40,7 +40,7 @@ UNCHANGED = (
     ),
     *("redis", "tests.batches", "tests.decoding", "tests.simulation.recount", "tests.simulation.store"),
     *("tests.simulation.windows", "unittest.mock", "worker.counting.columns", "worker.counting.lineage"),
-    *("worker.counting.windows", "worker.kafka.reports.intake"),
+    *("worker.counting.windows", "worker.kafka.reports.prefetch"),
     *("worker.kafka.client.quirks", "worker.kafka.client.raw_fetch"),
 )
 """What no mutant is in, nor what it imports: read once for all of them."""

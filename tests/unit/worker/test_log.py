@@ -105,7 +105,7 @@ def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log
     for _ in range(50):
         for handed in log.poll(0):  # each of one partition, while ten come with each fetch
             found += [(handed.partition, offset) for offset in handed.columns.offsets.tolist()]
-        assert len(log._intake._pending) <= MOST + 10
+        assert len(log._prefetch._pending) <= MOST + 10
     found += everything(log)
     assert sorted(found) == [(partition, at) for partition in range(10) for at in range(100)]
 

@@ -1,9 +1,8 @@
-"""Reading of our own topics: snapshots, rows and dead letters, past whatever cannot be read.
+"""Reads our own topics: snapshots, rows and dead letters, past whatever cannot be read.
 
-Anybody with access may write to these topics, and compaction keeps a record for ever, so they are decoded as the topic
-of reports is (`worker.kafka.decoding`): within a cap, and each record batch with an outcome. One that cannot be read is
-reported and passed over, and so is a record whose key is longer than any of ours. A poll holds few bytes, see
-`raw_fetch.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the log holds.
+Anybody with access may write to these topics, so a size cap bounds each record batch, and each one has an outcome, as
+for reports (`worker.kafka.decoding`). A reader reports and skips a batch that it cannot read, and a record whose key is
+longer than any of ours. A batch whose checksum fails is fetched twice: only the same bytes again are what the log holds.
 """
 
 import functools

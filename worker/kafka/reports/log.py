@@ -1,6 +1,6 @@
 """Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns.
 
-Fetched bytes wait in an `Intake`, which decodes ahead of the counts; a position here is what was handed out to be
+Fetched bytes wait in a `Prefetch`, which decodes ahead of the counts; a position here is what was handed out to be
 counted, the client's own is ahead of it by what waits.
 """
 
@@ -26,8 +26,8 @@ from worker.kafka.client.failures import unavailable
 from worker.kafka.client.firsts import Firsts
 from worker.kafka.client.refusals import Answers, Refusals
 from worker.kafka.decoding.records import Reader, Stretch
-from worker.kafka.reports.intake import Intake
 from worker.kafka.reports.offsets import Offsets, ask
+from worker.kafka.reports.prefetch import Prefetch
 
 _FETCHED, _WAITING = 64, 8
 """What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
@@ -78,7 +78,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._suspects: dict[int, dict[tuple[int, int], Unreadable]] = defaultdict(dict)
         self._firsts = Firsts(consumer, _TIMEOUT_MS, clock)
         self._membership: object = None
-        self._intake = Intake(memory // _WAITING, decoding)
+        self._prefetch = Prefetch(memory // _WAITING, decoding)
         self._answers, self._refusals = Answers(consumer), Refusals(clock)
         self._offsets = Offsets(consumer, topic, self._answers)
         self._asked = 0.0
@@ -146,13 +146,13 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             Displaced: another process is in the group under this worker's name.
             Unavailable: the brokers do not answer; or a batch's checksum failed for the first time.
         """
-        if self._intake.full:
+        if self._prefetch.full:
             self.keep()
-        elif self._intake.empty or self._clock() - self._asked >= _FETCH_SECONDS:
+        elif self._prefetch.empty or self._clock() - self._asked >= _FETCH_SECONDS:
             # those that were started, kept still, or put back; and those whose wait after a refusal is over
             self._consumer.resume(*self._reading())
-            self._fetch(timeout_ms if self._intake.empty else 0)
-        if (taken := self._intake.next()) is None:
+            self._fetch(timeout_ms if self._prefetch.empty else 0)
+        if (taken := self._prefetch.next()) is None:
             return []
         partition, stretch = taken
         self._demand_twice(partition, stretch)
@@ -189,7 +189,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             (offsets,) = error.args
             partitions = {tp.partition for tp in offsets}
             with self._lock:
-                self._revoked |= {p for p in partitions & self._positions.keys() if not self._intake.holds(p)}
+                self._revoked |= {
+                    p for p in partitions & self._positions.keys() if not self._prefetch.holds(p)
+                }
         except kafka_errors.LogTruncationError as error:
             raise StateLost(
                 f"topic {self._topic!r} was truncated below what had been read: {error}"
@@ -232,7 +234,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         assigned = self.assigned()
         with self._lock:
             kept = {p: at for p, at in self._positions.items() if p in assigned and p not in self._revoked}
-        self._intake.forget()
+        self._prefetch.forget()
         for partition, position in kept.items():
             self._consumer.seek(self._tp(partition), position)
         return True
@@ -253,7 +255,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 self._refusals.forget([partition])
             for fetched in polled.get(tp, ()):
                 reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
-                self._intake.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
+                self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _demand_twice(self, partition: int, stretch: Stretch) -> None:
         """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.
@@ -297,7 +299,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             revoked, self._revoked = self._revoked, set()
         for partition in revoked:
             self._positions.pop(partition, None)
-        self._intake.forget(revoked)
+        self._prefetch.forget(revoked)
         self._refusals.forget(revoked)
         return revoked
 
@@ -333,7 +335,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def close(self) -> None:
         """Leaves the group."""
-        self._intake.close()
+        self._prefetch.close()
         self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
 
     # what claim and commit need: worker.counting.ports.Log
@@ -383,7 +385,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
         self._refusals.forget([partition])
-        self._intake.forget([partition])
+        self._prefetch.forget([partition])
         self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
         if partition in self.assigned():
             self._consumer.seek(self._tp(partition), offset)
@@ -393,7 +395,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Lets `poll` return no more of the partition's records."""
         self._refusals.forget([partition])
         self._positions.pop(partition, None)
-        self._intake.forget([partition])
+        self._prefetch.forget([partition])
         if partition in self.assigned():
             self._consumer.pause(self._tp(partition))
 

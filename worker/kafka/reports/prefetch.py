@@ -1,4 +1,4 @@
-"""Intake: what was fetched and is not counted yet, decoded ahead on a thread of its own, within a budget of bytes.
+"""Prefetch: what was fetched and is not counted yet, decoded ahead on a thread of its own, within a budget of bytes.
 
 While one stretch of records is counted the next one is decoded: both release the interpreter's lock for nearly all
 of their time. Two arenas take turns, so that what was handed out stays until the next one is asked for.
@@ -29,7 +29,7 @@ class _Pending:
     size: int
 
 
-class Intake:
+class Prefetch:
     """The fetches of one stream between the poll and the counts, in their order.
 
     Args:
