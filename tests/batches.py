@@ -290,8 +290,8 @@ def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
     """All that our reader reads: records, what cannot be read, the end, and how many had a key."""
     reader = Reader(np.frombuffer(fetched, np.uint8), start, aborted, caps)
     arena, records, bad, end, keyed = arena or Arena(), [], [], start, 0
-    while (stretch := reader.read(arena)) is not None:
-        columns = stretch.columns
+    while (chunk := reader.read(arena)) is not None:
+        columns = chunk.columns
         data = columns.data.tobytes()
         records += [
             (offset, timestamp, data[begin:stop])
@@ -303,9 +303,9 @@ def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
                 strict=True,
             )
         ]
-        bad += stretch.unreadable
-        assert stretch.end >= end
-        end, keyed = stretch.end, keyed + stretch.keyed
+        bad += chunk.unreadable
+        assert chunk.end >= end
+        end, keyed = chunk.end, keyed + chunk.keyed
     return records, bad, end, keyed
 
 

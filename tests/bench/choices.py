@@ -109,8 +109,8 @@ def counting(stream: ldp.Stream, choice: Choice) -> Callable[[], None]:
     def count() -> None:
         state = PartitionState.fresh(stream, start=0)
         reader = Reader(fetched, 0, [], [(0, None)])
-        while (stretch := reader.read(arena)) is not None:
-            state.apply(stream, Batch(0, state.offset, stretch.end, stretch.columns, stretch.unreadable))
+        while (chunk := reader.read(arena)) is not None:
+            state.apply(stream, Batch(0, state.offset, chunk.end, chunk.columns, chunk.unreadable))
         assert state.cells[ALL].reports == COUNTED
 
     return count

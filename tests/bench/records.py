@@ -63,9 +63,9 @@ def ours(fetched: bytes, arena: Arena) -> tuple[int, int]:
     """How many records there are, and the sum of their offsets."""
     reader = Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, 16 << 20)])
     count = total = 0
-    while (stretch := reader.read(arena)) is not None:
-        count += len(stretch.columns)
-        total += int(stretch.columns.offsets.sum())
+    while (chunk := reader.read(arena)) is not None:
+        count += len(chunk.columns)
+        total += int(chunk.columns.offsets.sum())
     return count, total
 
 

@@ -37,8 +37,8 @@ for fetched in (like, like[:-1] + b"?"):  # everything is imported and compiled,
 arena.data[:] = 1
 before = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
-stretch = Reader(np.frombuffer(bomb, np.uint8), 0, [], [(0, cap)]).read(arena)
-assert [one.why for one in stretch.unreadable] == ["size"]
+chunk = Reader(np.frombuffer(bomb, np.uint8), 0, [], [(0, cap)]).read(arena)
+assert [one.why for one in chunk.unreadable] == ["size"]
 print(memory("VmHWM") - before)
 """
 

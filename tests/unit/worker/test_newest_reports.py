@@ -1,4 +1,4 @@
-"""The newest reports of a topic, read in stretches that end within a record batch."""
+"""The newest reports of a topic, read in chunks that end within a record batch."""
 
 import math
 
@@ -17,7 +17,7 @@ CONFIG = parse(
 
 
 @pytest.mark.parametrize("end", [1, 2, 39, 40, 41, 77, 80])
-def test_each_record_with_a_key_is_in_one_stretch(end):
+def test_each_record_with_a_key_is_in_one_chunk(end):
     builder = MemoryRecordsBuilder(2, 0, 1 << 20)
     for i in range(80):
         builder.append(NOW, b"key" if i % 5 == 1 else None, b"x")

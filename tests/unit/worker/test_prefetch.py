@@ -13,8 +13,8 @@ from worker.kafka.reports.prefetch import Prefetch
 class Source:
     """Hands out what it is given, one after the other; raises what is an error."""
 
-    def __init__(self, *stretches):
-        self.stretches, self.arenas = deque(stretches), []
+    def __init__(self, *chunks):
+        self.chunks, self.arenas = deque(chunks), []
         self.began, self.go = threading.Event(), threading.Event()
         self.go.set()
 
@@ -22,11 +22,11 @@ class Source:
         self.began.set()
         assert self.go.wait(30)
         self.arenas.append(arena)
-        if not self.stretches:
+        if not self.chunks:
             return None
-        if isinstance(stretch := self.stretches.popleft(), Exception):
-            raise stretch
-        return stretch
+        if isinstance(chunk := self.chunks.popleft(), Exception):
+            raise chunk
+        return chunk
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_it_is_full_at_its_budget_and_no_longer_below(prefetch):
     assert not prefetch.full
 
 
-def test_the_next_stretch_is_decoded_while_this_one_is_counted(prefetch):
+def test_the_next_chunk_is_decoded_while_this_one_is_counted(prefetch):
     source = Source("a", "b")
     prefetch.add(0, source, 1)
     assert source.began.wait(30)  # the first, before anybody asks

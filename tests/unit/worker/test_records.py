@@ -99,7 +99,7 @@ def test_damaged_batches_are_read_or_refused_by_the_words():
     assert refused >= {"checksum", "codec", "size", "length"}
 
 
-def test_what_is_read_does_not_depend_on_where_a_stretch_ends(monkeypatch):
+def test_what_is_read_does_not_depend_on_where_a_chunk_ends(monkeypatch):
     for log, start, aborted, rng in makers(range(60)):
         fetched = b"".join(damaged(one, rng) if rng.random() < 0.3 else one for one in log)
         whole = drain(fetched, start, aborted, [(0, 300)])
@@ -224,11 +224,11 @@ def test_what_cannot_be_read_says_why(fetched, end, why):
 
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
-def test_a_stretch_of_what_unpacks_to_nothing_ends_by_what_is_read(codec):
+def test_a_chunk_of_what_unpacks_to_nothing_ends_by_what_is_read(codec):
     section = compressed(b"", codec) * 20_000
     fetched = b"".join(batch(base, section, 0, last=0, attributes=codec) for base in range(8))
-    stretch = Reader(np.frombuffer(fetched, np.uint8), 0, None, [(0, None)]).read(Arena())
-    assert stretch.end * len(section) <= records.GROUP + len(section)
+    chunk = Reader(np.frombuffer(fetched, np.uint8), 0, None, [(0, None)]).read(Arena())
+    assert chunk.end * len(section) <= records.GROUP + len(section)
     assert drain(fetched) == ([], [], 8, 0)
 
 
@@ -323,12 +323,12 @@ def test_a_large_batch_has_arrays_of_its_own():
     assert data.size < 2 * records.ROOM
 
 
-def test_a_stretch_is_some_half_a_mebibyte():
+def test_a_chunk_is_some_half_a_mebibyte():
     section = b"".join(record(i, bytes(90)) for i in range(1_000))
     fetched = b"".join(batch(1_000 * k, section, 1_000) for k in range(40))
     reader, arena, sizes = Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, None)]), Arena(), []
-    while stretch := reader.read(arena):
-        sizes.append(int(stretch.columns.ends[-1]))
+    while chunk := reader.read(arena):
+        sizes.append(int(chunk.columns.ends[-1]))
     assert sum(sizes) > 3 << 20
     assert all(size + len(section) >= records.GROUP and size <= records.ROOM for size in sizes[:-1])
 

@@ -1,8 +1,8 @@
-"""Reads our own topics: snapshots, rows and dead letters, past whatever cannot be read.
+"""Reads our own topics: snapshots, rows and dead letters.
 
 Anybody with access may write to these topics, so a size cap bounds each record batch, and each one has an outcome, as
 for reports (`worker.kafka.decoding`). A reader reports and skips a batch that it cannot read, and a record whose key is
-longer than any of ours. A batch whose checksum fails is fetched twice: only the same bytes again are what the log holds.
+longer than any of ours. A batch whose checksum fails is fetched again; the same bytes twice are what the log holds.
 """
 
 import functools

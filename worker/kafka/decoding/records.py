@@ -71,10 +71,10 @@ from worker.kafka.decoding.blocks import DAMAGED, FULL, GZIP, SLACK, ZSTD, unpac
 from worker.kafka.decoding.crc32c import check
 from worker.kafka.decoding.streams import unpack_gzip, unpack_zstd
 
-__all__ = ["Arena", "Keyed", "Reader", "Record", "Stretch", "walk", "warm"]
+__all__ = ["Arena", "Chunk", "Keyed", "Reader", "Record", "walk", "warm"]
 
 GROUP = 512 << 10
-"""Decompressed bytes after which a stretch ends."""
+"""Decompressed bytes after which a chunk ends."""
 
 ROOM = 1 << 20
 """Decompressed bytes for which there always is room."""
@@ -97,7 +97,7 @@ _NO_CAP = 2**63 - 1
 
 
 class Arena:
-    """Arrays that a stretch is decoded into: used again by the next one, so that none is touched for the first time.
+    """Arrays that a chunk is decoded into: used again by the next one, so that none is touched for the first time.
 
     A batch with more than a mebibyte of records gets arrays of its own, which go with it. An arena serves one thread.
     """
@@ -109,12 +109,12 @@ class Arena:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Chunk:
     """Some of what was fetched, decoded.
 
     Attributes:
         end: the offset behind it.
-        columns: its records, in arrays of the arena: they hold until the next stretch is read into that.
+        columns: its records, in arrays of the arena: they hold until the next chunk is read into that.
         unreadable: its batches that cannot be read, in the log's order.
         keyed: how many of the records came with a key or headers.
     """
@@ -182,7 +182,7 @@ class Keyed:
         end: the offset behind it.
         records: made as they are asked for, before the next part of the fetch is read.
         long_keys: the offsets of records that are not made, as their keys have more than `MOST_KEY` bytes.
-        unreadable: see `Stretch`.
+        unreadable: see `Chunk`.
     """
 
     start: int
@@ -193,9 +193,9 @@ class Keyed:
 
 
 class Reader:
-    """Reads what a fetch brought of one partition, a stretch at a time.
+    """Reads what a fetch brought of one partition, a chunk at a time.
 
-    What is read does not depend on how it falls into fetches or stretches.
+    What is read does not depend on how it falls into fetches or chunks.
 
     Args:
         fetched: (b,) uint8, record batches; one that is cut off at the end is left for the next fetch.
@@ -230,14 +230,14 @@ class Reader:
         self._cap_offsets = np.array([offset for offset, _ in caps], np.int64)
         self._caps = np.array([_NO_CAP if cap is None else cap for _, cap in caps], np.int64)
 
-    def read(self, arena: Arena) -> Stretch | None:
+    def read(self, arena: Arena) -> Chunk | None:
         """Decodes the next batches, of half a mebibyte or more together, or None where there is no whole one left.
 
         Args:
             arena: what to decode into; what it was decoded into before is overwritten.
 
         Raises:
-            MemoryError: the machine has not what the cap allows. The same stretch can be read again.
+            MemoryError: the machine has not what the cap allows. The same chunk can be read again.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -247,7 +247,7 @@ class Reader:
         self._next = last
         rows = self._rows[first:last]
         offsets, timestamps, begins, ends = (field[:m] for field in fields)
-        return Stretch(
+        return Chunk(
             end=max(int(rows["start"][-1]), int(rows["end"][-1])),
             columns=Columns(offsets, timestamps, data, begins, ends),
             unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
@@ -316,7 +316,7 @@ class Reader:
             made = self._unpack_one(row, data[to : to + most + 1], arena)
             if made == FULL and most < row["cap"]:
                 if to:
-                    break  # it begins the next stretch
+                    break  # it begins the next chunk
                 data = _data(min(int(row["cap"]), _GROWTH * room))
                 continue
             if made < 0:

@@ -25,14 +25,14 @@ from worker.kafka.client.errors import START
 from worker.kafka.client.failures import unavailable
 from worker.kafka.client.firsts import Firsts
 from worker.kafka.client.refusals import Answers, Refusals
-from worker.kafka.decoding.records import Reader, Stretch
+from worker.kafka.decoding.records import Chunk, Reader
 from worker.kafka.reports.offsets import Offsets, ask
 from worker.kafka.reports.prefetch import Prefetch
 
 _FETCHED, _WAITING = 64, 8
 """What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
 
-Two stretches, each of up to a sixteenth once decompressed, and their columns have the rest.
+Two chunks, each of up to a sixteenth once decompressed, and their columns have the rest.
 """
 _FETCH_SECONDS = 0.02
 """How long what waits is decoded before the client is asked for more."""
@@ -154,10 +154,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._fetch(timeout_ms if self._prefetch.empty else 0)
         if (taken := self._prefetch.next()) is None:
             return []
-        partition, stretch = taken
-        self._demand_twice(partition, stretch)
-        start, self._positions[partition] = self._positions[partition], stretch.end
-        return [Batch(partition, start, stretch.end, stretch.columns, stretch.unreadable, stretch.keyed)]
+        partition, chunk = taken
+        self._demand_twice(partition, chunk)
+        start, self._positions[partition] = self._positions[partition], chunk.end
+        return [Batch(partition, start, chunk.end, chunk.columns, chunk.unreadable, chunk.keyed)]
 
     def keep(self) -> None:
         """Stays in the group, and hears of rebalances, without fetching on: while what was fetched is being counted.
@@ -257,14 +257,14 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
-    def _demand_twice(self, partition: int, stretch: Stretch) -> None:
+    def _demand_twice(self, partition: int, chunk: Chunk) -> None:
         """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.
 
         Raises:
             Unavailable: such a batch was never seen with these bytes.
         """
         suspects = self._suspects[partition]
-        failing = {(bad.offset, bad.end): bad for bad in stretch.unreadable if bad.why == "checksum"}
+        failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
         suspects |= failing  # the last bytes of each, however often they differ
         if new:
@@ -275,7 +275,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 "look at the disk of the broker that leads the partition. The batch is rejected if it fails again with"
                 " the same bytes",
             )
-        self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= stretch.end}
+        self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= chunk.end}
 
     def _reading(self) -> list[TopicPartition]:
         """Returns the started partitions that are still assigned, without those that wait after a refusal."""

@@ -1,6 +1,6 @@
 """Prefetch: what was fetched and is not counted yet, decoded ahead on a thread of its own, within a budget of bytes.
 
-While one stretch of records is counted the next one is decoded: both release the interpreter's lock for nearly all
+While one chunk of records is counted the next one is decoded: both release the interpreter's lock for nearly all
 of their time. Two arenas take turns, so that what was handed out stays until the next one is asked for.
 """
 
@@ -10,14 +10,14 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from worker.kafka.decoding.records import Arena, Stretch
+from worker.kafka.decoding.records import Arena, Chunk
 
 
 class Source(Protocol):
-    """What stretches are read from, one after the other."""
+    """What chunks are read from, one after the other."""
 
-    def read(self, arena: Arena) -> Stretch | None:
-        """Returns the next stretch, which lies in the arena; None at the end."""
+    def read(self, arena: Arena) -> Chunk | None:
+        """Returns the next chunk, which lies in the arena; None at the end."""
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ class Prefetch:
         self._budget, self._size = budget, 0
         self._pending: deque[_Pending] = deque()
         self._arenas = [Arena(), Arena()]
-        self._ahead: tuple[_Pending, Future[Stretch | None]] | None = None
+        self._ahead: tuple[_Pending, Future[Chunk | None]] | None = None
         self._executor = executor
 
     @property
@@ -64,22 +64,22 @@ class Prefetch:
         self._size += size
         self._decode()
 
-    def next(self) -> tuple[int, Stretch] | None:
-        """Returns the next stretch and its partition, which hold until the call after this one; None if none waits.
+    def next(self) -> tuple[int, Chunk] | None:
+        """Returns the next chunk and its partition, which hold until the call after this one; None if none waits.
 
         Raises:
             Exception: what decoding raised: no memory, no library; nothing that a batch holds does.
         """
         while self._ahead is not None:
             (pending, future), self._ahead = self._ahead, None
-            stretch = future.result()
-            if stretch is None or pending not in self._pending:
+            chunk = future.result()
+            if chunk is None or pending not in self._pending:
                 self._remove(pending)
                 self._decode()
                 continue
             self._arenas.reverse()
             self._decode()
-            return pending.partition, stretch
+            return pending.partition, chunk
         return None
 
     def forget(self, partitions: Collection[int] | None = None) -> None:
@@ -93,7 +93,7 @@ class Prefetch:
         self._executor.shutdown(cancel_futures=True)
 
     def _decode(self) -> None:
-        """Begins with the next stretch, if none is on its way."""
+        """Begins with the next chunk, if none is on its way."""
         if self._ahead is None and self._pending:
             pending = self._pending[0]
             self._ahead = pending, self._executor.submit(pending.source.read, self._arenas[0])

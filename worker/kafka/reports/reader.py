@@ -96,7 +96,7 @@ def _connect(config: Config) -> KafkaConsumer:
 
 
 class _Reading:
-    """Reads stretches of partitions, and judges what is in them."""
+    """Reads chunks of partitions, and judges what is in them."""
 
     def __init__(self, consumer: KafkaConsumer, served: Served, deadline: float) -> None:
         self._consumer, self._served, self._deadline = consumer, served, deadline
@@ -104,7 +104,7 @@ class _Reading:
         self.judged = Judged()
 
     def read(self, wanted: Mapping[TopicPartition, tuple[int, int]], room: int) -> dict[TopicPartition, int]:
-        """Judges stretches [from, to), of each partition until so many bytes are fetched.
+        """Judges chunks [from, to), of each partition until so many bytes are fetched.
 
         Returns:
             The bytes fetched of each partition that was read to its end in time.
@@ -120,7 +120,7 @@ class _Reading:
                     sizes[tp] += fetched.data.size
                     self._judge(fetched, wanted[tp][1])
             done |= {tp: sizes[tp] for tp, (_, end) in wanted.items() if consumer.position(tp) >= end}
-            wanted = {tp: stretch for tp, stretch in wanted.items() if tp not in done and sizes[tp] <= room}
+            wanted = {tp: chunk for tp, chunk in wanted.items() if tp not in done and sizes[tp] <= room}
             consumer.pause(*(consumer.assignment() - wanted.keys()))
         return done
 
@@ -128,18 +128,18 @@ class _Reading:
         terms = self._served.configured.terms
         caps = [(0, terms.max_batch_bytes)]
         decoder = Reader(fetched.data, fetched.start, fetched.aborted, caps)
-        while time.monotonic() < self._deadline and (stretch := decoder.read(self._arena)) is not None:
-            unreadable = [bad for bad in stretch.unreadable if bad.offset < end]
-            columns = stretch.columns.between(0, int((stretch.columns.offsets < end).sum()))
+        while time.monotonic() < self._deadline and (chunk := decoder.read(self._arena)) is not None:
+            unreadable = [bad for bad in chunk.unreadable if bad.offset < end]
+            columns = chunk.columns.between(0, int((chunk.columns.offsets < end).sum()))
             self.judged.records += len(columns) + len(unreadable)
-            self.judged.keyed += stretch.keyed
+            self.judged.keyed += chunk.keyed
             self.judged.age(columns.timestamps.tolist())
             self.judged.reasons += rejections.reasons(self._served.stream, terms, columns, len(unreadable))
-            if stretch.end >= end:
+            if chunk.end >= end:
                 behind = Reader(fetched.data, end, fetched.aborted, caps)
                 self.judged.keyed += self._keyed(decoder) - self._keyed(behind)
                 break
 
     def _keyed(self, decoder: Reader) -> int:
         """Counts the records with a key or headers in all that is left of a fetch."""
-        return sum(stretch.keyed for stretch in iter(lambda: decoder.read(self._arena), None))
+        return sum(chunk.keyed for chunk in iter(lambda: decoder.read(self._arena), None))

@@ -228,15 +228,15 @@ class KafkaSnapshotProducer:
         return first, end
 
     def _newest(
-        self, stretches: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
+        self, ranges: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
     ) -> Head | None:
-        """Returns the newest head of the stream in the first stretch that has one, or None.
+        """Returns the newest head of the stream in the first range that has one, or None.
 
         It has number 0 where it is deleted. Records of its key that are no head are passed over, see `Head.read`; their
         offsets are noted.
 
         Args:
-            stretches: [first, end), see `worker.kafka.client.reading.records`.
+            ranges: [first, end), see `worker.kafka.client.reading.records`.
             level: the isolation level.
             unreadable: filled with the offsets.
 
@@ -247,9 +247,9 @@ class KafkaSnapshotProducer:
         consumer = self._topic.consumer(level, key, self._on_passed)
         try:
             tp = TopicPartition(self._topic.name, PARTITION)
-            for stretch in stretches:
+            for offsets in ranges:
                 for record in reading.records(
-                    consumer, tp, *stretch, self._on_alive, TIMEOUT_SECONDS, self._clock
+                    consumer, tp, *offsets, self._on_alive, TIMEOUT_SECONDS, self._clock
                 ):
                     if record.key == key:
                         newest = self._head_of(record, unreadable) or newest
@@ -275,7 +275,7 @@ class KafkaSnapshotProducer:
 
 
 def _backwards(first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields growing stretches of [first, end), the last one first."""
+    """Yields growing ranges of [first, end), the last one first."""
     step, upper = 64, end
     while upper > first:
         lower = max(first, upper - step)
