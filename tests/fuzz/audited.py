@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.batches import Maker, damaged, drain, spoilt
 from worker.audit import batches
-from worker.kafka.decoding.batches import walk
+from worker.kafka.decoding.batches import scan_headers
 
 
 def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
@@ -43,7 +43,7 @@ def compare(fetched, start, stop, aborted, caps):
     """
     found, bad, end, _ = drain(fetched, start, list(aborted), list(caps))
     whole = batches.whole(fetched)
-    size, reached, _ = walk(np.frombuffer(fetched, np.uint8))
+    size, reached, _ = scan_headers(np.frombuffer(fetched, np.uint8))
     assert batches.reach(fetched) == (size, reached)
     assert max([start, *(one.end for one in whole)]) == end
     read, unreadable = located(fetched, start, stop, aborted, caps)

@@ -33,7 +33,7 @@ from tests.batches import (
     varint,
 )
 from worker.kafka.decoding import records
-from worker.kafka.decoding.records import Arena, Reader, walk
+from worker.kafka.decoding.records import Arena, Reader, scan_headers
 
 ROOT = Path(__file__).parents[3]
 
@@ -125,7 +125,7 @@ def test_what_is_read_does_not_depend_on_where_a_fetch_ends():
             cut = left[: size + int(rng.integers(500))]
             more, refused, end, keys = drain(cut, end, None, [(0, 300)])
             read, bad, keyed = read + more, bad + refused, keyed + keys
-            left = left[walk(np.frombuffer(cut, np.uint8))[0] :]
+            left = left[scan_headers(np.frombuffer(cut, np.uint8))[0] :]
         assert (read, bad, end, keyed) == whole
 
 
@@ -133,7 +133,7 @@ def test_a_walk_is_as_far_as_the_reader_gets():
     for log, _, _, rng in makers(range(100)):
         fetched = b"".join(damaged(one, rng) if rng.random() < 0.3 else one for one in log)
         fetched = np.frombuffer(fetched[: int(rng.integers(len(fetched)))], np.uint8)
-        size, end, _ = walk(fetched)
+        size, end, _ = scan_headers(fetched)
         assert drain(fetched, 0)[2] == max(end, 0)
         assert drain(fetched[:size], 0) == drain(fetched, 0)
 
@@ -141,7 +141,7 @@ def test_a_walk_is_as_far_as_the_reader_gets():
 def test_nothing_fetched_is_nothing_read():
     for fetched in (b"", b"\0" * 11, batch(3, b"", 0)[:-1]):
         assert Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, 1)]).read(Arena()) is None
-        assert walk(np.frombuffer(fetched, np.uint8)) == (0, -1, -1)
+        assert scan_headers(np.frombuffer(fetched, np.uint8)) == (0, -1, -1)
 
 
 def test_a_batch_that_compaction_emptied_still_moves_the_end():
@@ -237,8 +237,8 @@ def test_the_checksum_of_an_old_message_is_no_leader_epoch(magic):
     # the brokers would be asked for that epoch, and say that the log was truncated
     fetched = old(magic, 0)
     assert struct.unpack_from(">i", fetched, 12) != (-1,)
-    assert walk(np.frombuffer(batch(4, ONE, 1, leader=7) + fetched, np.uint8))[1:] == (6, -1)
-    assert walk(np.frombuffer(fetched + batch(6, ONE, 1, leader=7), np.uint8))[1:] == (7, 7)
+    assert scan_headers(np.frombuffer(batch(4, ONE, 1, leader=7) + fetched, np.uint8))[1:] == (6, -1)
+    assert scan_headers(np.frombuffer(fetched + batch(6, ONE, 1, leader=7), np.uint8))[1:] == (7, 7)
 
 
 @pytest.mark.parametrize(

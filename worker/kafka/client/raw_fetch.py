@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kafka import KafkaConsumer
 from kafka.consumer.fetcher import Fetcher
 
-from worker.kafka.decoding.batches import walk
+from worker.kafka.decoding.batches import scan_headers
 
 MOST_POLLED = 4 << 20
 """Bytes of decoded records after which a poll takes no more: it holds so many, and one record."""
@@ -59,7 +59,7 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
     def _fetched(self, records: Any) -> Fetched | None:
         """Returns what was fetched; None for nothing."""
         data = np.frombuffer(records._buffer, np.uint8)
-        size, end, epoch = walk(data)
+        size, end, epoch = scan_headers(data)
         if not size:
             return None
         aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]

@@ -91,7 +91,7 @@ def _end_of(batches: Window, at: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
+def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
     """How far whole batches reach; O(batches).
 
     Args:
@@ -112,7 +112,7 @@ def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def scan(
+def read_headers(
     fetched: npt.NDArray[np.uint8],
     at: int,
     rows: Any,
@@ -165,7 +165,7 @@ def scan(
 
 
 @njit(cache=True, nogil=True)
-def judge(
+def classify(
     fetched: npt.NDArray[np.uint8],
     rows: Any,
     n: int,
@@ -184,7 +184,7 @@ def judge(
 
     Args:
         fetched: the bytes that the rows are of.
-        rows: from `scan`, with checksums checked; ``state`` and ``start`` are changed.
+        rows: from `read_headers`, with checksums checked; ``state`` and ``start`` are changed.
         n: how many rows there are.
         position: records below this offset are not wanted.
         committed: whether aborted transactions are left out.
@@ -271,7 +271,7 @@ def _next_varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def lay_out(
+def decode_records(
     data: npt.NDArray[np.uint8],
     rows: Any,
     first: int,
@@ -285,7 +285,7 @@ def lay_out(
 
     Args:
         data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
-        rows: from `judge`; one whose records are damaged becomes LENGTH.
+        rows: from `classify`; one whose records are damaged becomes LENGTH.
         first: the first row.
         last: the row behind the last one.
         offsets: filled, as are the others; they have room for a record for every seven bytes.
@@ -391,7 +391,7 @@ def pick(
 
     Args:
         data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
-        rows: from `judge`; one whose records are damaged becomes LENGTH.
+        rows: from `classify`; one whose records are damaged becomes LENGTH.
         first: the first row.
         last: the row behind the last one.
         begins: (k,) uint8, the prefix. An empty one picks records without a key, too.
@@ -434,7 +434,7 @@ def pick(
 
 @njit(cache=True, nogil=True)
 def _is_whole(records: Window, row: Any) -> bool:
-    """Whether a batch holds just the records that it claims, as `lay_out` demands."""
+    """Whether a batch holds just the records that it claims, as `decode_records` demands."""
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
     while left > 0:

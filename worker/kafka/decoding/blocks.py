@@ -50,7 +50,7 @@ from worker.kafka.decoding.memory import (
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 SLACK = 64
-"""Bytes behind the room of an array to unpack into: copies need not be exact to its end, nor `batches.lay_out`."""
+"""Bytes behind the room of an array to unpack into: copies and `batches.decode_records` may overrun it."""
 
 DAMAGED, FULL = -1, -2
 """What unpacking says instead of where it ended: the bytes are no such format; they make more than they may."""
@@ -315,7 +315,7 @@ def unpack(
 
     Args:
         fetched: the bytes that the rows are of.
-        rows: from `batches.judge`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE.
+        rows: from `batches.classify`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE.
         i: the row to begin with.
         n: the row behind the last one.
         data: (room + SLACK,) uint8, filled.

@@ -127,7 +127,7 @@ def check(fetched: npt.NDArray[np.uint8], rows: Any, n: int) -> None:
 
     Args:
         fetched: the bytes that the rows are of.
-        rows: from `batches.scan`; ``state`` is changed.
+        rows: from `batches.read_headers`; ``state`` is changed.
         n: how many rows there are.
     """
     of = window(fetched)

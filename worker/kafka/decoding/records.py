@@ -61,17 +61,17 @@ from worker.kafka.decoding.batches import (
     LEAST_RECORD,
     ROW,
     State,
-    judge,
-    lay_out,
+    classify,
+    decode_records,
     pick,
-    scan,
-    walk,
+    read_headers,
+    scan_headers,
 )
 from worker.kafka.decoding.blocks import DAMAGED, FULL, GZIP, SLACK, ZSTD, unpack
 from worker.kafka.decoding.crc32c import check
 from worker.kafka.decoding.streams import unpack_gzip, unpack_zstd
 
-__all__ = ["Arena", "Chunk", "Keyed", "Reader", "Record", "walk", "warm"]
+__all__ = ["Arena", "Chunk", "Keyed", "Reader", "Record", "scan_headers", "warm"]
 
 GROUP = 512 << 10
 """Decompressed bytes after which a chunk ends."""
@@ -243,7 +243,7 @@ class Reader:
             return None
         first = self._next
         data, fields, last = self._unpack(arena)
-        m, keyed = lay_out(data, self._rows, first, last, *fields)
+        m, keyed = decode_records(data, self._rows, first, last, *fields)
         self._next = last
         rows = self._rows[first:last]
         offsets, timestamps, begins, ends = (field[:m] for field in fields)
@@ -286,9 +286,9 @@ class Reader:
     def _scan(self) -> bool:
         """Reads and judges the next headers; whether there are any."""
         rows, fetched = self._rows, self._fetched
-        n, self._at = scan(fetched, self._at, rows, self._cap_offsets, self._caps)
+        n, self._at = read_headers(fetched, self._at, rows, self._cap_offsets, self._caps)
         check(fetched, rows, n)
-        self._position, self._begun = judge(
+        self._position, self._begun = classify(
             fetched,
             rows,
             n,
@@ -393,7 +393,7 @@ def warm() -> None:
     """
     fetched = np.zeros(HEADER, np.uint8)
     fetched[11], fetched[16] = HEADER - 12, 2
-    walk(fetched)
+    scan_headers(fetched)
     Reader(fetched, 0, [(1, 1)], [(0, None)]).read(Arena())
     Reader(fetched, 0, [(1, 1)], [(0, None)]).read_keyed(Arena(), fetched)
     unpack_zstd(fetched, fetched, zstandard.ZstdDecompressor())
