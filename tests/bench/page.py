@@ -19,7 +19,7 @@ from ldp.snapshot import Cut, Snapshot, encode, take
 from tests.bench.measure import Line
 from worker.config import Config, parse
 from worker.http import documents
-from worker.kafka.snapshots.following import Follower
+from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 

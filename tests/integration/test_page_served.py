@@ -9,7 +9,7 @@ import pytest
 from ldp import frames, snapshot
 from ldp.snapshot import Cut, Line, Period
 from tests.integration.harness import TIMEOUT_SECONDS, World, until
-from worker.kafka.snapshots.following import Follower
+from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.reader import SnapshotReader
 
 pytestmark = pytest.mark.integration

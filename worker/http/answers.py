@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from worker.http.connections import PIECE_BYTES
-from worker.kafka.snapshots.following import give_back
+from worker.kafka.snapshots.follower import give_back
 
 MOST_BYTES = 48 << 20
 """Of all answers that are kept or being made, compressed."""

@@ -18,7 +18,7 @@ from worker.http import documents
 from worker.http.answers import Packed
 from worker.http.files import pages
 from worker.http.streams import Streams
-from worker.kafka.snapshots.wholes import Key, NotRead, NotThere, Whole
+from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere
 
 EVENTS = "/events"
 STREAMS_SECONDS = 2.0
@@ -38,18 +38,18 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Snapshots(Protocol):
-    """The snapshots on their topic: `worker.kafka.snapshots.following.Follower`."""
+    """The snapshots on their topic: `worker.kafka.snapshots.follower.Follower`."""
 
-    def newest(self, stream: str) -> Mapping[Key, Whole]:
+    def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
         """Returns the windows of a stream that are on the topic, with that of all time."""
 
     def wait(self, seconds: float) -> bool:
         """Waits until something changed; returns whether the topic was read to its end."""
 
-    def find(self, stream: str, window: str = ..., start: int | None = ...) -> Whole:
+    def find(self, stream: str, window: str = ..., start: int | None = ...) -> IndexEntry:
         """Returns where a snapshot stands."""
 
-    def read(self, stream: str, whole: Whole) -> Snapshot:
+    def read(self, stream: str, entry: IndexEntry) -> Snapshot:
         """Returns a snapshot, read from there."""
 
 
@@ -128,7 +128,7 @@ class Page:
         return None
 
     def _snapshot(self, stream: str, form: str, query: Mapping[str, list[str]], known: str) -> Answer:
-        """Returns a snapshot, whole or an excerpt."""
+        """Returns a snapshot, entry or an excerpt."""
         _known_only(query, _ASKED[form])
         stream = unquote(stream)
         window, start = _one(query, "window", ALL_TIME.name), _start(query)
@@ -179,16 +179,18 @@ class Page:
         seen = self._there(names, window) if self._snapshots.wait(0) else {}
         return self._events(names, window, seen)
 
-    def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], Whole]:
+    def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
         """Returns the snapshots of streams and of windows of one name, or of all, that are on the topic."""
         return {
-            (name, key): whole
+            (name, key): entry
             for name in names
-            for key, whole in self._snapshots.newest(name).items()
-            if whole.methods and window in ("", key[0])
+            for key, entry in self._snapshots.newest(name).items()
+            if entry.methods and window in ("", key[0])
         }
 
-    def _events(self, names: list[str], window: str, seen: dict[tuple[str, Key], Whole]) -> Iterator[bytes]:
+    def _events(
+        self, names: list[str], window: str, seen: dict[tuple[str, Key], IndexEntry]
+    ) -> Iterator[bytes]:
         said = self._streams.document()
         yield _event("streams", _brief(said))
         spoke = looked = self._clock()
@@ -227,7 +229,7 @@ class Page:
             raise Refused(HTTPStatus.BAD_REQUEST, "start given; all time has no start, a window has")
 
     def _missing(self, stream: str, window: str, start: int | None, *, unnamed: bool) -> Refused:
-        there = sorted({key[0] for key, whole in self._snapshots.newest(stream).items() if whole.methods})
+        there = sorted({key[0] for key, entry in self._snapshots.newest(stream).items() if entry.methods})
         what = (
             f"no snapshot of {stream}"
             if window == ALL_TIME.name
@@ -260,9 +262,9 @@ def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
             )
 
 
-def _news(event: str, which: tuple[str, Key], whole: Whole) -> bytes:
+def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
     names = ("sequence", "snapshot", "window", "reports")
-    said = {name: whole.said[name] for name in names if name in whole.said}
+    said = {name: entry.said[name] for name in names if name in entry.said}
     return _event(event, {"stream": which[0]} | said)
 
 

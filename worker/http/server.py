@@ -34,7 +34,7 @@ from worker.http.connections import PIECE_BYTES, Connection, Server
 from worker.http.page import Answer, Page, Refused
 from worker.http.streams import Streams
 from worker.kafka.client.reading import OnPassed
-from worker.kafka.snapshots.following import Follower
+from worker.kafka.snapshots.follower import Follower
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from ldp.oracles.given import Given
 from worker.config import Config, Served
-from worker.kafka.snapshots.wholes import Key, Whole
+from worker.kafka.snapshots.index import IndexEntry, Key
 
 RATE_SECONDS = 10.0
 """Over how long a rate is taken."""
@@ -28,9 +28,9 @@ Facts = Mapping[str, object]
 
 
 class Snapshots(Protocol):
-    """What is known of the snapshots on their topic: `worker.kafka.snapshots.following.Follower`."""
+    """What is known of the snapshots on their topic: `worker.kafka.snapshots.follower.Follower`."""
 
-    def newest(self, stream: str) -> Mapping[Key, Whole]:
+    def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
         """Returns the windows of a stream that are on the topic, with that of all time."""
 
 
@@ -83,7 +83,7 @@ class Streams:
         stream, counted = served.stream, all_counted.get(served.stream.name, _Counted())
         names = self._terms[stream.name]["windows"]
         found = self._snapshots.newest(stream.name)
-        there = {key: whole for key, whole in found.items() if whole.methods}
+        there = {key: entry for key, entry in found.items() if entry.methods}
         head, newest = found.get(("all", None)), there.get(("all", None))
         known = set[int]() if head is None else {int(partition) for partition in head.said["offsets"]}
         return self._terms[stream.name] | {
@@ -180,15 +180,15 @@ def _states(facts: Facts) -> dict[str, str]:
     return states
 
 
-def _newest(whole: Whole) -> dict[str, Any]:
-    return {name: whole.said.get(name) for name in ("sequence", "reports", "complete", "standard_error")}
+def _newest(entry: IndexEntry) -> dict[str, Any]:
+    return {name: entry.said.get(name) for name in ("sequence", "reports", "complete", "standard_error")}
 
 
-def _available(names: list[str], there: Mapping[Key, Whole]) -> dict[str, list[Any]]:
+def _available(names: list[str], there: Mapping[Key, IndexEntry]) -> dict[str, list[Any]]:
     """Returns the windows of each name that are on the topic, by their starts; those of names of before, too."""
     available: dict[str, list[Any]] = {name: [] for name in names}
-    for _, whole in sorted(there.items(), key=lambda item: item[0][1] or 0):
-        window = whole.window
+    for _, entry in sorted(there.items(), key=lambda item: item[0][1] or 0):
+        window = entry.window
         available.setdefault(window.name, []).append(
             None
             if window.start is None
@@ -196,8 +196,8 @@ def _available(names: list[str], there: Mapping[Key, Whole]) -> dict[str, list[A
                 "start": window.start,
                 "end": window.end,
                 "final": window.final,
-                "reports": whole.said["reports"],
-                "complete": whole.said["complete"],
+                "reports": entry.said["reports"],
+                "complete": entry.said["complete"],
             }
         )
     return available

@@ -12,9 +12,9 @@ import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Line, Period
 from worker.counting.head import Head, NewerHead
-from worker.kafka.snapshots import wholes as of_wholes
+from worker.kafka.snapshots import index as snapshot_index
+from worker.kafka.snapshots.index import SnapshotIndex
 from worker.kafka.snapshots.topic import UNREADABLE
-from worker.kafka.snapshots.wholes import Wholes
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 3), ["red", "green", "blue"])
 RULE = {
@@ -166,10 +166,10 @@ def test_a_snapshot_with_a_strange_field_is_incomplete_or_sane(window):
     for key in (base, "s/domain", *(["s/head"] if window.start is None else [])):
         headers, body = there[key]
         for value in (*ODD, *(value for _, _, value in forged(orjson.loads(body)))):
-            wholes, received = Wholes(["s"]), there | {key: (headers, value)}
+            index, received = SnapshotIndex(["s"]), there | {key: (headers, value)}
             for offset, (name, (said, part)) in enumerate(received.items()):
                 try:
-                    wholes.take(name, said, part, offset)
+                    index.take(name, said, part, offset)
                 except UNREADABLE:
                     continue
             try:
@@ -186,48 +186,48 @@ def test_a_snapshot_with_a_strange_field_is_incomplete_or_sane(window):
                 f"{body.sum:.3f} {[(answer.frequency, answer.std_error) for answer in body.sets]}"
 
 
-def forged_part(wholes, i, offset, key=None):
+def forged_part(index, i, offset, key=None):
     """Takes a message in of a window that never becomes whole."""
     start = 3_600_000 * (i + 10)
     key, said = key or f"s/1h/{start}/base", {"parts": b"999999", "sequence": b"1", "snapshot": b"q"}
     if not key.startswith("s/all"):
         said |= {"end": b"%d" % (start + 3_600_000), "final": b"true"}
-    wholes.take(key, said, b"x", offset)
+    index.take(key, said, b"x", offset)
 
 
 def test_forged_windows_push_each_other_out_and_no_real_snapshot(monkeypatch):
-    monkeypatch.setattr(of_wholes, "_MOST_PARTS", 1 << 20)
-    wholes, window, everything = Wholes(["s"]), messages(HOUR), messages()
+    monkeypatch.setattr(snapshot_index, "_MOST_PARTS", 1 << 20)
+    index, window, everything = SnapshotIndex(["s"]), messages(HOUR), messages()
     offset = 0
     for there in (window, everything):
         for key, (headers, body) in there.items():
             for i in range(100):  # between any two messages
                 with contextlib.suppress(*UNREADABLE):
-                    forged_part(wholes, 100 * offset + i, offset)
-            wholes.take(key, headers, body, offset)
+                    forged_part(index, 100 * offset + i, offset)
+            index.take(key, headers, body, offset)
             offset += 1
-    assert ("all", None) in wholes.of("s")
-    assert wholes.unnamed("s", "1h", 3_600_000)  # whole, and of another snapshot than the head's
+    assert ("all", None) in index.of("s")
+    assert index.unnamed("s", "1h", 3_600_000)  # whole, and of another snapshot than the head's
     for i in range(10_000):
         with contextlib.suppress(*UNREADABLE):
-            forged_part(wholes, 10**6 + i, offset)
-    assert len(wholes._parts) < 300
-    assert wholes._parts_size == sum(part.size for part in wholes._parts.values()) <= 1 << 20
-    assert ("all", None) in wholes.of("s")
-    assert wholes.unnamed("s", "1h", 3_600_000)
+            forged_part(index, 10**6 + i, offset)
+    assert len(index._parts) < 300
+    assert index._parts_size == sum(part.size for part in index._parts.values()) <= 1 << 20
+    assert ("all", None) in index.of("s")
+    assert index.unnamed("s", "1h", 3_600_000)
 
 
 @pytest.mark.parametrize("place", ["s/all/x{}", "s/1h/36000000/x{}"])
 def test_a_forged_snapshot_of_very_many_messages_is_kept_within_bounds(monkeypatch, place):
-    monkeypatch.setattr(of_wholes, "_MOST_PART", 100_000)
-    wholes = Wholes(["s"])
+    monkeypatch.setattr(snapshot_index, "_MOST_PART", 100_000)
+    index = SnapshotIndex(["s"])
     for i in range(5000):
         with contextlib.suppress(*UNREADABLE):
-            forged_part(wholes, 0, i, place.format(i))
-    (part,) = wholes._parts.values()
+            forged_part(index, 0, i, place.format(i))
+    (part,) = index._parts.values()
     assert len(part.seen) < 1000
     with pytest.raises(ValueError, match="a key of 5002 characters"):
-        wholes.take("s/" + "x" * 5000, {}, b"x", 0)
+        index.take("s/" + "x" * 5000, {}, b"x", 0)
 
 
 def test_a_domain_that_another_program_wrote_hides_no_snapshot_without_labels():

@@ -25,9 +25,9 @@ from worker.http.answers import Packed
 from worker.http.files import File
 from worker.http.page import Page
 from worker.http.streams import Streams
-from worker.kafka.snapshots import following
-from worker.kafka.snapshots.following import Follower
-from worker.kafka.snapshots.wholes import NotRead, Whole, Wholes
+from worker.kafka.snapshots import follower as follower_module
+from worker.kafka.snapshots.follower import Follower
+from worker.kafka.snapshots.index import IndexEntry, NotRead, SnapshotIndex
 from worker.observe.metrics import Metrics
 
 HOUR = 3_600_000
@@ -162,7 +162,7 @@ def patient(monkeypatch):
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 2.0 * WAIT)
     monkeypatch.setattr(answers, "MAKING_SECONDS", 2.0 * WAIT)
     monkeypatch.setattr(answers, "_PAUSES", 0)
-    monkeypatch.setattr("worker.kafka.snapshots.following._READ_SECONDS", float(WAIT))
+    monkeypatch.setattr("worker.kafka.snapshots.follower._READ_SECONDS", float(WAIT))
 
 
 class Patient(Follower):
@@ -520,7 +520,7 @@ def test_half_a_snapshot_is_none(served, log):
 
 
 def test_brokers_that_refuse_are_named_and_asked_again(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.snapshots.following._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("worker.kafka.snapshots.follower._RETRY_SECONDS", 0.05)
     log.publish(taken())
     log.refuses = ConnectionRefusedError("no")
     with serving(log, metrics, kind=Follower) as (port, _):
@@ -792,7 +792,7 @@ def test_a_head_that_says_nothing_makes_no_snapshot(served, log):
 
 
 def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.snapshots.following._READ_SECONDS", 2.0)
+    monkeypatch.setattr("worker.kafka.snapshots.follower._READ_SECONDS", 2.0)
     log.publish(taken())
     poll = Consumer.poll
 
@@ -998,7 +998,7 @@ def forged(log, key, **changes):
 @pytest.mark.parametrize("mark", ["another's", "its own"])
 def test_what_stands_among_a_snapshots_messages_is_kept_within_bounds_and_named(log, monkeypatch, mark):
     """Another writer's records may stand between those of a transaction."""
-    monkeypatch.setattr(following, "most_kept", lambda served: 200_000)
+    monkeypatch.setattr(follower_module, "most_kept", lambda served: 200_000)
     one, seen, passed = taken(), [], []
     *most, last = snapshot.encode(one)
     for part in most:
@@ -1008,15 +1008,17 @@ def test_what_stands_among_a_snapshots_messages_is_kept_within_bounds_and_named(
         log.add(f"s/all/base/frequencies/{number}", bytes(20_000), list(headers.items()))
     log.add(last.key, last.body, last.headers(1))
     follower = Patient(CONFIG, log.connect, on_passed=passed.append)
-    assemble = following._assembled
+    assemble = follower_module._assembled
 
     def assembled(stream, whole, received):
         seen.append(sum(len(value) for _, value in received.values()))
         return assemble(stream, whole, received)
 
-    monkeypatch.setattr(following, "_assembled", assembled)
-    monkeypatch.setattr(Wholes, "take", lambda *given: False)
-    whole = Whole(snapshot.ALL_TIME, 0, len(log.records) - 1, json.loads(most[0].body), frozenset(one.bodies))
+    monkeypatch.setattr(follower_module, "_assembled", assembled)
+    monkeypatch.setattr(SnapshotIndex, "take", lambda *given: False)
+    whole = IndexEntry(
+        snapshot.ALL_TIME, 0, len(log.records) - 1, json.loads(most[0].body), frozenset(one.bodies)
+    )
     assert follower.read("s", whole) == one
     assert seen[0] <= 200_000
     assert bool(passed) == (mark == "its own")
@@ -1109,7 +1111,7 @@ def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
 
 
 def test_what_is_kept_has_a_bound(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.snapshots.following._KEPT_NUMBERS", 500)
+    monkeypatch.setattr("worker.kafka.snapshots.follower._KEPT_NUMBERS", 500)
     log.publish(taken(), *(taken(window=hour(start)) for start in range(20)))
     with paged(log, metrics) as (_, follower):
         for _ in range(2):
@@ -1118,7 +1120,7 @@ def test_what_is_kept_has_a_bound(log, metrics, monkeypatch):
                 one = follower.read("s", follower.find("s", "1h", at))
                 assert one == replace(taken(window=hour(start)), cut=one.cut)
                 assert 1 <= len(follower._kept) < 5
-        monkeypatch.setattr("worker.kafka.snapshots.following._KEPT_NUMBERS", 0)
+        monkeypatch.setattr("worker.kafka.snapshots.follower._KEPT_NUMBERS", 0)
         assert follower.read("s", follower.find("s")).sequence == 1
         assert len(follower._kept) == 1  # the newest, always
 

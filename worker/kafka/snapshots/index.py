@@ -47,7 +47,7 @@ class NotThere(Exception):  # noqa: N818  # an answer, not a fault
 
 
 @dataclass(frozen=True)
-class Whole:
+class IndexEntry:
     """A snapshot of which every message was seen.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Part:
         return more
 
 
-class Wholes:
+class SnapshotIndex:
     """The newest whole snapshots of some streams, as far as the newest head of their stream vouches for them.
 
     A head vouches for the snapshot of all time that it is a part of, and for windows with names that it lists, of no
@@ -109,17 +109,17 @@ class Wholes:
         >>> from ldp.snapshot import Cut, encode, take
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
         >>> taken = take(stream, stream.oracle.estimate([6, 4], 10), Cut({0: 10}, {}), sequence=3)
-        >>> wholes = Wholes(["colours"])
+        >>> index = SnapshotIndex(["colours"])
         >>> for offset, part in enumerate(encode(taken)):
-        ...     _ = wholes.take(part.key, dict(part.headers(3)), part.body, offset)
-        >>> whole = wholes.of("colours")["all", None]
-        >>> whole.first, whole.last, whole.said["reports"]
+        ...     _ = index.take(part.key, dict(part.headers(3)), part.body, offset)
+        >>> entry = index.of("colours")["all", None]
+        >>> entry.first, entry.last, entry.said["reports"]
         (0, 11, 10)
     """
 
     def __init__(self, streams: Iterable[str]) -> None:
-        self._wholes: dict[str, dict[Key, Whole]] = {stream: {} for stream in streams}
-        self._unnamed: dict[str, dict[Key, Whole]] = {stream: {} for stream in self._wholes}
+        self._index: dict[str, dict[Key, IndexEntry]] = {stream: {} for stream in streams}
+        self._unnamed: dict[str, dict[Key, IndexEntry]] = {stream: {} for stream in self._index}
         self._parts: OrderedDict[tuple[str, Key], _Part] = OrderedDict()  # that with the newest message last
         self._parts_size = 0
         self._labels: dict[str, tuple[int, int]] = {}
@@ -128,9 +128,9 @@ class Wholes:
         """Returns where the newest labels of a stream stand, the first and the last offset; None if it has none."""
         return self._labels.get(stream)
 
-    def of(self, stream: str) -> Mapping[Key, Whole]:
+    def of(self, stream: str) -> Mapping[Key, IndexEntry]:
         """Returns the windows of a stream, with that of all time."""
-        return self._wholes[stream]
+        return self._index[stream]
 
     def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
         """Returns whether there are messages of a window, or of any of a name, that the head does not vouch for."""
@@ -152,7 +152,7 @@ class Wholes:
             ValueError, LookupError, TypeError, AttributeError: it is none of a snapshot's.
         """
         stream, _, rest = key.partition("/")
-        if stream not in self._wholes:
+        if stream not in self._index:
             return False
         if len(key) > _LONGEST_KEY:
             raise ValueError(f"a key of {len(key)} characters; allowed are up to {_LONGEST_KEY}")
@@ -177,8 +177,8 @@ class Wholes:
         if window.start is None and f"{stream}/head" not in part.seen:
             return False
         self._drop(which)
-        return self._whole(
-            stream, which[1], Whole(window, part.first, offset, part.said, frozenset(part.methods))
+        return self._add(
+            stream, which[1], IndexEntry(window, part.first, offset, part.said, frozenset(part.methods))
         )
 
     def _part(
@@ -214,21 +214,21 @@ class Wholes:
         if part is not None and which[1][1] is not None:
             self._parts_size -= part.size
 
-    def _whole(self, stream: str, key: Key, whole: Whole) -> bool:
+    def _add(self, stream: str, key: Key, entry: IndexEntry) -> bool:
         """Takes a whole snapshot in, or sets it aside until a head vouches for it; returns whether it is taken."""
-        there, aside = self._wholes[stream], self._unnamed[stream]
-        if whole.window.start is None:
-            there[key] = whole
-            for other in [other for other, one in aside.items() if _vouches(whole, one)]:
+        there, aside = self._index[stream], self._unnamed[stream]
+        if entry.window.start is None:
+            there[key] = entry
+            for other in [other for other, one in aside.items() if _vouches(entry, one)]:
                 there[other] = aside.pop(other)
             return True
-        if (head := there.get(("all", None))) is None or not _vouches(head, whole):
-            aside[key] = whole
+        if (head := there.get(("all", None))) is None or not _vouches(head, entry):
+            aside[key] = entry
             if len(aside) > _MOST_UNNAMED:
                 del aside[next(iter(aside))]
             return False
         aside.pop(key, None)
-        there[key] = whole
+        there[key] = entry
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
@@ -238,22 +238,22 @@ class Wholes:
         which = of or "all", int(start) if start.isdecimal() else None
         self._drop((stream, which))
         self._unnamed[stream].pop(which, None)
-        whole = self._wholes[stream].get(which)
-        if whole is None or not (name in whole.methods or rest == "head"):
+        entry = self._index[stream].get(which)
+        if entry is None or not (name in entry.methods or rest == "head"):
             return False
-        del self._wholes[stream][which]
+        del self._index[stream][which]
         return True
 
 
-def _vouches(head: Whole, whole: Whole) -> bool:
+def _vouches(head: IndexEntry, entry: IndexEntry) -> bool:
     """Returns whether a head names a window with its number, and where the number is its own with its identity."""
-    name, start, said = whole.window.name, whole.window.start, head.said
+    name, start, said = entry.window.name, entry.window.start, head.said
     starts = said.get("windows", {}).get(name)
-    if start is None or starts is None or whole.said["sequence"] > said["sequence"]:
+    if start is None or starts is None or entry.said["sequence"] > said["sequence"]:
         return False
     if starts and start not in starts:
         return False
-    return whole.said["sequence"] < said["sequence"] or whole.identity == window_identity(
+    return entry.said["sequence"] < said["sequence"] or entry.identity == window_identity(
         head.identity, name, start
     )
 

@@ -24,9 +24,9 @@ from worker.config import Config
 from worker.config.snapshots import most_kept
 from worker.kafka.client import reading
 from worker.kafka.client.reading import Passed
+from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere, SnapshotIndex
 from worker.kafka.snapshots.messages import Messages
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
-from worker.kafka.snapshots.wholes import Key, NotRead, NotThere, Whole, Wholes
 
 IDLE_SECONDS = 300.0
 """How long nobody asks before the thread ends."""
@@ -47,7 +47,7 @@ class _Wanted:
     """A snapshot that somebody waits for."""
 
     stream: str
-    whole: Whole
+    entry: IndexEntry
     answer: "Future[Snapshot]"
 
 
@@ -81,7 +81,7 @@ class Follower:
 
     def _begin(self) -> None:
         """Knows nothing."""
-        self._wholes, self._read, self._why = Wholes(self._most), False, "it has just begun"
+        self._index, self._read, self._why = SnapshotIndex(self._most), False, "it has just begun"
         self._kept.clear()
 
     @property
@@ -89,7 +89,7 @@ class Follower:
         """Whether the topic is read at present."""
         return self._thread is not None
 
-    def newest(self, stream: str) -> Mapping[Key, Whole]:
+    def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
         """Returns what is on the topic of a stream, as far as it was read; somebody asks.
 
         Args:
@@ -97,7 +97,7 @@ class Follower:
         """
         with self._changed:
             self._ask()
-            return dict(self._wholes.of(stream)) if self._read else {}
+            return dict(self._index.of(stream)) if self._read else {}
 
     def wait(self, seconds: float) -> bool:
         """Waits until something changed, at most so long; returns whether the topic was read to its end."""
@@ -112,7 +112,7 @@ class Follower:
         window: str = ALL_TIME.name,
         start: int | None = None,
         seconds: float = WAIT_SECONDS,
-    ) -> Whole:
+    ) -> IndexEntry:
         """Returns where a snapshot stands; waits for that until the topic is read.
 
         Args:
@@ -130,21 +130,21 @@ class Follower:
             self._changed.wait_for(lambda: self._read, seconds)
             if not self._read:
                 raise NotRead(self._why)
-            there = [whole for whole in self._wholes.of(stream).values() if whole.methods]
-            unnamed = self._wholes.unnamed(stream, window, start)
+            there = [entry for entry in self._index.of(stream).values() if entry.methods]
+            unnamed = self._index.unnamed(stream, window, start)
         found = [
-            whole for whole in there if whole.window.name == window and start in (None, whole.window.start)
+            entry for entry in there if entry.window.name == window and start in (None, entry.window.start)
         ]
         if not found:
             raise NotThere(stream, unnamed=unnamed)
-        return max(found, key=lambda whole: whole.window.start or 0)
+        return max(found, key=lambda entry: entry.window.start or 0)
 
-    def read(self, stream: str, whole: Whole, seconds: float = WAIT_SECONDS) -> Snapshot:
+    def read(self, stream: str, entry: IndexEntry, seconds: float = WAIT_SECONDS) -> Snapshot:
         """Returns a snapshot, read from where it stands.
 
         Args:
             stream: whose.
-            whole: where it stands.
+            entry: where it stands.
             seconds: how long to wait.
 
         Raises:
@@ -153,10 +153,10 @@ class Follower:
         """
         with self._changed:
             self._ask()
-            if (kept := self._kept.get((stream, whole.identity))) is not None:
-                self._kept.move_to_end((stream, whole.identity))
+            if (kept := self._kept.get((stream, entry.identity))) is not None:
+                self._kept.move_to_end((stream, entry.identity))
                 return kept
-            wanted = _Wanted(stream, whole, Future())
+            wanted = _Wanted(stream, entry, Future())
             self._wanted.append(wanted)
         try:
             return wanted.answer.result(seconds)
@@ -222,7 +222,7 @@ class Follower:
             for record in records:
                 try:
                     key, headers = (record.key or b"").decode(), dict(record.headers)
-                    changed |= self._wholes.take(key, headers, record.value, record.offset)
+                    changed |= self._index.take(key, headers, record.value, record.offset)
                 except UNREADABLE as error:
                     self._pass_over(record, f"no message of a snapshot: {error}")
             if (changed and self._read) or read > self._read:
@@ -234,7 +234,7 @@ class Follower:
         if not wanted.answer.set_running_or_notify_cancel():
             return None  # nobody waits any more
         with self._changed:
-            kept = self._kept.get((wanted.stream, wanted.whole.identity))
+            kept = self._kept.get((wanted.stream, wanted.entry.identity))
             if large := kept is None and self._is_full():
                 self._kept.clear()  # large ones are not to be there together with what the next is made of
         if kept is not None:
@@ -256,7 +256,7 @@ class Follower:
             wanted.answer.set_exception(Incomplete("the brokers do not answer"))
             raise
         else:
-            self._keep(wanted.stream, wanted.whole, snapshot)
+            self._keep(wanted.stream, wanted.entry, snapshot)
             wanted.answer.set_result(snapshot)
         finally:
             consumer.seek(self._partition, position)
@@ -264,29 +264,29 @@ class Follower:
 
     def _snapshot(self, consumer: Any, wanted: _Wanted) -> Snapshot:
         """Reads a snapshot's messages, with the labels of a window, and puts them together."""
-        stream, whole = wanted.stream, wanted.whole
+        stream, entry = wanted.stream, wanted.entry
         received, domain = Messages(self._most[stream]), f"{stream}/domain"
-        labels = None if whole.window.start is None else self._wholes.labels(stream)
-        for first, last in filter(None, (labels, (whole.first, whole.last))):
+        labels = None if entry.window.start is None else self._index.labels(stream)
+        for first, last in filter(None, (labels, (entry.first, entry.last))):
             for record in reading.records(
                 consumer, self._partition, first, last + 1, stall_seconds=_READ_SECONDS
             ):
                 key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
-                is_its = key.startswith(f"{stream}/") and whole.is_marked(headers)
+                is_its = key.startswith(f"{stream}/") and entry.is_marked(headers)
                 if record.value and (is_its or (labels is not None and key.startswith(domain))):
                     try:
                         received[key] = headers, record.value
                     except ValueError as error:
                         self._pass_over(record, str(error))
-        return _assembled(stream, whole, received)
+        return _assembled(stream, entry, received)
 
     def _pass_over(self, record: Any, why: str) -> None:
         self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why[: reading.MOST_WHY]))
 
-    def _keep(self, stream: str, whole: Whole, snapshot: Snapshot) -> None:
+    def _keep(self, stream: str, entry: IndexEntry, snapshot: Snapshot) -> None:
         """Keeps a snapshot for the next question, and no more of others than there is room for."""
         with self._changed:
-            self._kept[stream, whole.identity] = snapshot
+            self._kept[stream, entry.identity] = snapshot
             while len(self._kept) > 1 and sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS:
                 self._kept.popitem(last=False)
             large = self._is_full()
@@ -308,13 +308,13 @@ class Follower:
 
 
 def _assembled(
-    stream: str, whole: Whole, received: Mapping[str, tuple[Mapping[str, bytes], bytes]]
+    stream: str, entry: IndexEntry, received: Mapping[str, tuple[Mapping[str, bytes], bytes]]
 ) -> Snapshot:
-    if whole.window.start is None:
+    if entry.window.start is None:
         found = assemble(stream, received)
     else:
-        found = assemble_window(stream, received, whole.window.name, whole.window.start)
-    if whole.identity != found.identity:
+        found = assemble_window(stream, received, entry.window.name, entry.window.start)
+    if entry.identity != found.identity:
         raise Incomplete("another snapshot stands there")
     return found
 
