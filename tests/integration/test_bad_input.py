@@ -155,7 +155,7 @@ def test_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(kafka
         why = worker.says()
         assert world.config.dead_letters.topic in why
         assert "max.message.bytes" in why
-        assert world.totals()["accepted"] == 0  # nothing passes the record that has no letter
+        assert world.totals()["accepted"] == 0  # nothing passes the record that has no dead letter
         assert not worker.events("stream.stopped")
 
         topic = ConfigResource(ConfigResourceType.TOPIC, world.config.dead_letters.topic)

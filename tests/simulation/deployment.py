@@ -174,7 +174,7 @@ class Threads:
         pass
 
 
-class Letter:
+class DeadLetter:
     """A letter that was sent, as a future."""
 
     def __init__(self, producer: LetterProducer, key: str) -> None:
@@ -191,14 +191,14 @@ class LetterProducer:
 
     def __init__(self, worker: Worker) -> None:
         self.worker, self.world, self.truth = worker, worker.world, worker.deployment.truth
-        self.pending: list[Letter] = []
+        self.pending: list[DeadLetter] = []
         self.sent: list[tuple[int, int]] = []
 
-    def send(self, _topic: str, *, value: bytes, key: bytes, headers: Any) -> Letter:
+    def send(self, _topic: str, *, value: bytes, key: bytes, headers: Any) -> DeadLetter:
         if self.world.rng.random() < self.world.faults.lost_request:
             self.world.note("letter refused")
             raise kafka_errors.KafkaTimeoutError("the buffer is full")
-        letter = Letter(self, key.decode())
+        letter = DeadLetter(self, key.decode())
         self.pending.append(letter)
         self.sent.append(letter.where)
         return letter

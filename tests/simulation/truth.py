@@ -358,7 +358,9 @@ class Truth:
         for at in range(max(state.start, since), state.offset):
             if isinstance(answer(log, at, state.gaps, ruled), str):
                 where = (partition, at)
-                assert where in self.letters or where in self.left_out, f"the record at {where} has no letter"
+                assert where in self.letters or where in self.left_out, (
+                    f"the record at {where} has no dead letter"
+                )
 
     # what was published
 

@@ -26,7 +26,7 @@ from ldp.terminal import printable, printable_json
 from worker.audit import PartitionVerdict, StreamVerdict
 from worker.check import Finding, Level
 from worker.cli import audit, check, dead_letters, overview, shown
-from worker.kafka.dead_letters.letters import Letter
+from worker.kafka.dead_letters.reader import DeadLetter
 from worker.observe.answers import Answers, Shown
 from worker.observe.metrics import Metrics
 
@@ -156,7 +156,7 @@ def places():
     yield "check", check.render([Finding(Level.WARNING, HOSTILE, f"transactional id {HOSTILE}", HOSTILE)])
     partition = PartitionVerdict(0, 0, 9, 2, 9, 18, {HOSTILE: 2}, difference=HOSTILE)
     yield "audit", audit.render(StreamVerdict("s", (partition,), published=HOSTILE, unknown=HOSTILE))
-    letter = Letter(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0, 0, 2, 0, HOSTILE.encode())
+    letter = DeadLetter(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0, 0, 2, 0, HOSTILE.encode())
     yield "dead-letters", dead_letters.render([letter], 1, value=True)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from worker.config import Config
-    from worker.kafka.dead_letters.letters import Letter
+    from worker.kafka.dead_letters.reader import DeadLetter
 
 _SHOWN_BYTES = 256
 
@@ -36,14 +36,14 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     time, reason, origin, size. --value shows the first bytes of the records, or with --json all that was kept, in
     base64. Of more than 100 records a second for one reason, dead letters are a sample.
     """
-    from worker.kafka.dead_letters.letters import newest_letters
+    from worker.kafka.dead_letters.reader import newest_dead_letters
     from worker.observe import logs
 
     logs.silence()
     if stream is not None:
         config.served(stream)
     reach(config, config.dead_letters.topic)
-    found = newest_letters(config, stream, complain_of)
+    found = newest_dead_letters(config, stream, complain_of)
     if as_json:
         echo_json(in_json(found, last, value))
     else:
@@ -51,13 +51,13 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     return 0
 
 
-def _counts(letters: "Sequence[Letter]") -> list[tuple[str, str, int]]:
+def _counts(letters: "Sequence[DeadLetter]") -> list[tuple[str, str, int]]:
     """Returns each reason, its message and its number, the most frequent first."""
     counts = Counter((letter.reason, letter.message) for letter in letters)
     return [(reason, message, n) for (reason, message), n in counts.most_common()]
 
 
-def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableType":
+def render(letters: "Sequence[DeadLetter]", last: int, value: bool) -> "RenderableType":
     """Returns dead letters, the newest first, for the terminal: all reasons, then the last ones."""
     from rich.console import Group
     from rich.text import Text
@@ -90,7 +90,7 @@ def _table(*headings: str) -> "Table":
     return table
 
 
-def in_json(letters: "Sequence[Letter]", last: int, value: bool) -> str:
+def in_json(letters: "Sequence[DeadLetter]", last: int, value: bool) -> str:
     """Returns dead letters as a JSON document with ``looked_at``, ``reasons`` and ``letters``."""
     listed = []
     for letter in letters[:last]:

@@ -48,7 +48,7 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     if child is None:
         return service.run(config)
     from worker.config.schema import Http
-    from worker.service.parent import Parent
+    from worker.service.children import Parent
 
     number, descriptor = child
     alone = replace(
@@ -59,7 +59,7 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
 
 def _command() -> list[str]:
     """Returns the command line of a child process."""
-    from worker.service.starting import python
+    from worker.service.children import python
 
     path = click.get_current_context().params["config"]
     return [*python(), "-m", "worker", "run", "--config", str(path)]

@@ -403,7 +403,7 @@ class Ownership:
             malformed = self._dead_letters.add(batch, applied.verdicts) if applied.rejected else 0
             late = sum(self._dead_letters.add_late(batch, some) for some in applied.late_records)
         except Unavailable:
-            self.drop([batch.partition])  # its offset is past letters that were never sent
+            self.drop([batch.partition])  # its offset is past dead letters that were never sent
             raise
         self._tell(batch, applied, malformed, late)
 

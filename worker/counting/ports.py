@@ -235,7 +235,7 @@ class DeadLetters(Protocol):
             verdicts: on its records, as `ldp.frames.Decoded` has them.
 
         Returns:
-            How many of them leave no letter, as too many come at once.
+            How many of them leave no dead letter, as too many come at once.
 
         Raises:
             Unavailable: they cannot be sent now; some may have been.

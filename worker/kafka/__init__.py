@@ -4,7 +4,7 @@
 - `client`: the library: what it gets wrong, the raw fetch, connecting, topics, errors, and one reader of our topics.
 - `reports`: the topic of reports, read as a member of the group; and asked, read or written as anybody might.
 - `snapshots`: the snapshot topic and the topic of rows, written and read.
-- `dead_letters`: which records get a letter, the letters sent, and read.
+- `dead_letters`: which records get a dead letter, the letters sent, and read.
 - `admin`: what `check` asks of a cluster.
 """
 

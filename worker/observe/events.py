@@ -137,7 +137,7 @@ class StreamEvents:
         self._logger.warning("claim.retry", partitions=partitions, error=str(error), remedy=error.remedy)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """Says what was lost; a letter that was due may be of a record that is gone."""
+        """Says what was lost; a dead letter that was due may be of a record that is gone."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.LETTERS)
 
@@ -150,7 +150,7 @@ class StreamEvents:
         self._metrics.reports.labels(self._stream).inc(reports)
 
     def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Counts them, and those without a letter that they were to leave."""
+        """Counts them, and those without a dead letter that they were to leave."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)
         self._metrics.undated.labels(self._stream).inc(undated)
@@ -166,7 +166,7 @@ class StreamEvents:
         self._metrics.keyed.labels(self._stream).inc(records)
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Counts them, by reason, and those without a letter."""
+        """Counts them, by reason, and those without a dead letter."""
         for reason, n in reasons.items():
             self._metrics.rejected.labels(self._stream, reason).inc(n)
         self._metrics.left_out.labels(self._stream).inc(left_out)
@@ -223,7 +223,7 @@ class StreamEvents:
         self._metrics.forget_partition(self._stream, partition)
 
     def released(self, partition: int) -> None:
-        """Shows it no longer; a letter that was due may be of a record that is another worker's now."""
+        """Shows it no longer; a dead letter that was due may be of a record that is another worker's now."""
         self._metrics.forget_partition(self._stream, partition)
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.LETTERS)

@@ -1,4 +1,4 @@
-"""The service, where the rooms are wired together.
+"""Wires the packages together.
 
 `stream` is one stream's two loops, `run` the process around them, `processes` several of those with their parent.
 """

@@ -1,4 +1,4 @@
-"""Commits: when a stream's counts are written, on a thread of its own, so that counting goes on meanwhile."""
+"""Schedules a stream's commits, and writes them on a thread of its own while counting goes on."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,22 +9,22 @@ from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer
 
 SHARE = 0.1
-"""What part of the time writing may take: large states, or many, are committed less often than is configured."""
+"""Largest share of the time that writing may take: beyond it, commits are less frequent than configured."""
 LONGEST_SECONDS = 10.0
-"""How far that puts a commit off at most: writing also takes long where the store, or this process, stood still."""
+"""Longest delay of a commit by `SHARE`."""
 REPLAY_SECONDS = 10.0
-"""How much counting may be lost to a crash: a commit is due after it, however long ago the last one was."""
+"""Seconds of counting after which a commit is due at once: what a crash may lose."""
 
 
 class Commits:
-    """The commits of what one worker counts of a stream.
+    """The commits of one stream's counts; called from the polling thread.
 
-    Called from the polling thread. What is written meanwhile is what was counted when it began; a partition that is let
-    go of is committed by `Ownership.release`, whatever is on its way: the same flush written twice changes nothing.
+    `Ownership.release` commits a partition even if its commit is under way: the same flush written twice changes
+    nothing.
 
     Args:
-        ownership: what commits.
-        every: seconds between two beginnings, where writing does not take long.
+        ownership: prepares, writes and settles flushes.
+        every: seconds between the starts of two commits.
         executor: the thread that writes; closed with the commits.
         clock: seconds.
     """
@@ -43,11 +43,11 @@ class Commits:
         self._took = self._counted = 0.0
 
     def counted(self, seconds: float) -> None:
-        """Counting took so long, and is lost by a crash before the next commit."""
+        """Adds seconds of counting that are not committed yet."""
         self._counted += seconds
 
     def turn(self) -> bool:
-        """Takes up a commit that is written, and begins one that is due; returns whether one came to its end.
+        """Settles a written commit, and starts one that is due; returns whether one ended.
 
         Raises:
             StateLost: as `Ownership.commit` does.
@@ -65,7 +65,7 @@ class Commits:
         return ended
 
     def settle(self) -> None:
-        """Waits for a commit that is being written, and takes it up.
+        """Waits for the commit under way, and settles it.
 
         Raises:
             StateLost: as `Ownership.commit` does.
@@ -75,13 +75,12 @@ class Commits:
             self._ownership.settle(writing.result())
 
     def close(self) -> None:
-        """Ends the thread, once what it writes is written or given up."""
+        """Ends the thread after its commit."""
         self._executor.shutdown()
 
     def _write(self, flushes: Sequence[PendingCommit]) -> list[tuple[PendingCommit, Answer]]:
         began = self._clock()
         written = self._ownership.write(flushes)
-        # a store that does not answer says nothing of how long writing takes
-        if len(written) == len(flushes):
+        if len(written) == len(flushes):  # else the store did not answer
             self._took = self._clock() - began
         return written

@@ -1,6 +1,6 @@
-"""The loop of one stream's polling thread: polls, releases, counts, claims, commits and compares, again and again.
+"""The polling thread of one stream: polls, releases, counts, claims, commits and compares in a loop.
 
-It knows neither brokers nor Redis, and waits only by what it is given, so a world in memory runs it, too.
+It depends on neither Kafka nor Redis, so the simulation runs it, too.
 """
 
 import time
@@ -20,19 +20,19 @@ from worker.service.commits import Commits
 
 _POLL_MS = 200
 _COUNT_SECONDS = 1.0
-"""How long is counted between two looks at the group, at what is to be committed, and at what is to be shown."""
+"""Longest counting between two turns of the loop."""
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 _FINISH_SECONDS = 0.2
 STOP_SECONDS = 4.0
-"""What finishing may take: what is not stored by then is counted again by the next owner."""
+"""Longest `finish`: the next owner counts again what is not stored by then."""
 
 
 class Polled(Log, Protocol):
-    """A log that is polled: what the loop needs of it beside what claims and commits do."""
+    """A polled log, with what the loop needs in addition to claims and commits."""
 
     def poll(self, timeout_ms: int) -> list[Batch]:
-        """Returns what comes next of one started partition."""
+        """Returns the next batch of one started partition, or none."""
 
     def keep(self) -> None:
         """Stays in the group without fetching on."""
@@ -41,43 +41,43 @@ class Polled(Log, Protocol):
         """Returns the partitions taken away since the last call."""
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, none if it is missing, or None while that is not known."""
+        """Returns all partitions of the topic, none if it is missing, None if unknown."""
 
     def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
-        """Returns each log's last stable offset and its high watermark."""
+        """Returns each log's last stable offset and high watermark."""
 
     def take_refused(self) -> Mapping[int, tuple[Unavailable, float]]:
-        """Returns the partitions whose fetches were refused since the last call: why, and for how many seconds now."""
+        """Returns the partitions refused since the last call: the error, and for how many seconds."""
 
     def reads_all(self) -> bool:
         """Returns whether no partition's last fetch was refused."""
 
 
 class Stopping(Protocol):
-    """Whether the worker is asked to stop; a `threading.Event`, or what does as one does."""
+    """Whether the worker is asked to stop, as `threading.Event` says it."""
 
     def is_set(self) -> bool:
-        """Returns whether it is."""
+        """Returns whether it is asked to stop."""
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it is, or for so many seconds; returns whether it is."""
+        """Waits at most so many seconds; returns whether it is asked to stop."""
 
 
 class Loop:
-    """What a stream's polling thread does.
+    """The loop of a stream's polling thread.
 
     Args:
-        stream: what is counted.
-        topic: the stream's topic, by name.
-        log: where its records are polled.
-        ownership: what counts them.
-        commits: what writes the counts.
-        progress: what readiness is told.
-        events: told what happens.
-        look_every: seconds between two looks at the gauges, at most.
+        stream: the stream.
+        topic: its topic's name.
+        log: the polled log.
+        ownership: counts the records.
+        commits: writes the counts.
+        progress: what readiness shows.
+        events: receives events.
+        look_every: longest seconds between two updates of the gauges.
         stopping: whether to stop.
         clock: seconds.
-        sleep: waits so many seconds, when it is to stop already.
+        sleep: waits while stopping.
     """
 
     def __init__(
@@ -101,14 +101,12 @@ class Loop:
         self._stopping, self._clock, self._sleep = stopping, clock, sleep
 
     def run(self, errors: Collection[Exception]) -> None:
-        """Polls, counts, claims and commits until asked to stop or until the publishing thread ends with an error.
+        """Runs until asked to stop or until the publishing thread fails.
 
-        What one poll brings may take long to count: then it is counted in slices, and between them the worker stays in
-        the group, lets go of what others are to count, and commits. While it counts, what comes next is fetched and
-        decoded, and what was counted is written.
+        A large poll is counted in slices; between them the worker stays in the group, releases and commits.
 
         Args:
-            errors: the publishing thread's.
+            errors: those of the publishing thread.
 
         Raises:
             StateLost: see `Ownership`.
@@ -136,7 +134,7 @@ class Loop:
                     try:
                         with progress.attempt(Step.LOOK):
                             self._look()
-                    finally:  # where it fails it takes long, and between two of them is time to count
+                    finally:  # a failure takes long; count between two of them
                         look_at = self._clock() + self._look_every
                 if now - began > READY_TIMEOUT_SECONDS:
                     progress.over(Step.SERVE)
@@ -147,11 +145,11 @@ class Loop:
                 self._stopping.wait(_RETRY_SECONDS)
             progress.state = self._state()
             if progress.state == SERVING:
-                progress.over(Step.CLAIM)  # an attempt that is put off is not one that went well
+                progress.over(Step.CLAIM)  # a postponed attempt is no success
             progress.beat()
 
     def finish(self) -> None:
-        """Commits what is counted; a store that does not answer is asked again, but not forever."""
+        """Commits what is counted; retries for `STOP_SECONDS`."""
         ownership, deadline = self._ownership, self._clock() + STOP_SECONDS
         self._commits.settle()
         ownership.commit(on_alive=self._progress.beat)
@@ -162,7 +160,7 @@ class Loop:
         self._events.info("stream.finished", committed=ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:
-        """Counts what was polled, for `_COUNT_SECONDS` or a slice, the rest stays in the queue; returns the seconds."""
+        """Counts for `_COUNT_SECONDS` or one slice; the rest stays queued; returns the seconds taken."""
         oracle = self._stream.oracle
         size, work = oracle.report_bytes, oracle.work
         began = self._clock()
@@ -172,7 +170,7 @@ class Loop:
             with self._events.counting():
                 self._ownership.apply(first, self._progress.beat)
             self._progress.beat()
-        # of a partition that is let go of, or has to wait, nothing is left over: it is read again
+        # released and waiting partitions are read again
         reading = self._ownership.reading()
         left = [batch for batch in polled if batch.partition in reading]
         polled.clear()
@@ -180,7 +178,7 @@ class Loop:
         return self._clock() - began
 
     def _state(self) -> str:
-        """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
+        """Returns the state that readiness shows."""
         if self._progress.partitions is None:
             return f"not known yet whether topic {self._topic} exists"
         if not self._progress.partitions:
@@ -190,20 +188,20 @@ class Loop:
         return SERVING if self._log.assigned() <= self._ownership.counted().keys() else "claiming"
 
     def _tell_refused(self) -> None:
-        """Tells which partitions cannot be read; the others are."""
+        """Reports the partitions that cannot be read."""
         for partition, (error, seconds) in self._log.take_refused().items():
             self._events.fetch_refused(partition, error, seconds)
         if self._log.reads_all():
             self._progress.over(Step.FETCH)
 
     def _look(self) -> None:
-        """Brings the gauges up to date."""
+        """Updates the gauges."""
         partitions = self._log.partitions()
         self._progress.partitions = None if partitions is None else frozenset(partitions)
         if partitions is not None and not partitions:
             self._events.warning("topic.missing", topic=self._topic, remedy="run ldp-worker create-topics")
         stored, states = self._ownership.stored(), self._ownership.states()
-        # one that counts nothing asks, too: it is to know whether the brokers would answer
+        # without a partition it asks for one, to see whether the brokers answer
         ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])
         for partition, offset in stored.items():
             if isinstance(end := ends[partition], Unavailable):

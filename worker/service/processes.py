@@ -1,8 +1,7 @@
-"""Several processes on one machine, each a member of the group, and their parent, which starts, shows and ends them.
+"""Runs several worker processes on one machine, each a member of the group, under one parent.
 
-The parent counts nothing and never speaks to Redis; of Kafka it reads the snapshot topic alone, for the page. A process
-ends when its parent does, in whatever way: it loses the line between them, in a container as well as outside. Which
-partitions it counts, the group says.
+The parent starts, restarts and ends them, and answers probes and metrics for all. It counts nothing and does not use
+Redis; it reads only the snapshot topic, for the page. A child ends when its parent does.
 """
 
 import json
@@ -22,34 +21,34 @@ from worker.http import server as health
 from worker.http.client import Answer, ask
 from worker.observe import merged
 from worker.observe.events import PassedOver
-from worker.service.starting import start
+from worker.service.children import start
 
 _TURN_SECONDS = 0.1
 _ANSWER_SECONDS = 2.0
-"""How long a process may be silent; a probe of the parent waits hardly longer."""
+"""Longest answer of a child to a probe."""
 _STOP_SECONDS = 8.0
-"""A worker ends within five seconds or a little more; one that hangs is killed before a container engine kills all."""
+"""After this a stopping child is killed, before a container engine kills all."""
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CONFIGURATION = 2
-"""The exit code of a process whose configuration is wrong, which starting it again does not mend."""
+"""Exit code of a wrong configuration: a restart does not help."""
 
 logger = structlog.get_logger("worker.service")
 
 
 def run(config: Config, count: int, command: Sequence[str]) -> int:
-    """Keeps so many processes running until SIGTERM or SIGINT; returns the exit code, 1 if any of theirs is not 0.
+    """Runs child processes until SIGTERM or SIGINT; returns the exit code, 1 if any child's is not 0.
 
-    A process that ends by itself is started again, after a wait that grows; one with exit code 2 ends them all with it.
+    A child that ends by itself restarts after a growing wait; exit code 2 ends all of them.
 
     Args:
-        config: the configuration: where the parent answers for them all.
+        config: the configuration, with the parent's HTTP address.
         count: how many.
-        command: what each of them runs; ``--child NUMBER DESCRIPTOR`` is added.
+        command: the command line of each; ``--child NUMBER DESCRIPTOR`` is appended.
 
     Raises:
         ConfigError: the configured address cannot be listened on.
     """
-    asked: list[int] = []  # an Event could be locked where the signal comes
+    asked: list[int] = []  # an Event could be locked when the signal arrives
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))
     processes = Processes(count, command)
@@ -71,18 +70,18 @@ def run(config: Config, count: int, command: Sequence[str]) -> int:
 
 
 class Process:
-    """One of the processes.
+    """One child process.
 
     Attributes:
-        port: where it answers; None before it serves, and after its end.
-        restarts: how often it was started again.
-        code: the exit code of its last end; None if it never ended.
-        state: what is said of it where it does not answer itself.
+        port: its HTTP port; None unless it serves.
+        restarts: how often it was restarted.
+        code: its last exit code; None if it never ended.
+        state: the state to show while it does not answer.
     """
 
     def __init__(self, number: int, command: Sequence[str], threads: int) -> None:
         self.number, self._command = number, command
-        # unless they are told, libraries start as many threads in each process as there are cores
+        # by default, libraries start a thread a core in each process
         self._environ = {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)} | os.environ
         self._running: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
@@ -94,7 +93,7 @@ class Process:
         self.state = "starting"
 
     def turn(self) -> None:
-        """Starts it when that is due, hears where it answers, and notices its end."""
+        """Starts it when due, receives its port, and notices its end."""
         if self._running is None:
             if time.monotonic() >= self._due:
                 self._start()
@@ -108,7 +107,7 @@ class Process:
         self._began = time.monotonic()
         try:
             self._running, self._line = start([*self._command, "--child", str(self.number)], self._environ)
-        except OSError as error:  # no room for another process
+        except OSError as error:
             self._put_off(f"could not be started ({error.strerror})")
             return
         self.restarts += self.code is not None
@@ -116,7 +115,7 @@ class Process:
         logger.info("process.started", process=self.number, pid=self._running.pid, restarts=self.restarts)
 
     def _hear(self) -> None:
-        """Hears where it answers, if it has said so; that is one short line, which comes whole."""
+        """Receives its port, if it has sent it: one short line, which arrives whole."""
         assert self._line is not None
         try:
             said = self._line.recv(16, socket.MSG_DONTWAIT)
@@ -126,7 +125,7 @@ class Process:
             self.port, self.state = int(said), "does not answer"
 
     def _put_off(self, why: str) -> None:
-        """Notes when it is to be started again: later each time, until it has run for a while."""
+        """Schedules the restart, later each time, until it has run for a while."""
         now = time.monotonic()
         if now - self._began > _LONGEST_RETRY:
             self._wait = _FIRST_RETRY
@@ -140,19 +139,19 @@ class Process:
         self._running, self._line, self.port, self.code = None, None, None, code
 
     def ask(self, path: str, accept: str) -> Answer | None:
-        """Returns what it answers over HTTP; None if it does not."""
+        """Returns its HTTP answer, or None."""
         port = self.port
         return None if port is None else ask(port, path, accept, _ANSWER_SECONDS)
 
     def terminate(self) -> None:
-        """Asks it to stop; one that does not serve yet holds nothing, and is ended at once."""
+        """Asks it to stop; kills it if it does not serve yet."""
         if self._running is not None and self.port is not None:
             self._running.terminate()
         elif self._running is not None:
             self._running.kill()
 
     def end(self, deadline: float) -> int:
-        """Waits for its end, or kills it at the deadline; returns its exit code, 0 if it never served."""
+        """Waits for its end, and kills it at the deadline; returns its exit code, 0 if it never served."""
         if self._running is None:
             return self.code or 0
         serves = self.port is not None
@@ -166,20 +165,20 @@ class Process:
 
 
 class Processes:
-    """All of them.
+    """All child processes.
 
     Args:
         count: how many.
-        command: what each of them runs.
+        command: the command line of each.
     """
 
     def __init__(self, count: int, command: Sequence[str]) -> None:
-        threads = max(1, len(os.sched_getaffinity(0)) // count)  # together as many as one process would have
+        threads = max(1, len(os.sched_getaffinity(0)) // count)
         self._all = [Process(number, command, threads) for number in range(count)]
         self._asking = ThreadPoolExecutor(count, thread_name_prefix="ask")
 
     def turn(self) -> None:
-        """Starts what is due, and notices what has ended; the first one compiles kernels, the others then load them."""
+        """Starts and restarts what is due; the first child compiles kernels before the others load them."""
         first, *others = self._all
         first.turn()
         if first.port is not None or first.code is not None:
@@ -187,11 +186,11 @@ class Processes:
                 process.turn()
 
     def refused(self) -> bool:
-        """Returns whether one of them found that the configuration is wrong."""
+        """Returns whether a child refused the configuration."""
         return any(process.code == _CONFIGURATION for process in self._all)
 
     def stop(self) -> int:
-        """Ends them all; returns the exit code of all together."""
+        """Ends them all; returns the common exit code."""
         deadline = time.monotonic() + _STOP_SECONDS
         refused = self.refused()
         for process in self._all:
@@ -201,25 +200,25 @@ class Processes:
         return _CONFIGURATION if refused else int(any(codes))
 
     def restarts(self) -> list[int]:
-        """Returns how often each of them was started again."""
+        """Returns how often each was restarted."""
         return [process.restarts for process in self._all]
 
     def metrics(self) -> list[str | None]:
-        """Returns what each of them shows to Prometheus; None for one that does not answer."""
+        """Returns each one's metrics; None for one that does not answer."""
         return [None if answer is None else answer.text for answer in self._ask("/metrics", merged.ACCEPTS)]
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether each that serves answers, and that no thread hangs; and what each says."""
+        """Returns whether each serving child is healthy, and each one's facts."""
         good, facts = self._facts("/healthz")
         return all(well for well, process in zip(good, self._all, strict=True) if process.port), facts
 
     def ready(self) -> tuple[bool, health.Facts]:
-        """Returns whether each serves every stream, and what each says."""
+        """Returns whether each child is ready, and each one's facts."""
         good, facts = self._facts("/readyz")
         return all(good), facts
 
     def _facts(self, path: str) -> tuple[list[bool], health.Facts]:
-        """Returns of each whether it says yes to a probe, and all that they say."""
+        """Returns whether each child answers 200 to a probe, and all facts."""
         answers = self._ask(path, "application/json")
         facts = {
             str(process.number): process.state if answer is None else json.loads(answer.text)
@@ -229,5 +228,5 @@ class Processes:
         return good, {"processes": facts}
 
     def _ask(self, path: str, accept: str) -> list[Answer | None]:
-        """Asks all at the same time, so that one that is silent costs the others nothing."""
+        """Asks all children at the same time."""
         return list(self._asking.map(lambda process: process.ask(path, accept), self._all))

@@ -17,21 +17,21 @@ from worker.publishing.recommender import Recommender
 from worker.publishing.rows import RowTopic
 
 MOST_VALUES = 1 << 14
-"""Values a second in snapshots, up to which a publisher is a thread of the process that counts.
+"""Snapshot values a second above which the publisher runs in a process of its own.
 
-A snapshot takes half a microsecond a value, and almost all of it holds the lock of the interpreter, so counting waits
-meanwhile: for a hundredth of the time, at most. Beyond that another process, which takes memory, is worth it.
+A snapshot holds the interpreter lock for half a microsecond a value: below the limit counting waits at most 1 % of the
+time.
 """
 
 
 def is_large(config: Config, served: Served) -> bool:
-    """Returns whether a stream's snapshots are made in a process of their own: whether they have so many values."""
+    """Returns whether a stream's publisher runs in a process of its own, see `MOST_VALUES`."""
     windows = 1 if served.cost is None else 1 + served.cost.open
     return windows * served.stream.oracle.domain_size > MOST_VALUES * config.snapshots.every_seconds
 
 
 def group_of(config: Config, served: Served) -> KafkaGroup:
-    """Returns what is asked which partitions ought to have counts."""
+    """Returns the stream's consumer group, over a connection of its own."""
     connect = partial(topics.connect, config.kafka.client())
     return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
 
@@ -39,7 +39,7 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
 def snapshot_producer_of(
     config: Config, served: Served, on_alive: Callable[[], object], on_passed: OnPassed
 ) -> KafkaSnapshotProducer:
-    """Returns where a stream's snapshots go; reading and sending may take minutes, and say that they are alive."""
+    """Returns a stream's snapshot producer; it calls ``on_alive`` during long reads and sends."""
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
@@ -56,7 +56,7 @@ def publisher(
     epoch: Callable[[], int | None],
     events: Events,
 ) -> Publisher:
-    """Returns what publishes a stream while partition 0 is held here; `Publisher` says what is given."""
+    """Returns a stream's publisher; see `Publisher` for the arguments."""
     stream, queries, snapshots = served.stream, served.queries, config.snapshots
     content = Content(
         queries,

@@ -1,4 +1,4 @@
-"""A process: its streams, what probes are told, the watchdog, and how it ends."""
+"""Runs a worker process: its streams, probes, watchdog and shutdown."""
 
 import faulthandler
 import os
@@ -17,13 +17,13 @@ from worker.kafka.decoding import records
 from worker.observe.events import PassedOver
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING
+from worker.service.capacity import Capacity
+from worker.service.children import Parent
 from worker.service.loop import STOP_SECONDS
-from worker.service.parent import Parent
-from worker.service.room import Room
 from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120
-"""A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
+"""A loop step this long means that the Kafka client hangs: a restart helps."""
 LOADING = "compiling kernels, or loading what is compiled"
 
 logger = structlog.get_logger("worker.service")
@@ -32,13 +32,12 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
 
-    A stream whose counts are lost stops, and leaves the others running and the worker not ready; the worker stays until
-    it is asked to stop, so that it can be seen, and its exit code then is 1. Asked to stop, it ends within five
-    seconds, whether or not the brokers and Redis answer. A watchdog ends the process if a thread hangs.
+    A stream whose counts are lost stops; the others go on, the worker is not ready, and its exit code is 1. Asked to
+    stop, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
 
     Args:
         config: the configuration.
-        parent: who started this process as one of several; without it, this one ends as if it was asked to stop.
+        parent: the parent of several processes; when it is gone, this process stops.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,7 +58,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
         parent.on_gone(stopping.set)
     for worker in workers:
         worker.start()
-    Room(config, metrics, stopping).start()
+    Capacity(config, metrics, stopping).start()
     while not stopping.wait(1):
         good, facts = probes.healthy()
         if not good:
@@ -70,7 +69,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
 
 
 def _warm(probes: "_Probes") -> None:
-    """Compiles or loads the kernels before anything waits for them, and says how long that took."""
+    """Compiles or loads the kernels, and logs how long that took."""
     logger.info("kernels.loading")
     began = time.monotonic()
     kernels.warm()
@@ -81,20 +80,20 @@ def _warm(probes: "_Probes") -> None:
 
 
 class _Probes:
-    """What probes are told of a worker's streams."""
+    """The answers to liveness and readiness probes."""
 
     def __init__(self, workers: Sequence[StreamWorker], every: float) -> None:
         self._workers, self._every, self._begun = workers, every, False
 
     def begin(self) -> None:
-        """The threads are about to start; the time before is none in which they were silent."""
+        """Starts measuring the threads' silence."""
         for worker in self._workers:
             worker.progress.beat()
             worker.progress.tick()
         self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether no thread hangs, and for how long each stream was silent."""
+        """Returns whether no thread hangs, and the seconds since each stream's last step."""
         if not self._begun:
             return True, {"kernels": LOADING}
         now = time.monotonic()
@@ -106,7 +105,7 @@ class _Probes:
         return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
 
     def ready(self) -> tuple[bool, health.Facts]:
-        """Returns whether every stream is served, and what each of them says."""
+        """Returns whether every stream is served, and each one's state."""
         if not self._begun:
             return False, {"streams": {worker.name: LOADING for worker in self._workers}}
         states = {worker.name: worker.progress.says() for worker in self._workers}
@@ -114,14 +113,14 @@ class _Probes:
 
 
 def _stop(workers: Sequence[StreamWorker], server: health.HttpServer) -> int:
-    """Lets the streams finish what they can in time; returns the exit code, or ends the process where one cannot."""
+    """Waits for the streams to finish; returns the exit code, or ends the process if one hangs."""
     deadline = time.monotonic() + STOP_SECONDS
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
     failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
     unfinished = [worker.name for worker in workers if not worker.progress.ended]
     logger.info("worker.stopped", failed=failed, unfinished=unfinished)
-    if unfinished:  # a client that waits for an answer cannot be asked; nothing half done counts
+    if unfinished:  # a waiting client cannot be interrupted; nothing half done counts
         os._exit(1 if failed else 0)
     server.shutdown()
     return 1 if failed else 0

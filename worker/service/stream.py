@@ -1,4 +1,4 @@
-"""One stream's threads: here log, counts, store and publisher are wired; nothing else knows more than two of them."""
+"""Serves one stream: wires log, counts, store and publisher on a polling and a publishing thread."""
 
 import contextlib
 import threading
@@ -15,7 +15,7 @@ from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.kafka.client import brokers, topics
 from worker.kafka.client.errors import BrokerError, remedy
-from worker.kafka.dead_letters.writer import KafkaDeadLetters
+from worker.kafka.dead_letters.writer import KafkaDeadLetters, connect_producer
 from worker.kafka.reports.group import KafkaGroup
 from worker.kafka.reports.log import KafkaLog
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
@@ -26,14 +26,14 @@ from worker.publishing.publisher import Publisher
 from worker.redis import reaching
 from worker.redis.connecting import Client
 from worker.service import publishing
-from worker.service.apart import Apart
 from worker.service.commits import Commits
 from worker.service.loop import Loop
+from worker.service.publisher_process import PublisherProcess
 from worker.store.redis import RedisStore
 
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CLOSE_SECONDS = 15
-"""How long a publishing thread that is told to end is waited for, before the stream begins again without it."""
+"""Longest wait for the publishing thread before the stream restarts."""
 
 logger = structlog.get_logger("worker.service")
 
@@ -68,10 +68,9 @@ class StreamWorker:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        """Serves until asked to stop, until counts are lost, or until another process has this one's name in the group.
+        """Serves until asked to stop, until counts are lost, or until another process takes this member's name.
 
-        After any other error it begins again from the store; it waits before that, longer each time, until it has
-        served for a while.
+        After any other error it waits, longer each time, and starts again from the store.
         """
         wait = _FIRST_RETRY
         try:
@@ -94,7 +93,7 @@ class StreamWorker:
             self.progress.ended = True
 
     def _stop(self, error: StateLost | Displaced) -> None:
-        """Shows that the stream stopped: the remedy first, as the cause can be long."""
+        """Shows that the stream stopped; the remedy first, as the cause can be long."""
         self._metrics.up.labels(self.name).set(0)
         name = type(error).__name__
         if isinstance(error, StateLost) and error.remedy:
@@ -105,13 +104,13 @@ class StreamWorker:
             self._logger.error("stream.stopped", error=str(error))
 
     def _pause(self, seconds: float) -> bool:
-        """Waits, alive, with nothing to do; returns whether to stop."""
+        """Waits, and reports to be alive; returns whether to stop."""
         self.progress.beat()
         self.progress.tick()
         return self._stopping.wait(seconds)
 
     def _serve(self) -> None:
-        """Serves until asked to stop, once Redis lets it in."""
+        """Serves until asked to stop, once Redis answers."""
         self.progress.state, self.progress.partitions = "joining", None
         while (client := self._reach()) is None:
             if self._pause(1):
@@ -122,7 +121,7 @@ class StreamWorker:
             self._close(client.close)
 
     def _count(self, client: Client) -> None:
-        """Joins the group, and counts and publishes what it gets there."""
+        """Joins the group, counts and publishes."""
         config, stream = self._config, self._served.stream
         group, settings = config.consumer_group(stream.name), config.kafka.client()
         while (connected := self._connect(settings, group)) is None:
@@ -130,7 +129,7 @@ class StreamWorker:
                 return
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
-        # each thread that reads heads says by its own that it is alive
+        # two head readers: each thread reports its own liveness
         head_reader = publishing.snapshot_producer_of(
             config, self._served, self.progress.beat, self._events.passed_over
         )
@@ -142,19 +141,7 @@ class StreamWorker:
             for close in (log.close, dead_letters.close, kafka_group.close, snapshot_producer.close):
                 ending.callback(self._close, close)
             store = RedisStore(client, stream.name)
-            ownership = Ownership(
-                group,
-                stream,
-                self._served.configured,
-                log,
-                store,
-                dead_letters,
-                head_reader,
-                self._served.recount_after,
-                time.monotonic,
-                self._events,
-                self._served.late_letters,
-            )
+            ownership = self._ownership(group, log, store, dead_letters, head_reader)
             publisher = self._publisher(store, snapshot_producer, kafka_group, ownership)
             commits = Commits(
                 ownership, config.commit_every_seconds, ThreadPoolExecutor(1, thread_name_prefix="commit")
@@ -179,9 +166,33 @@ class StreamWorker:
             finally:
                 ended.set()
                 thread.join(_CLOSE_SECONDS)
-                self._forget(ownership)
+                for partition in ownership.counted():
+                    self._events.dropped(partition)
+                self._events.publishing(False)
         if errors:
             raise errors[0]
+
+    def _ownership(
+        self,
+        group: str,
+        log: KafkaLog,
+        store: RedisStore,
+        dead_letters: KafkaDeadLetters,
+        head_reader: KafkaSnapshotProducer,
+    ) -> Ownership:
+        return Ownership(
+            group,
+            self._served.stream,
+            self._served.configured,
+            log,
+            store,
+            dead_letters,
+            head_reader,
+            self._served.recount_after,
+            time.monotonic,
+            self._events,
+            self._served.late_letters,
+        )
 
     def _warn_of_policy(self, settings: dict[str, object]) -> None:
         """Warns if the brokers delete the newest snapshot with time."""
@@ -197,25 +208,24 @@ class StreamWorker:
         snapshot_producer: KafkaSnapshotProducer,
         kafka_group: KafkaGroup,
         ownership: Ownership,
-    ) -> Publisher | Apart:
-        """Returns what publishes the stream while partition 0 is held here."""
+    ) -> Publisher | PublisherProcess:
+        """Returns the stream's publisher; it publishes while this worker holds partition 0."""
         config, served, events = self._config, self._served, self._events
 
         def partitions() -> list[int]:
             return sorted(self.progress.partitions or ())
 
         def epoch() -> int | None:
-            # a cut needs to know all partitions
+            # a cut needs all partitions
             return ownership.epoch(0) if self.progress.partitions else None
 
         if publishing.is_large(config, served):
-            return Apart(config, served, partitions, epoch, events)
+            return PublisherProcess(config, served, partitions, epoch, events)
         return publishing.publisher(
             config, served, store, snapshot_producer, kafka_group, partitions, epoch, events
         )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:
-        """Returns what the polling thread does."""
         return Loop(
             self._served.stream,
             self._served.topic,
@@ -228,23 +238,17 @@ class StreamWorker:
             self._stopping,
         )
 
-    def _forget(self, ownership: Ownership) -> None:
-        """Shows nothing of what is no longer counted here."""
-        for partition in ownership.counted():
-            self._events.dropped(partition)
-        self._events.publishing(False)
-
     def _close(self, close: Callable[[], None]) -> None:
-        """Closes a client; that it fails is no reason to keep the others, or to forget why they are closed."""
+        """Closes a client; logs a failure, so that the others close, too."""
         try:
             close()
         except Exception as error:
             self._logger.warning("close.failed", error=f"{type(error).__name__}: {error}")
 
     def _reach(self) -> Client | None:
-        """Returns a client of Redis that was answered, or says why there is none.
+        """Returns a connected Redis client, or None and logs why.
 
-        Before it joins the group: who cannot reach the counts takes no partition from who can.
+        Called before joining the group, so that a worker without Redis takes no partition.
         """
         try:
             with self.progress.attempt(Step.REACH):
@@ -262,17 +266,18 @@ class StreamWorker:
                     member = settings | self._config.kafka.membership()
                     log = KafkaLog.connect(member, group, topic, self._config.kafka.memory_bytes)
                     try:
-                        dead_letters = KafkaDeadLetters.connect(
-                            settings,
-                            stream,
-                            topic,
-                            self._config.dead_letters.topic,
-                            self._metrics.dead_letters.labels(self.name).inc,
-                            partial(self.progress.attempt, Step.LETTERS),
-                        )
+                        producer = connect_producer(settings, stream.name)
                     except Exception:
                         log.close()
                         raise
+                dead_letters = KafkaDeadLetters(
+                    producer,
+                    stream,
+                    topic,
+                    self._config.dead_letters.topic,
+                    self._metrics.dead_letters.labels(self.name).inc,
+                    partial(self.progress.attempt, Step.LETTERS),
+                )
                 return log, dead_letters
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "connect").inc()

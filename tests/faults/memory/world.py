@@ -67,7 +67,7 @@ class World:
         self.past: dict[int, list[StoredPartition]] = {}
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
-        self.imported: dict[int, int] = {}  # what nobody here has counted, and so leaves no letter
+        self.imported: dict[int, int] = {}  # what nobody here has counted, and so leaves no dead letter
         self.letters: set[tuple[int, int]] = set()
         self.late_letters = False  # whether its workers send late records to the dead letters
         self.late_said: dict[tuple[int, int], set[tuple[int, ...]]] = {}
@@ -205,7 +205,7 @@ class World:
         if self.late_letters:
             for at, facts in panes.late.items():
                 assert (partition, at) in self.letters, (
-                    "an offset was committed before its late letter was safe"
+                    "an offset was committed before its late dead letter was safe"
                 )
                 assert self.late_said[partition, at] == {facts}
 

@@ -74,8 +74,13 @@ class Open:
 
     def __init__(self):
         self.now, self.safe, self.attempts = 100.0, 0, 0
-        self.letters = KafkaDeadLetters.connect({}, STREAM, "in", "dead", self.acknowledged, self.attempt)
-        self.letters._sample = Sample(lambda: self.now)
+        producer = dead_letters.connect_producer({}, "s")
+        self.letters = KafkaDeadLetters(
+            producer, STREAM, "in", "dead", self.acknowledged, self.attempt, clock
+        )
+
+    def clock(self):
+        return self.now
 
     def acknowledged(self):
         self.safe += 1
@@ -276,7 +281,8 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
 def test_the_least_room_is_enough_for_any_beginning(topic):
     name, source = "s" * 200, "t" * 249
     stream = ldp.Stream(name, ldp.GRR("1", 3))
-    letters = KafkaDeadLetters.connect({}, stream, source, "dead", lambda: None, contextlib.nullcontext)
+    producer = dead_letters.connect_producer({}, name)
+    letters = KafkaDeadLetters(producer, stream, source, "dead", lambda: None, contextlib.nullcontext)
     columns = Columns.of([2**63 - 2], [0], [b"x" * (WHOLE_BYTES + 1)])
     most = 2**63 - 1 - 366 * 86_400_000
     late = Late(np.zeros(1, np.int64), *(np.full((3, 1), most)), 366 * 86_400_000)

@@ -29,7 +29,7 @@ STAND_IN = """
 import json, os, signal, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from worker.service.parent import Parent
+from worker.service.children import Parent
 
 folder, (number, line) = Path(sys.argv[1]), map(int, sys.argv[-2:])
 (folder / f"pid-{number}").write_text(str(os.getpid()))

@@ -14,7 +14,7 @@ from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
 from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, reasons
 from worker.counting.rules import MOST_REPORTS, RecordLimits
-from worker.kafka.dead_letters import letters
+from worker.kafka.dead_letters import reader
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
@@ -130,7 +130,7 @@ def letter(value, written=0, **headers):
     }
     headers = [(name, text.encode()) for name, text in (names | headers).items()]
     record = SimpleNamespace(timestamp=written, value=value, headers=headers)
-    return letters._letter(record)
+    return reader._letter(record)
 
 
 def shown(found, last=10, value=False, width=80):
@@ -155,7 +155,7 @@ def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
     found = letter(EVIL, stream="a\x1b[2Jb", **{"__connect.errors.topic": "t\x1b\u202e"})
     text = shown([found], value=True)
     assert all(c.isprintable() or c == "\n" for c in text)
-    assert (letters.printable(b"\\x1b"), letters.printable(b"\x1b")) == (r"\\x1b", r"\x1b")
+    assert (reader.printable(b"\\x1b"), reader.printable(b"\x1b")) == (r"\\x1b", r"\x1b")
     assert r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \xff\x00\r\n[bold]grün" in "".join(
         line.strip() for line in shown([found], value=True, width=400).splitlines()
     )
@@ -206,7 +206,7 @@ def test_a_late_record_says_when_it_is_of_and_where_it_would_have_been_counted()
 
 def test_point_11_letters_of_others_do_no_harm():
     record = SimpleNamespace(timestamp=0, value=None, headers=[("stream", None)])
-    found = letters._letter(record)
+    found = reader._letter(record)
     assert (found.reason, found.where, found.size, found.stream) == ("?", "?/-1/-1", 0, "")
     assert letter(b"", 1 << 62).time == f"{1 << 62} ms"
     assert letter(b"", **{"truncated.size": "9" * 5000, "__connect.errors.offset": "-1"}).size == 0

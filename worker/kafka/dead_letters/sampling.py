@@ -1,8 +1,7 @@
-"""The sample: which records leave a dead letter where more of them are due than anybody reads.
+"""Samples dead letters by reason: a dead letter costs a thousand times what counting a record costs.
 
-A letter costs a thousand times what counting a record costs, so a flood of malformed or late records would slow
-counting down. Of each reason the first ones leave a letter, and from then on so many a second. What a record holds has
-no part in it: only its place, the reason, and the sizes of those before it that were chosen.
+Each reason has a token bucket. Only a record's place, its reason and the sizes of records chosen before decide; its
+contents do not.
 """
 
 import math
@@ -16,23 +15,21 @@ from ldp import frames
 from worker.counting.columns import Columns
 
 LETTERS_A_SECOND = 100
-"""Of one reason, and as many at once after a second's pause: more than people read, and under 1 % of a core."""
+"""Dead letters of one reason, a second and at once: more than people read, and under 1 % of a core."""
 BYTES_A_SECOND = 1 << 20
-"""Of the records of one reason: a small part of what a connection carries. A larger record counts as so many."""
+"""Bytes of records of one reason. A larger record counts as so many."""
 BYTES_AT_ONCE = 4 << 20
-"""Of the records of one reason, after a pause: the few large ones that a broken client begins with are all kept."""
+"""Bytes of records of one reason after a pause."""
 
 
 @dataclass
 class _Bucket:
-    """What the letters of one reason may take now, refilled as time passes."""
-
     at: float
     letters: float = LETTERS_A_SECOND
     room: float = BYTES_AT_ONCE
 
     def most(self, now: float) -> int:
-        """Returns how many letters may go now, if they are small."""
+        """Refills the bucket; returns how many small dead letters it allows now."""
         passed, self.at = now - self.at, now
         self.letters = min(LETTERS_A_SECOND, self.letters + passed * LETTERS_A_SECOND)
         self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
@@ -40,7 +37,7 @@ class _Bucket:
 
 
 class Sample:
-    """Chooses the records of one stream that leave a letter.
+    """Chooses the records of one stream that leave a dead letter.
 
     Args:
         clock: seconds.
@@ -67,7 +64,7 @@ class Sample:
         self._buckets: dict[str, _Bucket] = {}
 
     def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Returns which rejected records of a batch leave a letter, ascending; O(records), in arrays.
+        """Returns which rejected records of a batch leave a dead letter, ascending; O(records), in arrays.
 
         Args:
             columns: m records.
@@ -82,21 +79,20 @@ class Sample:
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns how many of these records of a batch, from the first on, may leave a letter now for one reason."""
+        """Returns how many of these records, from the first on, may leave a dead letter of one reason now."""
         return self._room(reason, columns, these[: self.most(reason)])
 
     def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns how many of these records, from the first on, there is room for."""
         costs = np.minimum(columns.ends[these] - columns.begins[these], BYTES_A_SECOND)
         # one goes while there is any room left, however large it is
         return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).room))
 
     def most(self, reason: str) -> int:
-        """Returns how many of the records of one reason may leave a letter now, if they are small."""
+        """Returns how many small records of one reason may leave a dead letter now."""
         return self._bucket(reason).most(self._clock())
 
     def sent(self, reason: str, size: int) -> None:
-        """Takes note of a letter that was sent; what never was takes nothing from the next try."""
+        """Charges a dead letter that was sent."""
         bucket = self._bucket(reason)
         bucket.letters -= 1
         bucket.room -= min(size, BYTES_A_SECOND)

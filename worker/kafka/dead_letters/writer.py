@@ -1,12 +1,9 @@
-"""Dead letters: malformed records leave for a topic of their own, with where they came from and why in their headers.
+"""Sends malformed records, and late ones if configured, to the dead-letter topic.
 
-So do late ones, where they are to: they are accepted, and counted but in a window; their letters say in which pane they
-would have been, so that whoever keeps windows can add them by hand.
-
-At least once: the letters are flushed before the offset that passes them is committed, so a crash in between sends
-them again. Where there are more of them than anybody reads, they are a sample. Their key is
-``topic/partition/offset``; their headers are named as Kafka Connect names them. A letter has a record's value, or of a
-large one the first bytes, its size and its hash; never its key or its headers.
+At least once: a commit flushes the dead letters below its offset first, so a crash in between sends them again. Above
+a rate they are a sample, see `sampling`. The key is ``topic/partition/offset``; the headers are named as in Kafka
+Connect. The value is the record's own, or the first bytes of a large one with its size and hash; a record's key and
+headers are left out. The headers of a late record name the window pane that it missed.
 """
 
 import contextlib
@@ -33,37 +30,35 @@ from worker.kafka.client.failures import unavailable
 from worker.kafka.dead_letters.sampling import Sample
 
 ERRORS = "__connect.errors."
-"""What the names of most headers begin with, after Kafka Connect's."""
+"""Prefix of Kafka Connect's header names."""
 WHOLE_BYTES = (1 << 20) - (8 << 10)
-"""The largest record that is kept whole: with its headers no more than brokers let into a topic by themselves."""
+"""Largest value kept whole: with its headers it fits the brokers' default max.message.bytes."""
 PREFIX_BYTES = 1024
-"""How much is kept of a record that is larger than that, or too large for the dead-letter topic."""
+"""Bytes kept of a larger value, or of one that the dead-letter topic refuses."""
 LEAST_ROOM = 4096
-"""What the dead-letter topic has to take: so much and the longest headers, in a record batch of its own."""
+"""Bytes that the dead-letter topic must accept, besides the longest headers."""
 
 LATE = "late"
-"""The reason of a letter of a late record, which is not rejected."""
+"""The reason of a dead letter of a late record, which is not rejected."""
 LATE_HEADERS = ("timestamp", "start", "end", "closed")
-"""The headers of its own that it has, named ``late.…``: the record's time, its pane, and the line that it met."""
+"""Headers ``late.…``: the record's timestamp, its pane, and the window-close watermark that it missed."""
 SAID = {
     **REASONS,
     LATE: "the record came after its windows were closed: it counts in all, and in no other window",
 }
-"""What each reason of a letter says to people."""
+"""Reason of a dead letter -> message."""
 
 _FLUSH_SECONDS = 10
 _MOST_PENDING = 32 << 20
-"""Bytes of letters that may wait for their acknowledgement, before counting waits for them."""
+"""Bytes of unacknowledged dead letters at which counting waits."""
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 _CLOCK = (kafka_errors.InvalidTimestampError, kafka_errors.InvalidRecordError)
-"""How the brokers refuse a record whose producer's clock is ahead of theirs."""
+"""The brokers refuse a record whose producer's clock is ahead of theirs."""
 
 
 @dataclass(frozen=True)
-class _Letter:
-    """A letter on its way."""
-
+class _DeadLetter:
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
@@ -72,29 +67,52 @@ class _Letter:
     def size(self) -> int:
         return len(self.key) + len(self.value) + sum(len(name) + len(said) for name, said in self.headers)
 
-    def cut(self) -> "_Letter":
+    def cut(self) -> "_DeadLetter":
         value, said = _cut(self.value)
-        return _Letter(self.key, value, self.headers + said)
+        return _DeadLetter(self.key, value, self.headers + said)
 
 
 def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Returns the first bytes of a value, and headers that say what it was; it is not copied."""
+    """Returns a value's first bytes, and headers with its size and hash."""
     digest = hashlib.sha256(value).hexdigest()
     said = [("truncated.sha256", digest.encode()), ("truncated.size", str(len(value)).encode())]
     return bytes(value[:PREFIX_BYTES]), said
+
+
+def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
+    """Connects the producer of a stream's dead letters.
+
+    Raises:
+        Unavailable: the brokers do not answer.
+    """
+    try:
+        return KafkaProducer(
+            **settings,
+            client_id=f"ldp-worker-{stream}-dead-letters",
+            compression_type="lz4",
+            linger_ms=50,  # a request costs ten times what a dead letter does; a commit waits as long
+            batch_size=1 << 14,
+            acks="all",
+            **quirks.OUTLIVES_REFUSALS,
+            max_request_size=2 << 20,  # more than any dead letter has: the topic's own limit decides
+            max_block_ms=_FLUSH_SECONDS * 1000,
+            allow_auto_create_topics=False,
+        )
+    except kafka_errors.RetriableError as error:
+        raise unavailable(error, "connecting") from error
 
 
 class KafkaDeadLetters:
     """The dead letters of one stream, as `worker.counting.ports.DeadLetters` describes them.
 
     Args:
-        producer: as `connect` makes it; closed with the letters.
-        stream: whose records they are.
-        source: the topic that the records come from.
+        producer: from `connect_producer`; closed with the object.
+        stream: the stream of the records.
+        source: the topic of the records.
         topic: the dead-letter topic.
-        on_acknowledged: called for each letter that is safe.
-        attempt: makes what a sending runs in, so that readiness hears how it went.
-        clock: seconds, for how many letters are sent.
+        on_acknowledged: called for each acknowledged dead letter.
+        attempt: returns a context manager around each send, which reports failures to readiness.
+        clock: seconds.
     """
 
     def __init__(
@@ -110,52 +128,17 @@ class KafkaDeadLetters:
         self._producer, self._stream, self._source, self._topic = producer, stream, source, topic
         self._on_acknowledged, self._attempt = on_acknowledged, attempt
         self._sample = Sample(clock)
-        self._pending: deque[tuple[Any, _Letter]] = deque()
+        self._pending: deque[tuple[Any, _DeadLetter]] = deque()
         self._waiting = 0
 
-    @classmethod
-    def connect(
-        cls,
-        settings: Mapping[str, Any],
-        stream: ldp.Stream,
-        source: str,
-        topic: str,
-        on_acknowledged: Callable[[], object],
-        attempt: Callable[[], AbstractContextManager[None]],
-    ) -> "KafkaDeadLetters":
-        """Connects a producer; ``settings`` are keyword arguments for every Kafka client, the rest as above.
-
-        Raises:
-            Unavailable: the brokers do not answer.
-        """
-        try:
-            producer = KafkaProducer(
-                **settings,
-                client_id=f"ldp-worker-{stream.name}-dead-letters",
-                compression_type="lz4",
-                linger_ms=50,  # a request costs ten times what a letter does; and as long waits a commit
-                batch_size=1 << 14,
-                acks="all",
-                **quirks.OUTLIVES_REFUSALS,
-                max_request_size=2 << 20,  # more than any letter has: the topic's own limit decides
-                max_block_ms=_FLUSH_SECONDS * 1000,
-                allow_auto_create_topics=False,
-            )
-        except kafka_errors.RetriableError as error:
-            raise unavailable(error, "connecting") from error
-        return cls(producer, stream, source, topic, on_acknowledged, attempt)
-
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
-        """Sends a batch's rejected records and unreadable record batches, without waiting for the broker's answer.
-
-        Of those that come too fast a sample, see `sampling`: O(records) in arrays, and what each letter
-        that is sent costs.
+        """Sends a sample of a batch's rejected records and unreadable record batches, without waiting.
 
         Returns:
             How many were left out.
 
         Raises:
-            Unavailable: too many letters wait for an acknowledgement already, or the topic is not there.
+            Unavailable: too many wait for an acknowledgement, or the topic is missing.
         """
         columns = batch.columns
         chosen = self._sample.choose(columns, verdicts)
@@ -169,10 +152,9 @@ class KafkaDeadLetters:
         return rejected - len(chosen) - len(unreadable)
 
     def add_late(self, batch: Batch, late: Late) -> int:
-        """Sends late records of a batch, as `add` does malformed ones.
+        """Sends a sample of a batch's late records; returns how many were left out.
 
-        A letter is written when it is sent, like all of them, or the topic would delete those of old records at once;
-        the record's own timestamp, its pane and the line that it met are headers.
+        The topic's retention counts from the send time, so the record's own timestamp is a header.
         """
         columns = batch.columns
         first = self._sample.first(LATE, columns, late.at)
@@ -213,15 +195,15 @@ class KafkaDeadLetters:
             ]
         kept, said = _cut(value.data) if len(value) > WHOLE_BYTES else (value.tobytes(), [])
         with self._attempt():
-            self._send(_Letter(f"{self._source}/{partition}/{offset}".encode(), kept, headers + said))
+            self._send(_DeadLetter(f"{self._source}/{partition}/{offset}".encode(), kept, headers + said))
         self._sample.sent(reason, len(value))
 
     def flush(self) -> None:
-        """Waits until every letter is acknowledged; one that is too large for the topic goes as its hash and prefix.
+        """Waits until every dead letter is acknowledged; cuts those that the topic refuses as too large.
 
         Raises:
-            Unavailable: the brokers did not acknowledge in time; the letters are kept and sent again.
-            KafkaError: an error that waiting does not mend.
+            Unavailable: the brokers did not acknowledge in time; unacknowledged ones are sent again.
+            KafkaError: an error that waiting does not resolve.
         """
         if self._pending:
             with self._attempt():
@@ -257,7 +239,7 @@ class KafkaDeadLetters:
         _, letter = self._pending.popleft()
         self._waiting -= letter.size
 
-    def _send(self, letter: _Letter) -> None:
+    def _send(self, letter: _DeadLetter) -> None:
         try:
             future = self._producer.send(
                 self._topic, value=letter.value, key=letter.key, headers=letter.headers

@@ -12,7 +12,7 @@ from ldp.snapshot import Cut
 from tests.unit.worker.test_events import CASES, Listening
 from worker.config import parse
 from worker.counting.ports import NewerState, StateLost
-from worker.service import apart, publishing
+from worker.service import publisher_process, publishing
 
 TOLD = [
     *("info", "warning", "publishing", "published", "lines", "compared", "checked"),
@@ -35,7 +35,9 @@ def listened(events, *told):
             theirs.send(what)
         theirs.close()
         config, alive = configured(4), []
-        parent = apart.Apart(config, config.streams[0], lambda: (0, 1), lambda: 7, events)
+        parent = publisher_process.PublisherProcess(
+            config, config.streams[0], lambda: (0, 1), lambda: 7, events
+        )
         try:
             parent._listen(ours, threading.Event(), lambda: alive.append(1))
         except EOFError:
@@ -60,7 +62,7 @@ def directly(listening, verb, given):
 
 def told(listening, verb, given):
     said = []
-    getattr(apart._Telling(said.append), verb)(*given)
+    getattr(publisher_process._RemoteEvents(said.append), verb)(*given)
     assert listened(listening.events, *said, "alive") == 1
 
 
@@ -75,7 +77,7 @@ def test_what_another_process_tells_is_shown_as_if_it_had_happened_here(verb):
 def test_what_is_told_of_a_snapshot_does_not_grow_with_the_domain():
     stream, said = ldp.Stream("s", ldp.GRR("1", 5000)), []
     taken = ldp.snapshot.take(stream, stream.oracle.estimate([1] * 5000, 5000), Cut({}, {}), 1)
-    apart._Telling(said.append).published(taken, 1.5)
+    publisher_process._RemoteEvents(said.append).published(taken, 1.5)
     assert len(pickle.dumps(said)) < 20_000 < len(pickle.dumps(taken))
 
 
@@ -86,7 +88,7 @@ def test_an_error_of_the_other_process_ends_the_stream_as_one_of_a_thread_does(e
     try:
         raise error
     except Exception as raised:
-        portable = apart._portable(raised)
+        portable = publisher_process._portable(raised)
     with pytest.raises(type(error) if isinstance(error, StateLost) else RuntimeError) as found:
         listened(Listening().events, portable)
     if isinstance(error, StateLost):
@@ -108,7 +110,9 @@ def test_the_other_process_is_told_what_changes_and_that_only():
             stopping.set()
         return found
 
-    parent = apart.Apart(config, config.streams[0], lambda: (0, 1), epoch, Listening().events)
+    parent = publisher_process.PublisherProcess(
+        config, config.streams[0], lambda: (0, 1), epoch, Listening().events
+    )
     heard = []
     with ours, theirs:
         with pytest.raises(EOFError):

@@ -1,9 +1,8 @@
-"""A publisher in a process of its own, so that what it computes holds no lock that counting waits for.
+"""Runs a `Publisher` in a process of its own, so that its computations do not hold the interpreter lock of counting.
 
-That process runs the same `Publisher`, with clients of its own. It is told which epoch of partition 0 is held, and
-which partitions there are; it tells what happens, which its parent shows as if it had happened there. It ends when it
-is told to, once it has published what there is, and at once when its parent does, in whatever way: then nothing is
-published, as the successor aborts what is open. One that ends by itself is started again.
+The parent sends the epoch of partition 0 and the partitions; the child sends its events, which the parent shows as its
+own. Asked to stop, the child publishes once more and ends. If the parent is gone, it ends at once: its successor aborts
+the open transaction. The parent restarts a child that ends by itself.
 """
 
 import os
@@ -27,30 +26,27 @@ from worker.observe.answers import Shown
 from worker.observe.events import StreamEvents
 from worker.redis.connecting import connect
 from worker.service import publishing
-from worker.service.starting import python, start
+from worker.service.children import python, start
 from worker.store.redis import RedisStore
 
 _TURN_SECONDS = 0.1
-"""How soon it is told what changes."""
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 ENDED = "read the log of the worker: -9 is mostly a machine without memory. The process is started again"
-"""The remedy where a publisher's process ended by itself."""
 _END_SECONDS = 5.0
-"""What a process that has let go of its line may take to end."""
 
-Told = tuple[int | None, Sequence[int], bool]
-"""The epoch under which partition 0 is held, or None; all partitions; and whether it is to stop."""
+Update = tuple[int | None, Sequence[int], bool]
+"""The epoch of partition 0 if held, all partitions, and whether to stop."""
 
 
-class Apart:
-    """A stream's publisher, as its worker has it: what another process does.
+class PublisherProcess:
+    """A stream's publisher in a child process, with the interface of `Publisher.run`.
 
     Args:
         config: the worker's configuration.
         served: the stream.
-        partitions: its topic's, at the moment.
-        epoch: the epoch under which this worker holds partition 0 as far as it knows, or None.
-        events: told what happens.
+        partitions: returns its topic's partitions.
+        epoch: returns the epoch under which this worker holds partition 0, or None.
+        events: receives the child's events.
     """
 
     def __init__(
@@ -69,7 +65,7 @@ class Apart:
 
         Raises:
             StateLost: see `Publisher.tick`.
-            RuntimeError: the publisher failed otherwise; the message and the notes say how.
+            RuntimeError: the publisher failed otherwise; its notes have the traceback.
         """
         wait = _FIRST_RETRY
         while True:
@@ -90,7 +86,7 @@ class Apart:
             wait = min(2 * wait, _LONGEST_RETRY)
 
     def _process(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> int | str:
-        """Runs a process until it ends; returns its exit code, or why there is none."""
+        """Runs a process until it ends; returns its exit code or a reason."""
         try:
             process, ours = start([*python(), "-m", __name__])
         except OSError as error:
@@ -108,14 +104,14 @@ class Apart:
             process.wait()
 
     def _listen(self, line: Connection, stopping: threading.Event, on_alive: Callable[[], object]) -> None:
-        """Tells what changes, and shows what is told."""
-        before: Told | None = None
+        """Sends what changes, and passes on the child's events."""
+        before: Update | None = None
         while True:
-            told = self._epoch(), [*self._partitions()], stopping.is_set()
-            if told != before:
-                with suppress(OSError):  # one that has ended may have told why
-                    line.send(told)
-                before = told
+            update = self._epoch(), [*self._partitions()], stopping.is_set()
+            if update != before:
+                with suppress(OSError):  # a child that has ended may have sent the reason
+                    line.send(update)
+                before = update
             if not line.poll(_TURN_SECONDS):
                 continue
             match line.recv():
@@ -123,30 +119,30 @@ class Apart:
                     on_alive()
                 case BaseException() as error:
                     raise error
-                case name, given, facts:
-                    getattr(self._events, name)(*given, **facts)
+                case name, args, facts:
+                    getattr(self._events, name)(*args, **facts)
 
 
-class _Telling:
-    """The parent's `StreamEvents`, as the publisher has them."""
+class _RemoteEvents:
+    """Sends every event to the parent's `StreamEvents`."""
 
-    def __init__(self, tell: Callable[[object], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[object], None]) -> None:
+        self._send = send
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *given, **facts: self._tell((name, given, facts))
+        return lambda *args, **facts: self._send((name, args, facts))
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Tells no more of it than is shown."""
-        self._tell(("shown", (Shown.of(snapshot, sum_deviation),), {}))
+        """Sends only what the parent shows."""
+        self._send(("shown", (Shown.of(snapshot, sum_deviation),), {}))
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
-        """Tells it as an error that each process knows."""
-        self._tell(("recommend_failed", (sequence, _portable(error)), {}))
+        """Sends an error that can be unpickled."""
+        self._send(("recommend_failed", (sequence, _portable(error)), {}))
 
 
 class _Line:
-    """The line to the parent, from any thread."""
+    """The connection to the parent, for any thread."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
@@ -154,28 +150,25 @@ class _Line:
         self.partitions: Sequence[int] = ()
         self.stopping = threading.Event()
 
-    def tell(self, what: object) -> None:
-        """Tells the parent, unless it is gone; then this process is about to end."""
+    def send(self, what: object) -> None:
+        """Sends to the parent, unless it is gone."""
         with self._lock, suppress(OSError):
             self._connection.send(what)
 
     def listen(self) -> None:
-        """Hears what the parent tells; ends this process when there is none any more."""
+        """Receives updates; ends this process when the parent is gone."""
         while True:
             try:
-                self.epoch, self.partitions, stop = cast(Told, self._connection.recv())
+                self.epoch, self.partitions, stop = cast(Update, self._connection.recv())
             except (EOFError, OSError):
-                os._exit(0)  # whoever comes next aborts what is open
+                os._exit(0)  # the successor aborts the open transaction
             if stop:
                 self.stopping.set()
 
 
 def main(descriptor: int) -> None:
     """Publishes a stream until the parent says to stop, or is gone."""
-    for number in (
-        signal.SIGTERM,
-        signal.SIGINT,
-    ):  # whoever ends a whole group of processes ends the parent, too
+    for number in (signal.SIGTERM, signal.SIGINT):  # only the parent acts on them
         signal.signal(number, signal.SIG_IGN)
     connection = Connection(descriptor)
     config, name, every = cast(tuple[Config, str, float], connection.recv())
@@ -185,12 +178,12 @@ def main(descriptor: int) -> None:
     try:
         _publish(config, config.served(name), every, line)
     except Exception as error:
-        line.tell(_portable(error))
+        line.send(_portable(error))
 
 
 def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
-    client, on_alive = connect(config.redis), partial(line.tell, "alive")
-    events = _Telling(line.tell)
+    client, on_alive = connect(config.redis), partial(line.send, "alive")
+    events = _RemoteEvents(line.send)
     snapshot_producer = publishing.snapshot_producer_of(config, served, on_alive, events.passed_over)
     with closing(client), closing(snapshot_producer), closing(publishing.group_of(config, served)) as group:
         publisher = publishing.publisher(
@@ -207,12 +200,12 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Returns an error that can be told: of the same kind where it matters which."""
+    """Returns an error that can be unpickled: StateLost as it is, else a RuntimeError."""
     if isinstance(error, StateLost):
         return error
-    told = RuntimeError(f"{type(error).__name__}: {error}")
-    told.add_note("".join(traceback.format_exception(error)))
-    return told
+    portable = RuntimeError(f"{type(error).__name__}: {error}")
+    portable.add_note("".join(traceback.format_exception(error)))
+    return portable
 
 
 if __name__ == "__main__":

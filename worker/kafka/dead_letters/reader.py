@@ -1,7 +1,7 @@
-"""The dead letters, read back: which records were rejected or late, why, and where they came from.
+"""Reads dead letters back: which records were rejected or late, why, and where they came from.
 
-Whoever may write to the topic of reports chooses what a dead letter holds, so nothing of it reaches a terminal but
-printable characters, and its value only if somebody asks for it.
+Anyone who may write to the topic of reports chooses what a dead letter holds: only printable characters of it reach a
+terminal.
 """
 
 from collections.abc import Mapping
@@ -17,25 +17,25 @@ from worker.kafka.dead_letters.writer import ERRORS, LATE, LATE_HEADERS
 
 
 @dataclass(frozen=True)
-class Letter:
+class DeadLetter:
     """A dead letter.
 
     Attributes:
-        reason: why the record was rejected; or that it was late, and is counted all the same.
-        message: the reason for people.
-        why: of a record batch that cannot be read, what is wrong with it; of a late record, when it is of; else empty.
+        reason: why the record was rejected, or ``late``.
+        message: the reason in words.
+        why: the damage of an unreadable record batch, or a late record's time; else empty.
         stream: the stream that rejected it.
-        topic: the topic that the record came from.
-        partition: its partition there.
-        offset: its offset there.
-        size: how many bytes the record's value had, or the record batch.
-        written: when the letter was, in milliseconds since the epoch.
-        value: the record's value, or its first bytes where that was too large.
-        late: of a late record its timestamp, the start and the end of its pane, and the closed line that it met, in
-            milliseconds since the epoch.
+        topic: the record's topic.
+        partition: its partition.
+        offset: its offset.
+        size: bytes of the record's value, or of the record batch.
+        written: when the dead letter was written, in milliseconds since the epoch.
+        value: the record's value, or its first bytes.
+        late: of a late record its timestamp, its pane's start and end, and the watermark, in milliseconds since the
+            epoch.
 
     Example:
-        >>> Letter("version", "...", "", "colours", "reports", 0, 17, 2, 0, b"{}").where
+        >>> DeadLetter("version", "...", "", "colours", "reports", 0, 17, 2, 0, b"{}").where
         'reports/0/17'
     """
 
@@ -53,23 +53,23 @@ class Letter:
 
     @property
     def where(self) -> str:
-        """Where the record came from."""
+        """The record's topic, partition and offset."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property
     def time(self) -> str:
-        """When the letter was written, in UTC."""
+        """When the dead letter was written, in UTC."""
         return _calendar(self.written)
 
 
-def newest_letters(config: Config, stream: str | None = None, on_passed: OnPassed = ignore) -> list[Letter]:
-    """Returns the newest dead letters of each partition of their topic, the newest of all first.
-
-    Of many records they are a sample, see `worker.kafka.dead_letters.sampling`.
+def newest_dead_letters(
+    config: Config, stream: str | None = None, on_passed: OnPassed = ignore
+) -> list[DeadLetter]:
+    """Returns the newest dead letters of each partition, newest first; a sample if there are many.
 
     Args:
-        config: where they are.
-        stream: whose letters; None for all.
+        config: the brokers and the topic.
+        stream: only this stream's; None for all.
         on_passed: receives each record batch that cannot be read.
 
     Raises:
@@ -81,10 +81,10 @@ def newest_letters(config: Config, stream: str | None = None, on_passed: OnPasse
     return [letter for letter in reversed(found) if stream in (None, letter.stream)]
 
 
-def _letter(record: Any) -> Letter:
+def _letter(record: Any) -> DeadLetter:
     headers = {key: value or b"" for key, value in record.headers}
 
-    # who else may write to the topic may leave out what a worker writes, or write something else
+    # other writers of the topic may leave out headers, or write something else
     def said(name: str) -> str:
         return printable(headers.get(name, b"?"))
 
@@ -95,7 +95,7 @@ def _letter(record: Any) -> Letter:
     value = record.value or b""
     late = {name: number(f"{LATE}.{name}", -1) for name in LATE_HEADERS if f"{LATE}.{name}" in headers}
     of = f"of {_calendar(late['timestamp'])}" if late else ""
-    return Letter(
+    return DeadLetter(
         reason=said(f"{ERRORS}exception.class.name"),
         message=said(f"{ERRORS}exception.message"),
         why=printable(headers.get("batch.why", b"")) or of,

@@ -1,4 +1,4 @@
-"""Room: memory of Redis, and the offsets of every partition, whoever owns it. Counting never waits for these."""
+"""Exports Redis memory and the offsets of every partition; counting never waits for these."""
 
 import threading
 from typing import Any
@@ -14,30 +14,29 @@ from worker.redis.errors import ERRORS
 _EVERY_SECONDS = 15.0
 
 
-class Room(threading.Thread):
-    """Asks Redis and the brokers from time to time, and shows what they say; what does not answer is not shown.
+class Capacity(threading.Thread):
+    """Queries Redis and the brokers every 15 s; the last answers stay exported until the next.
 
     Args:
-        config: where they are, and the streams.
-        metrics: where it is shown.
+        config: the addresses and the streams.
+        metrics: the worker's metrics.
         stopping: set once the process is asked to stop.
     """
 
     def __init__(self, config: Config, metrics: Metrics, stopping: threading.Event) -> None:
-        super().__init__(name="room", daemon=True)
+        super().__init__(name="capacity", daemon=True)
         self._config, self._metrics, self._stopping = config, metrics, stopping
         self._redis: Client | None = None
         self._admin: Any = None
 
     def run(self) -> None:
-        """Asks until the process stops."""
+        """Queries until the process stops."""
         while True:
-            self.ask()
+            self._query()
             if self._stopping.wait(_EVERY_SECONDS):
                 return
 
-    def ask(self) -> None:
-        """Asks once; what was heard before is shown until then, so that no scrape misses it."""
+    def _query(self) -> None:
         try:
             if self._redis is None:
                 self._redis = connect(self._config.redis)
@@ -50,25 +49,19 @@ class Room(threading.Thread):
             logs = {served.stream.name: self._offsets(self._admin, served) for served in self._config.streams}
         except BrokerError:
             logs = {}
-            self.close()
-        self._metrics.room(
-            {name or redacted(self._config.redis.url): said for name, said in memory.items()}, logs
-        )
+            admin, self._admin = self._admin, None
+            if admin is not None:
+                admin.close()
+        url = redacted(self._config.redis.url)
+        self._metrics.room({name or url: info for name, info in memory.items()}, logs)
 
     def _offsets(self, admin: Any, served: Served) -> dict[int, tuple[int, int, int]]:
-        """Returns partition -> first offset, last stable offset, and the offset that the group has committed."""
+        """Returns partition -> first offset, last stable offset, and the group's committed offset."""
         described = topics.describe(admin, [served.topic])
         partitions = range(described[served.topic].partitions) if served.topic in described else range(0)
         bounds = topics.bounds(admin, served.topic, partitions, stable=True)
-        group = self._config.consumer_group(served.stream.name)
-        committed = topics.committed(admin, group, served.topic)
+        committed = topics.committed(admin, self._config.consumer_group(served.stream.name), served.topic)
         return {
             p: (first, end, committed[p].offset if p in committed else first)
             for p, (first, end) in bounds.items()
         }
-
-    def close(self) -> None:
-        """Closes the connection to the brokers; the next question opens one."""
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()

@@ -1,0 +1,70 @@
+"""Child processes of this installation: start one with a socket pair, which either side loses when the other ends."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+def python() -> list[str]:
+    """Returns the command of this installation's interpreter, which imports nothing from the working directory."""
+    return [sys.executable, *([] if str(Path.cwd()) in sys.path else ["-P"])]
+
+
+def start(
+    command: Sequence[str], environ: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Starts a process; returns it and this end of the socket pair.
+
+    Args:
+        command: the command line; the descriptor of the child's end is appended.
+        environ: the environment; None for this process's.
+
+    Raises:
+        OSError: the system cannot start another process.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            started = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                env=dict(os.environ if environ is None else environ),
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # only the parent handles a terminal's Ctrl-C
+            )
+        except OSError:
+            ours.close()
+            raise
+    return started, ours
+
+
+class Parent:
+    """The parent process, as its child sees it.
+
+    Args:
+        descriptor: the inherited end of the socket pair.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._line = socket.socket(fileno=descriptor)
+
+    def serving(self, port: int) -> None:
+        """Reports the HTTP port at which this process answers."""
+        with contextlib.suppress(OSError):  # `on_gone` handles a parent that is gone
+            self._line.sendall(f"{port}\n".encode())
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """Calls back, on a thread of its own, once the parent is gone."""
+
+        def wait() -> None:
+            with contextlib.suppress(OSError):
+                while self._line.recv(1):
+                    pass
+            callback()
+
+        threading.Thread(target=wait, name="parent", daemon=True).start()
