@@ -1,17 +1,9 @@
-"""Kafka: all that speaks to brokers, and the only place that knows the client library.
+"""Kafka: the only package that uses the client library for the worker.
 
-- `decoding`: record batches to columns, by code of our own.
-- `client`: the library: what it gets wrong, the raw fetch, connecting, topics, errors, and one reader of our topics.
-- `reports`: the topic of reports, read as a member of the group; and asked, read or written as anybody might.
-- `snapshots`: the snapshot topic and the topic of rows, written and read.
-- `dead_letters`: which records get a dead letter, the letters sent, and read.
-- `admin`: what `check` asks of a cluster.
+- `decoding`: record batches to columns.
+- `client`: the library's defects, the raw fetch hook, connections, topics, errors, and a reader of the worker's topics.
+- `reports`: the topic of reports, as a member of the consumer group and without joining it.
+- `snapshots`: the snapshot topic and the topic of rows.
+- `dead_letters`: sampling, writer and reader.
+- `admin`: the cluster's state for `check`.
 """
-
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
-from worker.kafka.client import quirks
-from worker.login import Tokens
-
-quirks.mend_connections()  # before any client of this room connects
-AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens

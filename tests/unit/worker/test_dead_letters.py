@@ -76,7 +76,7 @@ class Open:
         self.now, self.safe, self.attempts = 100.0, 0, 0
         producer = dead_letters.connect_producer({}, "s")
         self.letters = KafkaDeadLetters(
-            producer, STREAM, "in", "dead", self.acknowledged, self.attempt, clock
+            producer, STREAM, "in", "dead", self.acknowledged, self.attempt, self.clock
         )
 
     def clock(self):

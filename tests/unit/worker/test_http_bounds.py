@@ -49,7 +49,7 @@ from ldp import snapshot
 from ldp.snapshot import Cut
 from tests.unit.worker.test_page_served import Consumer, Log
 from worker.config import parse
-from worker.kafka.snapshots import follower
+from worker.kafka.snapshots.follower import Follower, give_back
 
 def resident():
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -66,9 +66,9 @@ log = Log()
 counts = np.random.default_rng(1).integers(0, 9, 1_000_000)
 estimate = stream.oracle.estimate(counts, int(counts.sum()))
 log.publish(snapshot.take(stream, estimate, Cut({0: 1}, {}), 1, methods=["base"]))
-follower = follower.Follower(config, lambda: Copying(log))
+follower = Follower(config, lambda: Copying(log))
 whole = follower.find("s", seconds=60)
-follower.give_back()
+give_back()
 before = resident()
 follower.read("s", whole, 60)
 print(resident() - before, flush=True)

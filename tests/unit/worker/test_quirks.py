@@ -183,6 +183,7 @@ def test_a_handshake_has_no_time_out_upstream():
 
 
 def test_every_client_connects_by_the_mended_transports():
+    quirks.mend_connections()
     assert (manager.KafkaTCPTransport, manager.KafkaSSLTransport) == (quirks.Plain, quirks.Tls)
     made = inspect.getsource(manager.KafkaConnectionManager._build_transport)
     assert made.count("KafkaTCPTransport(") == made.count("KafkaSSLTransport(") == 1

@@ -1,4 +1,4 @@
-"""The way to the brokers: says whom it waits for, and gives up with the reason, which the client only logs."""
+"""Connects to the brokers; reports the wait, and the reason for a failure, which the client only logs."""
 
 import logging
 import re
@@ -14,16 +14,16 @@ from worker.kafka.client import quirks
 from worker.kafka.client.errors import START, remedy
 
 TIMEOUT_SECONDS = 10.0
-"""Seconds that brokers have to answer, unless somebody asks to wait longer."""
+"""Seconds to wait for the brokers by default."""
 
 _NOTICE_SECONDS = 1.0
 
 
 class Unreachable(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """No broker let the client in, in all the time that it had.
+    """No broker accepted the client in time.
 
     Attributes:
-        advice: what to do about it.
+        advice: the remedy.
     """
 
     def __init__(self, text: str, advice: str = START) -> None:
@@ -36,16 +36,17 @@ def connect(
     wait_seconds: float = TIMEOUT_SECONDS,
     on_waiting: Callable[[str], object] = lambda _: None,
 ) -> KafkaAdminClient:
-    """Connects to the cluster's administration.
+    """Connects an admin client.
 
     Args:
-        config: where the brokers are.
+        config: the brokers.
         wait_seconds: how long to try.
-        on_waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
+        on_waiting: receives a message after 1 s of waiting, on another thread.
 
     Raises:
-        Unreachable: no broker let the client in, in that time and one TLS handshake's at most.
+        Unreachable: no broker accepted the client in that time, plus one TLS handshake.
     """
+    quirks.mend_connections()
     names = ", ".join(config.kafka.bootstrap_servers)
     with _quiet(), listening() as reason:
         notice = threading.Timer(
@@ -68,14 +69,14 @@ def connect(
 
 
 class ConnectionReason(logging.Handler):
-    """Keeps why the client failed to connect the last time, as it logs it; its text stands behind other text."""
+    """Keeps the reason that the client logs for its last failed connection; formats as a suffix."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Notes a reason; that time was up is one only where nothing else happened before."""
+        """Keeps a reason; a time-out does not replace another reason."""
         if (why := quirks.why_not_connected(record)) is None:
             return
         if not self._last or not re.search("timed ?out", why, re.IGNORECASE):
@@ -86,18 +87,18 @@ class ConnectionReason(logging.Handler):
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         return remedy(self._last)
 
     @property
     def outcome(self) -> str:
-        """How it ended, with an address behind it: nobody answered, or somebody did and refused."""
+        """The outcome, to be followed by an address."""
         return "no answer from" if self.advice == START else "not let in by"
 
 
 @contextmanager
 def listening() -> Iterator[ConnectionReason]:
-    """Hears what the client logs of its connections."""
+    """Collects the reason of failed connections meanwhile."""
     reason = ConnectionReason()
     quirks.CONNECTIONS.addHandler(reason)
     try:
@@ -108,7 +109,7 @@ def listening() -> Iterator[ConnectionReason]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Has the client log its connections to `listening` alone, whatever else is heard of it."""
+    """Sends the client's connection log only to `listening` meanwhile."""
     logger = quirks.CONNECTIONS
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)

@@ -1,16 +1,15 @@
-"""Errors of Kafka: what the client library raises, and the remedy for each cause, in one table."""
+"""Errors of the Kafka client library, and the remedy for each cause."""
 
 from collections.abc import Mapping
 
 from kafka.errors import KafkaError
 
+from worker.counting.ports import Unavailable
+
 BrokerError = KafkaError
-"""The brokers refused, or did not answer, or a record batch cannot be read."""
 
 START = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
-"""The remedy where no broker answers."""
 CHECK = "run ldp-worker check: it names what is wrong with the brokers and the topics"
-"""The remedy for a cause that is not in the table."""
 WAIT = "none while it passes by itself; if it lasts, "
 _CLOCK = (
     "correct the clock of this machine or of the brokers, or set message.timestamp.type=LogAppendTime on topic"
@@ -102,18 +101,18 @@ REMEDIES: Mapping[str, str] = {
     " login, or the port in kafka.bootstrap_servers",
     "Coordinator": _COORDINATOR,
 }
-"""Sign in what happened -> what an operator can do; the first sign that is found counts."""
+"""Text in an error -> remedy; the first text found counts."""
 SILENT = ("Timeout", "TimedOut", "Connection", "NodeNotReady", "NoBrokers", "NetworkException", "BrokerNot")
-"""Signs that no broker answers."""
+"""Texts of errors without an answer."""
 
 
 def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
-    """Returns what to do about something that happened to a client of Kafka.
+    """Returns the remedy for an error.
 
     Args:
-        happened: an error, or what the client logged of its connections.
-        topic: the topic that the failed operation was about.
-        unknown: what to return for a cause that is not in the table.
+        happened: an error, or the client's log message of a failed connection.
+        topic: the topic of the failed operation.
+        unknown: the remedy for other causes.
 
     Example:
         >>> remedy("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
@@ -121,3 +120,27 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
     """
     found = next((todo for sign, todo in REMEDIES.items() if sign in str(happened)), unknown)
     return found.format(topic=topic or "that the error names")
+
+
+def unavailable(error: Exception, operation: str, topic: str = "") -> Unavailable:
+    """Returns an error of the client library as `Unavailable`, with its remedy.
+
+    Args:
+        error: the library's error.
+        operation: the failed operation, such as "publishing to".
+        topic: its topic.
+
+    Example:
+        >>> from kafka.errors import KafkaTimeoutError
+        >>> found = unavailable(KafkaTimeoutError("no answer"), "publishing to", "snapshots")
+        >>> str(found)
+        "Kafka: publishing to topic 'snapshots': KafkaTimeoutError: no answer"
+        >>> found.remedy
+        'start the brokers, or correct kafka.bootstrap_servers and the security settings beside it'
+    """
+    name = type(error).__name__
+    text = str(error).partition("] ")[2] if str(error).startswith("[Error ") else str(error)
+    happened = text if text.startswith(name) else f"{name}: {text}"
+    where = f"{operation} topic {topic!r}" if topic else operation
+    silent = any(sign in happened for sign in SILENT)
+    return Unavailable(f"Kafka: {where}: {happened}", remedy(happened, topic, START if silent else CHECK))

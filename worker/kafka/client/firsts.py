@@ -15,15 +15,15 @@ from kafka.protocol.consumer import FetchRequest
 from worker.kafka.client import quirks
 
 _LOOK_AGAIN_SECONDS = 1.0
-"""The pause between two answers that a log lost records, before that is recorded."""
+"""Pause between two answers that a log lost records."""
 
 
 class Firsts:
-    """Finds where the logs of one topic go on.
+    """Finds the first available offset of each log of one topic.
 
     Args:
         consumer: a client that knows the topic.
-        ms: for how long the brokers are asked.
+        ms: the brokers' time to answer.
         clock: seconds.
     """
 
@@ -33,7 +33,7 @@ class Firsts:
         """(partition, offset) -> when the leader first refused a fetch there."""
 
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns where each log goes on at an offset or behind it; see `worker.counting.ports.Log.firsts`.
+        """Returns each log's first available offset at or behind a given one; see `ports.Log.firsts`.
 
         Raises:
             KafkaError: the brokers do not answer.
@@ -62,17 +62,17 @@ class Firsts:
 def fetchable(
     consumer: KafkaConsumer, offsets: Mapping[TopicPartition, int], ms: int
 ) -> dict[TopicPartition, bool]:
-    """Asks the leaders whether each of some logs has an offset: whether they answer or refuse a fetch there.
+    """Asks the leaders by a fetch whether each offset is in the range of its log.
 
     The library fetches only at positions of assigned partitions.
 
     Args:
         consumer: the client.
-        offsets: where each log is asked; the end of a log is an offset that it has.
-        ms: for how long the brokers are asked.
+        offsets: partition -> offset; a log's end is in range.
+        ms: the brokers' time to answer.
 
     Returns:
-        Whether the offset is in range; partitions without a clear answer of their leader are left out.
+        Whether the offset is in range; without partitions whose leader gives no clear answer.
 
     Raises:
         KafkaError: the brokers do not answer.
@@ -80,7 +80,7 @@ def fetchable(
     if not offsets:
         return {}
     manager, cluster = consumer._manager, consumer._cluster
-    # the request has the leader's epoch: a former leader, which may not know that it is one, refuses it
+    # the request carries the leader's epoch, so that a former leader refuses it
     manager.run(manager.wait_for, cluster.request_update(), ms)
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for tp in offsets:
@@ -101,7 +101,7 @@ def fetchable(
 
 
 def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:
-    """Returns a request that brings at most one batch, and does not wait for one."""
+    """Returns a request for at most one batch, without waiting."""
     topics: dict[str, list[Any]] = {}
     for tp, offset in offsets.items():
         epoch = cluster.leader_epoch_for_partition(tp)

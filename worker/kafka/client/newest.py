@@ -1,4 +1,4 @@
-"""The newest records of a topic, read back from its end, within bounds: what people are shown of a topic."""
+"""Reads the newest records of a topic, within bounds, for display."""
 
 import contextlib
 import time
@@ -13,26 +13,26 @@ from worker.config import Config
 from worker.kafka.client import quirks, reading
 
 MOST = 1000
-"""Records that are read of a partition."""
+"""Records of a partition, at most."""
 _FIRST = 4
-"""Records of a partition that are read first, to learn how large they are."""
+"""Records of a partition that are read first, to estimate the record size."""
 _BYTES = 16 << 20
-"""Bytes that are read of a topic, but for the first records of each partition."""
+"""Bytes of a topic, besides the first records of each partition."""
 _LARGEST = 2 << 20
-"""Bytes of the largest of these: the workers write no larger dead letter."""
+"""Bytes of the largest record shown: no dead letter is larger."""
 _SECONDS = 10.0
 
 
 def newest_records(
     config: Config, topic: str, on_passed: reading.OnPassed = reading.ignore
 ) -> dict[int, list[Any]]:
-    """Returns the newest committed records of each partition of a topic, in the order of their offsets.
+    """Returns the newest committed records of each partition of a topic, in offset order.
 
-    At most `MOST` of a partition, and fewer where they are large or do not come in time; none larger than any of ours.
+    At most `MOST` a partition; fewer if they are large or do not come in time.
 
     Args:
-        config: where the brokers are.
-        topic: a topic that exists.
+        config: the brokers.
+        topic: an existing topic.
         on_passed: receives each record batch that cannot be read.
 
     Raises:
@@ -65,7 +65,7 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns records, or none where they have more bytes than there is room for or do not come in time."""
+    """Returns records, or none if they have more bytes than allowed or do not come in time."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

@@ -23,12 +23,15 @@ from kafka.errors import (
     UnknownError,
 )
 from kafka.net import manager
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol import parser
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import EndTxnRequest
 from kafka.structs import MemberState
+
+from worker.login import Tokens
 
 # --- connections --------------------------------------------------------------------------------------------
 
@@ -125,10 +128,11 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 
 
 def mend_connections() -> None:
-    """Has every client of this process connect by `Plain` and `Tls`, and read an `Answer`.
+    """Has every client of this process connect by `Plain` and `Tls`, read an `Answer`, and accept `Tokens`.
 
-    No client takes a transport as an argument.
+    No client takes a transport as an argument. Called before a client is made; a second call changes nothing.
     """
+    AbstractTokenProvider.register(Tokens)
     manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
     parser.KafkaBytes = Answer
 

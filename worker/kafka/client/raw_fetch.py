@@ -1,10 +1,7 @@
-"""The raw fetch hook: where kafka-python makes objects of a fetch's records, its bytes are handed on as they came.
+"""The raw fetch hook: returns a fetch's bytes instead of kafka-python's record objects.
 
-The library keeps sessions, groups, epochs, rebalances and positions; only what it calls ``PartitionRecords``, which
-turns the bytes of one partition's fetch into records one by one, is replaced. That is a private name of one version of
-the library: every command refuses another one.
-
-What is replaced runs inside the library's poll, which an exception would leave in pieces: nothing here raises.
+It replaces the library's private class ``PartitionRecords``, which decodes one partition's fetch. The library keeps
+sessions, groups, epochs, rebalances and positions. The code runs inside the library's poll, so it never raises.
 """
 
 import contextlib
@@ -22,18 +19,18 @@ from kafka.consumer.fetcher import Fetcher
 from worker.kafka.decoding.batches import scan_headers
 
 MOST_POLLED = 4 << 20
-"""Bytes of decoded records after which a poll takes no more: it holds so many, and one record."""
+"""Bytes of decoded records after which a poll ends."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one fetch brought of one partition.
+    """The bytes that one fetch returned for one partition.
 
     Attributes:
-        start: the offset that was asked for; the first batch may begin below it.
+        start: the fetch offset; the first batch may begin below it.
         end: the offset behind the last batch.
-        data: whole record batches, uint8.
-        aborted: (producer id, first offset) of each aborted transaction that it touches.
+        data: complete record batches, uint8.
+        aborted: (producer id, first offset) of each aborted transaction in it.
     """
 
     start: int
@@ -43,12 +40,12 @@ class Fetched:
 
     @property
     def offset(self) -> int:
-        """Returns what the library takes for this record's offset: it passes over those below the one it asked for."""
+        """The offset as the library sees it: it skips records below the fetch offset."""
         return max(self.end - 1, self.start)
 
 
 class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """The records of one partition's fetch, as one `Fetched` or, of an empty one, as nothing."""
+    """The records of one partition's fetch, as one `Fetched`; none if it is empty."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
         if (fetched := self._fetched(records)) is not None:
@@ -57,43 +54,41 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
         self.drain()
 
     def _fetched(self, records: Any) -> Fetched | None:
-        """Returns what was fetched; None for nothing."""
         data = np.frombuffer(records._buffer, np.uint8)
         size, end, epoch = scan_headers(data)
         if not size:
             return None
         aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
-        self.bytes_read = size  # more than none: the next fetch begins with another partition
+        self.bytes_read = size  # above 0: the next fetch begins with another partition
         self.leader_epoch = epoch
         return Fetched(self.fetch_offset, max(end, self.fetch_offset), data[:size], aborted)
 
 
 Decode = Callable[[str, int, Fetched], Iterator[tuple[int, Any]]]
-"""Given a topic, a partition and what was fetched: yields positions, each with the record before it or None.
+"""Yields the positions in a fetch of a topic's partition, each with the record before it or None.
 
-A record has a ``size``: the bytes that it takes.
+A record has a ``size``, the bytes that it takes.
 """
 
 
 class _Decoded(_Bytes):
     """The records of one partition's fetch, as a function decodes them.
 
-    Where it is empty, the position moves to the offset below which the broker says that all could be read: none of the
-    offsets before it has a record. Without that, a position never reaches the end of a log whose last batch compaction
-    has removed.
+    An empty fetch moves the position to the bound: else it would never reach the end of a log whose last batch
+    compaction removed.
     """
 
     is_full = False
-    """Whether the last records that were taken have `MOST_POLLED` bytes."""
+    """Whether the last `take` reached `MOST_POLLED` bytes."""
     bound = 0
-    """The last stable offset that came with the fetch, or the high watermark for a reader of all that is written."""
+    """The fetch's last stable offset; for `read_uncommitted` the high watermark."""
 
     def __init__(self, decode: Decode, *given: Any, **named: Any) -> None:
         self._decode = decode
         super().__init__(*given, **named)
 
     def take(self, n: int | None = None) -> list[Any]:
-        """Returns the next records: n, or fewer where these have many bytes."""
+        """Returns the next n records, or fewer large ones."""
         taken, room = [], MOST_POLLED
         for record in islice(self.record_iterator, n):
             taken.append(record)
@@ -116,17 +111,15 @@ class _Decoded(_Bytes):
 
 
 def install(consumer: KafkaConsumer) -> None:
-    """Has the `poll` of a consumer of what is committed return one `Fetched` for a fetch of a partition."""
+    """Makes a `read_committed` consumer's `poll` return one `Fetched` for a fetch of a partition."""
     consumer._fetcher.PartitionRecords = _Bytes
 
 
 def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
-    """Has the `poll` of a consumer return what a function makes of each fetch.
+    """Makes a consumer's `poll` return the records that a function decodes.
 
-    The consumer has one partition assigned at a time, and no incremental fetch sessions: a broker leaves a partition
-    without records out of an answer where the answer is full, or where the session has nothing new of it.
-
-    Its attribute ``bound`` is the `_Decoded.bound` of the newest fetch that `poll` took records from.
+    The consumer has one assigned partition and no incremental fetch sessions, in which a broker may leave out a
+    partition. Its attribute ``bound`` is the `_Decoded.bound` of the newest fetch polled.
     """
     fetcher = consumer._fetcher
     fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
@@ -142,7 +135,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
 
     def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
         taken: int = append(drained, part, most, update)
-        # as many as the poll may take end it
+        # the poll's maximum ends it
         return most if taken and part.is_full else taken
 
     fetcher._parse_fetched_data, fetcher._append = parse_with_bound, append_bounded

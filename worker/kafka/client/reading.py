@@ -15,30 +15,23 @@ import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from worker.kafka.client import raw_fetch
+from worker.kafka.client import quirks, raw_fetch
 from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.decoding.records import MOST_KEY, Arena, Reader, Record, warm
 
 LARGEST = 64 << 20
-"""The largest request of our producers, and so of a record batch of ours before compression."""
+"""Largest request of our producers, so also of an uncompressed record batch."""
 STALL_SECONDS = 60.0
-"""How long the next record may take to come: twice as long as a transaction with little in it may stay open."""
+"""Longest wait for the next record: twice as long as a small transaction may stay open."""
 MOST_WHY = 200
-"""Characters of a reason, which may quote what was read."""
+"""Characters of a reason, which may quote a record."""
 _POLL_MS = 200
 _NOT_FETCHED = 1 << 63
-"""The end of a log of which nothing was fetched yet."""
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A record or a record batch of a topic of ours that a reader passes over.
-
-    Attributes:
-        topic: the topic.
-        partition: the partition.
-        offset: the offset of the record, or the first one of the batch.
-        why: the reason.
+    """A skipped record, or record batch (with its first offset).
 
     Example:
         >>> str(Passed("ldp-snapshots", 0, 17, "record batch: length"))
@@ -58,7 +51,7 @@ OnPassed = Callable[[Passed], object]
 
 
 def ignore(_: Passed) -> None:
-    """Reports nothing."""
+    """Does nothing."""
 
 
 def connect(
@@ -68,15 +61,16 @@ def connect(
     on_passed: OnPassed = ignore,
     **more: Any,
 ) -> Any:
-    """Connects a consumer that joins no group and commits nothing, and whose records are `Record`s.
+    """Connects a consumer without a group that returns `Record`s.
 
     Args:
         settings: keyword arguments for every Kafka client.
         level: the isolation level.
-        begins: what the keys of the wanted records begin with; others are passed over.
+        begins: prefix of the wanted keys; other records are skipped.
         on_passed: receives each record batch that cannot be read.
         more: settings of this consumer.
     """
+    quirks.mend_connections()
     _load_kernels()
     consumer = KafkaConsumer(
         **settings,
@@ -93,12 +87,12 @@ def connect(
 
 @functools.cache
 def _load_kernels() -> None:
-    """Loads the kernels once, before a time-out runs: an installation's first command compiles them."""
+    """Loads the kernels before a time-out runs: the first command of an installation compiles them."""
     warm()
 
 
 def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore) -> None:
-    """Has a consumer return `Record`s; see `connect` and `worker.kafka.client.raw_fetch.install_decoder`."""
+    """Makes a consumer return `Record`s; see `connect` and `raw_fetch.install_decoder`."""
     raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed))
 
 
@@ -112,7 +106,7 @@ class _Decoder:
         self._suspects = set[tuple[str, int, int, str]]()
 
     def __call__(self, topic: str, partition: int, fetched: Fetched) -> Iterator[tuple[int, Record | None]]:
-        """Yields positions, each with the record before it or None."""
+        """Yields positions, each with the record before it or None; see `raw_fetch.Decode`."""
         reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, LARGEST)])
         while (part := reader.read_keyed(self._arena, self._begins)) is not None:
             failing = {
@@ -143,17 +137,17 @@ def records(
     stall_seconds: float = STALL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Any]:
-    """Yields the records of [first, end): the one place where a topic of ours is read to an end.
+    """Yields the records of [first, end).
 
-    It ends when the position reaches the end, or when a fetch at the position brings no record and the broker's last
-    stable offset is at or beyond the end (see `worker.kafka.client.raw_fetch.install_decoder`).
+    It ends when the position reaches the end, or when a fetch brings no record and the broker's last stable offset is
+    at or beyond the end.
 
     Args:
         consumer: from `connect`.
-        tp: which partition.
+        tp: the partition.
         first: the first offset.
-        end: the offset behind the last one; None for the end that the log has at the fetch which reaches it.
-        on_poll: called again and again, as it may take minutes.
+        end: the offset behind the last one; None for the log's end at the fetch that reaches it.
+        on_poll: called before each poll.
         stall_seconds: how long the position may stand still.
         clock: seconds.
 

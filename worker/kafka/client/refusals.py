@@ -1,8 +1,7 @@
-"""Errors that the brokers report of one partition, kept apart from the answers about the others.
+"""Separates the brokers' errors of single partitions from the answers about the others.
 
-Upstream (kafka-python 3.0.12) raises an error of one partition out of the call that asked about all of them, or asks
-for all of them again until time is up. Gone when its calls return an error for each partition. Like `quirks` and
-`raw_fetch`, this module uses private names of the library.
+Upstream (kafka-python 3.0.12) raises one partition's error for all, or retries all until time is up. Gone when its
+calls return an error for each partition. Like `quirks` and `raw_fetch`, this module uses private names of the library.
 """
 
 import contextlib
@@ -29,25 +28,25 @@ _OF_THE_GROUP = (
     kafka_errors.StaleMemberEpochError,
     kafka_errors.UnknownMemberIdError,
 )
-"""What a coordinator says of each partition, and means the group or the member by it: the library acts on these."""
+"""Errors of each partition that concern the group or the member: the library acts on these."""
 _OF_THE_SESSION = (
     kafka_errors.FetchSessionIdNotFoundError,
     kafka_errors.FetchSessionTopicIdError,
     kafka_errors.InvalidFetchSessionEpochError,
 )
-"""What a fetch is refused with when its session is over: the library begins another one."""
+"""Errors of a fetch whose session is over: the library begins another one."""
 _OF_THE_TOPIC = (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.TopicAuthorizationFailedError)
-"""What says something of a topic in an answer with metadata; every other error says nothing of it."""
+"""Metadata errors that describe the topic; with every other error the topic is unknown."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _FORGIVEN_SECONDS = 10.0
-"""After how long without an error a partition that was asked again is taken to be well: it may have nothing new."""
+"""Seconds without an error after which a refused partition counts as healthy: it may have nothing new."""
 
 
 class Answers:
-    """What a consumer's brokers answer, with the errors of single partitions taken out.
+    """Takes the errors of single partitions out of the brokers' answers to a consumer.
 
     Args:
-        consumer: whose answers; its errors of single partitions raise nothing any more.
+        consumer: the consumer, which no longer raises these errors.
     """
 
     def __init__(self, consumer: KafkaConsumer) -> None:
@@ -65,23 +64,23 @@ class Answers:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[dict[TopicPartition, KafkaError]]:
-        """Yields what the offset requests made meanwhile are refused with: partition -> error."""
+        """Yields the errors of the offset requests made meanwhile: partition -> error."""
         self._asked = {}
         yield self._asked
 
     def fetched(self) -> list[tuple[int, KafkaError]]:
-        """Returns what fetches were refused with since the last call: (partition, error)."""
+        """Returns the (partition, error) of fetches since the last call."""
         return [self._fetches.popleft() for _ in range(len(self._fetches))]
 
     def undescribed(self, topic: str) -> KafkaError | None:
-        """Returns why the last answer with metadata said nothing of a topic; None if it did."""
+        """Returns the topic's error in the last metadata, or None."""
         return self._topics.get(topic)
 
     def _describing(self, update: Callable[[Any], Any], cluster: Any) -> Callable[[Any], Any]:
-        """Keeps what is known of a topic while the brokers say nothing of it.
+        """Keeps a topic's known partitions while the brokers report an error of it.
 
-        Upstream forgets its partitions, at which members of the group lose them; after INVALID_TOPIC_EXCEPTION it
-        never asks for the topic again.
+        Upstream forgets them, so that members lose their partitions; after INVALID_TOPIC_EXCEPTION it never asks for
+        the topic again.
         """
 
         def updated(metadata: Any) -> Any:
@@ -152,7 +151,7 @@ class Answers:
     def _take_out(
         self, topics: list[tuple[str, list[Any]]], kept: tuple[type[KafkaError], ...]
     ) -> dict[TopicPartition, KafkaError]:
-        """Takes the partitions with an error out of a response, unless the library is to act on it."""
+        """Takes the partitions with an error out of a response, except errors for the library to act on."""
         refused = {}
         for topic, partitions in topics:
             for one in list(partitions):
@@ -165,13 +164,7 @@ class Answers:
 
 @dataclass
 class Refusal:
-    """A partition whose fetches are refused.
-
-    Attributes:
-        since: the time of the first one.
-        until: when the partition is asked again.
-        wait: how long that is.
-    """
+    """The refused fetches of a partition: since when, until when it waits, and the length of the wait."""
 
     since: float
     until: float
@@ -179,7 +172,7 @@ class Refusal:
 
 
 class Refusals:
-    """The partitions whose fetches are refused: each waits before it is asked again, longer each time.
+    """The partitions with refused fetches: each waits before the next fetch, longer each time.
 
     Args:
         clock: seconds.
@@ -191,7 +184,7 @@ class Refusals:
         self._new: dict[int, tuple[KafkaError, float]] = {}
 
     def add(self, partition: int, error: KafkaError) -> None:
-        """Adds what a partition's fetch was refused with."""
+        """Adds the error of a partition's fetch."""
         now, known = self._clock(), self._of.get(partition)
         wait = _FIRST_WAIT if known is None else min(2 * known.wait, _LONGEST_WAIT)
         since = now if known is None else known.since
@@ -199,23 +192,23 @@ class Refusals:
         self._new[partition] = error, now - since
 
     def take_new(self) -> dict[int, tuple[KafkaError, float]]:
-        """Returns what was added since the last call: partition -> the error, and for how many seconds it lasts."""
+        """Returns the errors added since the last call: partition -> (error, seconds since the first)."""
         new, self._new = self._new, {}
         return new
 
     def forget(self, partitions: Collection[int]) -> None:
-        """Forgets partitions, as records of them came or they are not read any more."""
+        """Forgets partitions that delivered records, or are no longer read."""
         for partition in partitions:
             self._of.pop(partition, None)
             self._new.pop(partition, None)
 
     def waiting(self) -> set[int]:
-        """Returns the partitions that are not to be asked yet."""
+        """Returns the partitions that wait."""
         now = self._clock()
         return {partition for partition, refusal in self._of.items() if now < refusal.until}
 
     def lasting(self) -> set[int]:
-        """Returns the partitions whose last fetch was refused, as far as is known."""
+        """Returns the partitions whose last fetch was refused."""
         now = self._clock()
         self.forget([p for p, one in self._of.items() if now >= one.until + _FORGIVEN_SECONDS])
         return {*self._of}

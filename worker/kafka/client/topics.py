@@ -18,6 +18,7 @@ import ldp
 from ldp import wire
 from ldp.snapshot import largest_message
 from worker.config import Config, Served
+from worker.kafka.client import quirks
 
 HOUR_MS = 3_600_000
 APPEND_TIME = "LogAppendTime"
@@ -220,6 +221,7 @@ def _room(largest: int) -> dict[str, str]:
 
 def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
     """Connects an administrator's client, which waits as long for brokers as its settings say."""
+    quirks.mend_connections()
     return KafkaAdminClient(**settings)
 
 

@@ -26,7 +26,7 @@ from worker.counting.columns import Batch, Unreadable
 from worker.counting.lateness import Late
 from worker.counting.rejections import REASONS, UNREADABLE
 from worker.kafka.client import quirks
-from worker.kafka.client.failures import unavailable
+from worker.kafka.client.errors import unavailable
 from worker.kafka.dead_letters.sampling import Sample
 
 ERRORS = "__connect.errors."
@@ -85,6 +85,7 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
     Raises:
         Unavailable: the brokers do not answer.
     """
+    quirks.mend_connections()
     try:
         return KafkaProducer(
             **settings,

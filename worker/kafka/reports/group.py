@@ -7,7 +7,7 @@ from kafka import errors as kafka_errors
 
 from worker.counting.ports import CLAIMED
 from worker.kafka.client import topics
-from worker.kafka.client.failures import unavailable
+from worker.kafka.client.errors import unavailable
 
 
 class KafkaGroup:

@@ -21,8 +21,7 @@ from worker.counting.columns import Batch, Unreadable
 from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
 from worker.kafka.client import quirks, raw_fetch
-from worker.kafka.client.errors import START
-from worker.kafka.client.failures import unavailable
+from worker.kafka.client.errors import START, unavailable
 from worker.kafka.client.firsts import Firsts
 from worker.kafka.client.refusals import Answers, Refusals
 from worker.kafka.decoding.records import Chunk, Reader
@@ -101,6 +100,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         Raises:
             Unavailable: the brokers do not answer.
         """
+        quirks.mend_connections()
         consumer = ask(
             "connecting",
             lambda: KafkaConsumer(

@@ -9,8 +9,7 @@ from kafka import errors as kafka_errors
 
 from worker.counting.ports import Unavailable
 from worker.kafka.client import quirks, reading
-from worker.kafka.client.errors import START
-from worker.kafka.client.failures import unavailable
+from worker.kafka.client.errors import START, unavailable
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
@@ -49,6 +48,7 @@ class KafkaNonMemberLog:
         Raises:
             Unavailable: the brokers do not answer.
         """
+        quirks.mend_connections()
         consumer = _ask(
             "connecting",
             lambda: KafkaConsumer(

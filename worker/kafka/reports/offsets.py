@@ -11,8 +11,7 @@ from kafka.errors import KafkaError
 
 from worker.counting.ports import NotOwner, Unavailable
 from worker.kafka.client import quirks
-from worker.kafka.client.errors import remedy
-from worker.kafka.client.failures import unavailable
+from worker.kafka.client.errors import remedy, unavailable
 from worker.kafka.client.refusals import Answers
 
 _TIMEOUT_MS = 10_000

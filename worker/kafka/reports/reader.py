@@ -83,6 +83,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
 
 def _connect(config: Config) -> KafkaConsumer:
     """Connects a consumer that reads what is committed, joins no group and commits nothing."""
+    quirks.mend_connections()
     return KafkaConsumer(
         **config.kafka.client(),
         fetch_max_bytes=_FETCH_BYTES,

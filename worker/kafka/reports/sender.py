@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from worker.config import Config, Served
+from worker.kafka.client import quirks
 
 LARGEST_RECORD = 8 << 20
 """A request to the brokers, in bytes; their own limit for the topic is usually lower."""
@@ -98,6 +99,7 @@ def send(
         SendError: a report was not acknowledged, or the topic does not exist.
     """
     began = time.monotonic()
+    quirks.mend_connections()
     producer = KafkaProducer(
         **config.kafka.client(),
         client_id="ldp-worker-simulate",

@@ -1,8 +1,7 @@
-"""Follows the snapshot topic while somebody asks: where its newest snapshots stand, and any of them, read when wanted.
+"""Follows the snapshot topic while there are requests: indexes its snapshots, and reads those requested.
 
-One thread reads, on a client of its own, by turns with what it leaves to others: it follows half of the time at most.
-It begins with the first question, ends when nobody has asked for a while, and keeps some words a window and a few
-snapshots. So a worker that nobody looks at pays nothing, and one that is looked at little.
+One thread reads, with a client of its own, at most half of the time. It starts with the first request, stops after 5
+minutes without one, and caches a few snapshots.
 """
 
 import contextlib
@@ -19,32 +18,32 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
-from ldp.snapshot import ALL_TIME, Incomplete, NewerSchema, Snapshot, assemble, assemble_window
+from ldp.snapshot import ALL_TIME, Incomplete, NewerSchema, Snapshot
 from worker.config import Config
 from worker.config.snapshots import most_kept
 from worker.kafka.client import reading
 from worker.kafka.client.reading import Passed
 from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere, SnapshotIndex
-from worker.kafka.snapshots.messages import Messages
+from worker.kafka.snapshots.reader import read_snapshot
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 IDLE_SECONDS = 300.0
-"""How long nobody asks before the thread ends."""
+"""Seconds without a request after which the thread stops."""
 _POLL_MS = 100
 _RECORDS = 100
 _FETCH_BYTES = 4 << 20
 _READ_SECONDS = 4.0
-"""How long the next of a snapshot that is read may take to come."""
+"""Longest wait for the next message of a snapshot."""
 WAIT_SECONDS = 2.0
-"""How long an answer waits for the topic, and for a snapshot: together less than a connection may last."""
+"""Longest wait of a request for the topic, and for a snapshot: together less than a connection lasts."""
 _RETRY_SECONDS = 2.0
 _KEPT_NUMBERS = 8_000_000
-"""Of the snapshots that are kept beside the newest of them: frequencies and ends, of eight bytes each."""
+"""Numbers of the cached snapshots besides the most recent one."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A snapshot that somebody waits for."""
+    """A requested snapshot."""
 
     stream: str
     entry: IndexEntry
@@ -55,9 +54,9 @@ class Follower:
     """The newest snapshots of all streams of a configuration.
 
     Args:
-        config: where the topic is, and whose snapshots are followed.
-        consumer: connects a reader of what is committed; by the configuration unless another is given.
-        idle_seconds: how long nobody asks before the thread ends.
+        config: the brokers, the topic and the streams.
+        consumer: connects a `read_committed` consumer; by default as configured.
+        idle_seconds: seconds without a request after which the thread stops.
         on_passed: receives each record batch that cannot be read, and each message that no worker wrote.
     """
 
@@ -80,27 +79,22 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        """Knows nothing."""
         self._index, self._read, self._why = SnapshotIndex(self._most), False, "it has just begun"
         self._kept.clear()
 
     @property
     def running(self) -> bool:
-        """Whether the topic is read at present."""
+        """Whether the thread runs."""
         return self._thread is not None
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns what is on the topic of a stream, as far as it was read; somebody asks.
-
-        Args:
-            stream: one of the configuration's.
-        """
+        """Returns a stream's snapshots; none until the topic is read to its end."""
         with self._changed:
             self._ask()
             return dict(self._index.of(stream)) if self._read else {}
 
     def wait(self, seconds: float) -> bool:
-        """Waits until something changed, at most so long; returns whether the topic was read to its end."""
+        """Waits for a change, at most so long; returns whether the topic was read to its end."""
         with self._changed:
             self._ask()
             self._changed.wait(seconds)
@@ -113,13 +107,13 @@ class Follower:
         start: int | None = None,
         seconds: float = WAIT_SECONDS,
     ) -> IndexEntry:
-        """Returns where a snapshot stands; waits for that until the topic is read.
+        """Returns a snapshot's index entry, once the topic is read.
 
         Args:
-            stream: one of the configuration's.
-            window: whose; the name of the windows as they are configured.
-            start: the first millisecond of the window; None for the newest that there is.
-            seconds: how long to wait.
+            stream: the stream.
+            window: the windows' name in the configuration.
+            start: the window's first millisecond; None for the newest.
+            seconds: the longest wait.
 
         Raises:
             NotThere: there is no such window.
@@ -130,25 +124,21 @@ class Follower:
             self._changed.wait_for(lambda: self._read, seconds)
             if not self._read:
                 raise NotRead(self._why)
-            there = [entry for entry in self._index.of(stream).values() if entry.methods]
-            unnamed = self._index.unnamed(stream, window, start)
-        found = [
-            entry for entry in there if entry.window.name == window and start in (None, entry.window.start)
-        ]
-        if not found:
-            raise NotThere(stream, unnamed=unnamed)
-        return max(found, key=lambda entry: entry.window.start or 0)
+            found = self._index.find(stream, window, start)
+            if found is None:
+                raise NotThere(stream, unnamed=self._index.unnamed(stream, window, start))
+            return found
 
     def read(self, stream: str, entry: IndexEntry, seconds: float = WAIT_SECONDS) -> Snapshot:
-        """Returns a snapshot, read from where it stands.
+        """Returns a snapshot, from the cache or from the topic.
 
         Args:
-            stream: whose.
-            entry: where it stands.
-            seconds: how long to wait.
+            stream: the stream.
+            entry: its index entry.
+            seconds: the longest wait.
 
         Raises:
-            NotRead: it did not come in time, cannot be read, or a newer one has taken its place meanwhile.
+            NotRead: it did not come in time, cannot be read, or a newer one has replaced it.
             NewerSchema: a newer version wrote it.
         """
         with self._changed:
@@ -167,7 +157,7 @@ class Follower:
             raise NotRead(str(error)) from None
 
     def _ask(self) -> None:
-        """Notes that somebody asks, and begins to read if nobody did."""
+        """Notes a request, and starts the thread if needed."""
         self._asked = time.monotonic()
         if self._thread is None:
             self._begin()
@@ -187,11 +177,11 @@ class Follower:
                 time.sleep(_RETRY_SECONDS)
             except BaseException:
                 with self._changed:
-                    self._thread = None  # the next question begins anew
+                    self._thread = None  # the next request starts it again
                 raise
 
     def _ended(self) -> bool:
-        """Ends, if nobody has asked for long."""
+        """Returns whether there was no request for long; then forgets all."""
         with self._changed:
             if time.monotonic() - self._asked < self._idle_seconds:
                 return False
@@ -200,7 +190,7 @@ class Follower:
             return True
 
     def _follow(self, consumer: Any) -> None:
-        """Reads from the topic's beginning on, until nobody asks any more."""
+        """Reads from the topic's beginning on, until there are no more requests."""
         with self._changed:
             self._begin()
             self._why = "it is not read to its end yet"
@@ -214,7 +204,7 @@ class Follower:
             records = consumer.poll(timeout_ms=_POLL_MS, max_records=_RECORDS).get(self._partition, [])
             self._take(records, consumer.position(self._partition) >= end)
             if records or asked:
-                time.sleep(min(1.0, time.monotonic() - began))  # others are to count meanwhile
+                time.sleep(min(1.0, time.monotonic() - began))  # leave time to counting
 
     def _take(self, records: Sequence[Any], read: bool) -> None:
         changed = False
@@ -224,31 +214,42 @@ class Follower:
                     key, headers = (record.key or b"").decode(), dict(record.headers)
                     changed |= self._index.take(key, headers, record.value, record.offset)
                 except UNREADABLE as error:
-                    self._pass_over(record, f"no message of a snapshot: {error}")
+                    why = f"no message of a snapshot: {error}"[: reading.MOST_WHY]
+                    self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
             if (changed and self._read) or read > self._read:
                 self._read = True
                 self._changed.notify_all()
 
     def _answer(self, consumer: Any, wanted: _Wanted) -> None:
-        """Reads a snapshot from where it stands, and goes back to where the topic is being read."""
+        """Reads a requested snapshot, and restores the position."""
         if not wanted.answer.set_running_or_notify_cancel():
-            return None  # nobody waits any more
+            return None  # the request has gone
         with self._changed:
             kept = self._kept.get((wanted.stream, wanted.entry.identity))
             if large := kept is None and self._is_full():
-                self._kept.clear()  # large ones are not to be there together with what the next is made of
+                self._kept.clear()  # do not hold large ones while the next is assembled
         if kept is not None:
             return wanted.answer.set_result(kept)
         if large:
             give_back()
         position = consumer.position(self._partition)
         try:
-            snapshot = self._snapshot(consumer, wanted)
+            most = self._most[wanted.stream]
+            snapshot = read_snapshot(
+                consumer,
+                self._partition,
+                self._index,
+                wanted.stream,
+                wanted.entry,
+                most,
+                self._on_passed,
+                _READ_SECONDS,
+            )
         except (Incomplete, NewerSchema) as error:
             wanted.answer.set_exception(error)
         except UNREADABLE as error:
             wanted.answer.set_exception(Incomplete(f"the snapshot cannot be read: {type(error).__name__}"))
-        except OffsetOutOfRangeError:  # the topic was made again, which is seen when it is followed on
+        except OffsetOutOfRangeError:  # the topic was created again: the next poll finds out
             wanted.answer.set_exception(Incomplete("the snapshot is no longer where it stood"))
         except KafkaTimeoutError:
             wanted.answer.set_exception(Incomplete("the snapshot does not come"))
@@ -262,29 +263,8 @@ class Follower:
             consumer.seek(self._partition, position)
         return None
 
-    def _snapshot(self, consumer: Any, wanted: _Wanted) -> Snapshot:
-        """Reads a snapshot's messages, with the labels of a window, and puts them together."""
-        stream, entry = wanted.stream, wanted.entry
-        received, domain = Messages(self._most[stream]), f"{stream}/domain"
-        labels = None if entry.window.start is None else self._index.labels(stream)
-        for first, last in filter(None, (labels, (entry.first, entry.last))):
-            for record in reading.records(
-                consumer, self._partition, first, last + 1, stall_seconds=_READ_SECONDS
-            ):
-                key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
-                is_its = key.startswith(f"{stream}/") and entry.is_marked(headers)
-                if record.value and (is_its or (labels is not None and key.startswith(domain))):
-                    try:
-                        received[key] = headers, record.value
-                    except ValueError as error:
-                        self._pass_over(record, str(error))
-        return _assembled(stream, entry, received)
-
-    def _pass_over(self, record: Any, why: str) -> None:
-        self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why[: reading.MOST_WHY]))
-
     def _keep(self, stream: str, entry: IndexEntry, snapshot: Snapshot) -> None:
-        """Keeps a snapshot for the next question, and no more of others than there is room for."""
+        """Caches a snapshot, and evicts others."""
         with self._changed:
             self._kept[stream, entry.identity] = snapshot
             while len(self._kept) > 1 and sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS:
@@ -294,11 +274,10 @@ class Follower:
             give_back()
 
     def _is_full(self) -> bool:
-        """Returns whether half of what may be kept is."""
+        """Returns whether the cache is half full."""
         return sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS // 2
 
     def _consumer(self) -> Any:
-        # without a reset: of a topic that was made again nothing is known, it is read anew
         return reading.connect(
             self._settings,
             on_passed=self._on_passed,
@@ -307,20 +286,8 @@ class Follower:
         )
 
 
-def _assembled(
-    stream: str, entry: IndexEntry, received: Mapping[str, tuple[Mapping[str, bytes], bytes]]
-) -> Snapshot:
-    if entry.window.start is None:
-        found = assemble(stream, received)
-    else:
-        found = assemble_window(stream, received, entry.window.name, entry.window.start)
-    if entry.identity != found.identity:
-        raise Incomplete("another snapshot stands there")
-    return found
-
-
 def _numbers(snapshot: Snapshot) -> int:
-    """How many numbers a snapshot has, about; a label takes the room of some."""
+    """Returns the numbers in a snapshot, about; a label counts as 10."""
     bodies: Iterable[Any] = snapshot.bodies.values()
     return sum(len(body.frequencies) * (1 if body.low is None else 6) for body in bodies) + 10 * len(
         snapshot.labels or ()
@@ -328,9 +295,6 @@ def _numbers(snapshot: Snapshot) -> int:
 
 
 def give_back() -> None:
-    """Gives freed memory back to the system.
-
-    glibc keeps for each thread what a large snapshot took: its messages, and answers that were made of an older one.
-    """
+    """Returns freed memory to the system: glibc keeps a thread's memory of a large snapshot."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

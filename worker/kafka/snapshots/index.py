@@ -1,7 +1,6 @@
-"""Where on the snapshot topic each newest whole snapshot stands: told by what passes, of which nothing else is kept.
+"""Index of complete snapshots on the snapshot topic. Stores offsets, not contents.
 
-A snapshot's messages stand together, in one transaction. So it is enough to know between which offsets: whoever wants
-one reads it there. What is kept are some words a window, however many values a domain has.
+A snapshot is one transaction, so its messages lie between two offsets, where a reader finds them.
 """
 
 from collections import OrderedDict
@@ -15,30 +14,29 @@ from ldp.snapshot import ALL_TIME, Period, window_identity, window_of
 from ldp.snapshot.checking import MOST_BYTES, check_shared
 
 Key = tuple[str, int | None]
-"""A window of a stream: by its name and its start; that of all time is ``("all", None)``."""
+"""A window's name and start; ``("all", None)`` for all time."""
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error")
-_MOST_UNNAMED = 100_000
-"""Windows of a stream that no head vouches for yet: those of before it, where the topic is read from its beginning."""
-_MOST_PARTS = 32 << 20
-"""Bytes of what is kept of windows' snapshots of which some messages were seen; a publisher sends one at a time."""
-_MOST_PART = 16 << 20
-"""Bytes of what is kept of one such snapshot: the largest has some thousands of messages."""
+_MOST_WINDOWS = 100_000
+"""Windows of a stream that the head lists, and windows that no head lists yet."""
+_MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
+"""Memory for the incomplete snapshots of windows together, and for one incomplete snapshot."""
 _PART, _SEEN = 4096, 160
-"""Bytes of memory that such a snapshot takes by itself, and each of its keys beside its text, about."""
+"""Memory of an incomplete snapshot, and of each of its keys besides the text, about."""
 _LONGEST_KEY, _LONGEST_NAME = 1000, 40
 _MOST_METHODS = 64
 
 
 class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be asked again
-    """The topic is not read yet, or cannot be."""
+    """The topic is not read yet, or cannot be read."""
 
 
 class NotThere(Exception):  # noqa: N818  # an answer, not a fault
     """There is no such window on the topic.
 
     Args:
-        unnamed: whether there are messages of one that the stream's head does not vouch for.
+        stream: the stream.
+        unnamed: whether there are messages of one that the stream's head does not list.
     """
 
     def __init__(self, stream: str, *, unnamed: bool = False) -> None:
@@ -48,14 +46,15 @@ class NotThere(Exception):  # noqa: N818  # an answer, not a fault
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A snapshot of which every message was seen.
+    """A complete snapshot.
 
     Attributes:
-        window: of which.
+        window: its window.
         first: the offset of its first message.
-        last: that of its last one.
-        said: what its head and all its bodies say; where they differ, what the head says.
-        methods: whose bodies it has; none where the head is alone, as there are no reports yet, or only windows.
+        last: the offset of its last message.
+        said: the fields that its head and bodies share; the head's where they differ.
+        methods: the methods of its bodies; none if there are no reports yet, or only windows.
+        published: the timestamp of its last message, in milliseconds.
     """
 
     window: Period
@@ -63,20 +62,21 @@ class IndexEntry:
     last: int
     said: Mapping[str, Any]
     methods: frozenset[str]
+    published: int = 0
 
     @property
     def identity(self) -> str:
-        """What no other snapshot has."""
+        """The snapshot's unique identity."""
         return str(self.said["snapshot"])
 
     def is_marked(self, headers: Mapping[str, bytes]) -> bool:
-        """Returns whether a message's headers say that it is of this snapshot."""
+        """Returns whether a message's headers name this snapshot."""
         return headers.get("snapshot") == self.identity.encode()
 
 
 @dataclass
 class _Part:
-    """A snapshot of which some messages were seen; `size` is how many bytes are kept of it, about."""
+    """An incomplete snapshot; `size` is its memory."""
 
     mark: tuple[bytes | None, bytes | None]
     window: Period
@@ -87,7 +87,7 @@ class _Part:
     size: int = _PART
 
     def add(self, key: str) -> int:
-        """Notes that a message was seen; returns how many bytes more are kept."""
+        """Adds a message's key; returns the additional memory."""
         more = 0 if key in self.seen else _SEEN + len(key)
         self.seen.add(key)
         self.size += more
@@ -95,14 +95,14 @@ class _Part:
 
 
 class SnapshotIndex:
-    """The newest whole snapshots of some streams, as far as the newest head of their stream vouches for them.
+    """The newest complete snapshots of some streams that the newest head of their stream lists.
 
-    A head vouches for the snapshot of all time that it is a part of, and for windows with names that it lists, of no
-    higher number, and where it lists starts of these. A window of its own number is known by its identity, too. Other
-    messages, which somebody else wrote, take no snapshot's place.
+    A head lists its own snapshot of all time, and windows by name, by start if it has starts, and with no higher
+    number; a window of its own number must have the identity derived from the head's. Messages of other writers
+    replace no snapshot.
 
     Args:
-        streams: whose.
+        streams: the streams' names.
 
     Example:
         >>> import ldp
@@ -125,31 +125,43 @@ class SnapshotIndex:
         self._labels: dict[str, tuple[int, int]] = {}
 
     def labels(self, stream: str) -> tuple[int, int] | None:
-        """Returns where the newest labels of a stream stand, the first and the last offset; None if it has none."""
+        """Returns the first and last offset of a stream's newest labels, or None."""
         return self._labels.get(stream)
 
     def of(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the windows of a stream, with that of all time."""
+        """Returns a stream's snapshots, that of all time among them."""
         return self._index[stream]
 
+    def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
+        """Returns the snapshot of a window with reports; without a start that of the newest window of the name."""
+        found = [
+            entry
+            for entry in self._index[stream].values()
+            if entry.methods and entry.window.name == name and start in (None, entry.window.start)
+        ]
+        return max(found, key=lambda entry: entry.window.start or 0, default=None)
+
     def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
-        """Returns whether there are messages of a window, or of any of a name, that the head does not vouch for."""
+        """Returns whether there are messages of a window, or of any of a name, that the head does not list."""
         if name == ALL_TIME.name:
             part = self._parts.get((stream, (name, None)))
             return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
         return any(key[0] == name and start in (None, key[1]) for key in self._unnamed[stream])
 
-    def take(self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int) -> bool:
-        """Takes a message in; returns whether a snapshot is whole with it, or gone.
+    def take(
+        self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int, timestamp: int = 0
+    ) -> bool:
+        """Indexes a message; returns whether it completes a snapshot, or deletes one.
 
         Args:
-            key: the message's.
-            headers: the message's.
-            value: the message's; None for a tombstone.
-            offset: where it stands.
+            key: the message's key.
+            headers: its headers.
+            value: its value; None for a tombstone.
+            offset: its offset.
+            timestamp: its timestamp, in milliseconds.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: it is none of a snapshot's.
+            ValueError, LookupError, TypeError, AttributeError: it is no message of a snapshot.
         """
         stream, _, rest = key.partition("/")
         if stream not in self._index:
@@ -167,19 +179,18 @@ class SnapshotIndex:
             first, _ = (offset, offset) if rest == "domain" else self._labels.get(stream, (offset, offset))
             self._labels[stream] = first, offset
         elif rest == "head":
-            part.said |= _said(value, window)
+            part.said |= _said(value, window, mark)
         elif 0 < len(name) <= _LONGEST_NAME and not chunk and len(part.methods) < _MOST_METHODS:
             if not part.methods:  # the others say the same
-                part.said = _said(value, window) | part.said
+                part.said = _said(value, window, mark) | part.said
             part.methods.add(name)
         if len(part.seen) < int(headers.get("parts", b"0")) or not part.said:
             return False
         if window.start is None and f"{stream}/head" not in part.seen:
             return False
         self._drop(which)
-        return self._add(
-            stream, which[1], IndexEntry(window, part.first, offset, part.said, frozenset(part.methods))
-        )
+        entry = IndexEntry(window, part.first, offset, part.said, frozenset(part.methods), timestamp)
+        return self._add(stream, which[1], entry)
 
     def _part(
         self,
@@ -189,10 +200,7 @@ class SnapshotIndex:
         key: str,
         offset: int,
     ) -> _Part:
-        """Returns the snapshot that a message is of, with its key noted; others are dropped where there is no room.
-
-        Those go first whose last message is the longest ago. That of all time stays: each stream has one.
-        """
+        """Returns a message's incomplete snapshot; evicts those of other windows, the least recent first."""
         part = self._parts.get(which)
         if part is None or part.mark != mark or part.size > _MOST_PART:
             self._drop(which)
@@ -209,13 +217,13 @@ class SnapshotIndex:
         return part
 
     def _drop(self, which: tuple[str, Key]) -> None:
-        """Forgets what was seen of a snapshot."""
+        """Drops an incomplete snapshot."""
         part = self._parts.pop(which, None)
         if part is not None and which[1][1] is not None:
             self._parts_size -= part.size
 
     def _add(self, stream: str, key: Key, entry: IndexEntry) -> bool:
-        """Takes a whole snapshot in, or sets it aside until a head vouches for it; returns whether it is taken."""
+        """Adds a complete snapshot, or sets it aside until a head lists it; returns whether it was added."""
         there, aside = self._index[stream], self._unnamed[stream]
         if entry.window.start is None:
             there[key] = entry
@@ -224,15 +232,17 @@ class SnapshotIndex:
             return True
         if (head := there.get(("all", None))) is None or not _vouches(head, entry):
             aside[key] = entry
-            if len(aside) > _MOST_UNNAMED:
+            if len(aside) > _MOST_WINDOWS:
                 del aside[next(iter(aside))]
             return False
         aside.pop(key, None)
         there[key] = entry
+        if len(there) > _MOST_WINDOWS:
+            del there[next(other for other in there if other[1] is not None)]
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot whose head or body is deleted; one whose methods are now fewer stays."""
+        """Drops the snapshot whose head or body is deleted; one with fewer methods now stays."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
@@ -246,7 +256,7 @@ class SnapshotIndex:
 
 
 def _vouches(head: IndexEntry, entry: IndexEntry) -> bool:
-    """Returns whether a head names a window with its number, and where the number is its own with its identity."""
+    """Returns whether a head lists a window, see `SnapshotIndex`."""
     name, start, said = entry.window.name, entry.window.start, head.said
     starts = said.get("windows", {}).get(name)
     if start is None or starts is None or entry.said["sequence"] > said["sequence"]:
@@ -258,11 +268,13 @@ def _vouches(head: IndexEntry, entry: IndexEntry) -> bool:
     )
 
 
-def _said(value: bytes, window: Period) -> dict[str, Any]:
-    """Returns what a head or a body says of the whole; the offsets of all time alone, as windows can be many."""
+def _said(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
+    """Returns the shared fields of a head or body; offsets only for all time, as windows can be many."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
     check_shared(body := orjson.loads(value))
+    if (str(body["sequence"]), body.get("snapshot") or "") != tuple((one or b"").decode() for one in mark):
+        raise ValueError("its headers are of another snapshot")
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
     lines = body.get("windows", {}).items() if window.start is None else ()
     starts = {"windows": {name: frozenset(line["starts"]) for name, line in lines}} if lines else {}

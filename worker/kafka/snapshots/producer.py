@@ -20,8 +20,7 @@ from ldp.snapshot import Message, Row
 from worker.counting.head import Head, NewerHead
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.client import quirks, reading
-from worker.kafka.client.errors import OPEN
-from worker.kafka.client.failures import unavailable
+from worker.kafka.client.errors import OPEN, unavailable
 from worker.kafka.client.reading import Passed
 from worker.kafka.snapshots import compacted
 from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS

@@ -1,6 +1,5 @@
-"""The snapshot topic, read as any consumer would: the latest complete snapshot of a stream or of one of its windows."""
+"""Reads the snapshot topic: the latest complete snapshot of a stream or of one of its windows."""
 
-import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,34 +19,91 @@ from ldp.snapshot import (
     assemble,
     assemble_window,
     lines,
-    window_of,
 )
-from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
+from ldp.snapshot.assembling import Received
+from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.config import Config
 from worker.config.snapshots import most_kept
 from worker.kafka.client import reading
 from worker.kafka.client.reading import Passed
-from worker.kafka.snapshots.messages import Messages
+from worker.kafka.snapshots.index import IndexEntry, SnapshotIndex
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
-_MOST_WINDOWS = 100_000
-"""Windows that are known; those that were known first are forgotten."""
-_LONGEST_KEY, _LONGEST_NAME = 1000, 100
+_MESSAGE_BYTES = 512
+"""Memory of a message besides its key, headers and value, about."""
+
+
+def read_snapshot(
+    consumer: Any,
+    tp: TopicPartition,
+    index: SnapshotIndex,
+    stream: str,
+    entry: IndexEntry,
+    most: int,
+    on_passed: reading.OnPassed,
+    stall_seconds: float = reading.STALL_SECONDS,
+) -> Snapshot:
+    """Reads an indexed snapshot's messages, and a window's labels, and assembles them.
+
+    Args:
+        consumer: from `reading.connect`; its position changes.
+        tp: the snapshot topic's partition.
+        index: the index, with the labels' offsets.
+        stream: the stream.
+        entry: an entry of the index.
+        most: bytes of messages to keep.
+        on_passed: receives each message beyond that.
+        stall_seconds: the longest wait for the next message.
+
+    Raises:
+        Incomplete: a message is missing, or of another snapshot.
+        NewerSchema: a newer version wrote it.
+        KafkaError: the brokers do not answer, or the offsets are gone.
+    """
+    labels = None if entry.window.start is None else index.labels(stream)
+    received, size = dict[str, tuple[Mapping[str, bytes], bytes]](), 0
+    for first, last in filter(None, (labels, (entry.first, entry.last))):
+        for record in reading.records(consumer, tp, first, last + 1, stall_seconds=stall_seconds):
+            key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
+            is_its = key.startswith(f"{stream}/") and entry.is_marked(headers)
+            if not record.value or not (is_its or (labels and key.startswith(f"{stream}/domain"))):
+                continue
+            more = _size(key, headers, record.value)
+            more -= _size(key, *received[key]) if key in received else 0
+            if size + more > most:
+                why = f"messages of {size:,} bytes are kept already; allowed are {most:,}"
+                on_passed(Passed(tp.topic, tp.partition, record.offset, why))
+                continue
+            received[key], size = (headers, record.value), size + more
+    return _assembled(stream, entry, received)
+
+
+def _size(key: str, headers: Mapping[str, bytes], value: bytes) -> int:
+    names = sum(len(name) + len(said or b"") for name, said in headers.items())
+    return _MESSAGE_BYTES + len(key) + len(value) + names
+
+
+def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
+    if entry.window.start is None:
+        found = assemble(stream, received)
+    else:
+        found = assemble_window(stream, received, entry.window.name, entry.window.start)
+    if entry.identity != found.identity:
+        raise Incomplete("another snapshot stands there")
+    return found
 
 
 class SnapshotReader:
     """The snapshots of one stream, from the topic's beginning on; a context manager.
 
-    A snapshot is one transaction in one partition, so a reader of committed records that keeps the newest message of
-    each key has all of a snapshot or none of it. What is kept are the messages of all time, or of one window, and of
-    the other windows that they are there: memory for two snapshots, and some words a window.
+    An index keeps the offsets of each complete snapshot; only the one asked for is read.
 
     Args:
-        config: where the snapshots are.
+        config: the brokers, the topic and the streams.
         stream: the stream's name.
-        window: whose; the name of the windows as they are configured.
-        start: the first millisecond of the window; None for the newest that there is.
+        window: the windows' name in the configuration.
+        start: the window's first millisecond; None for the newest window.
         on_passed: receives each record batch that cannot be read, and each message that no worker wrote.
     """
 
@@ -60,13 +116,12 @@ class SnapshotReader:
         on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self.stream, self._window, self._start = stream, window, start
-        self._shown: tuple[int | None, int, str | None] | None = None
+        self._shown: IndexEntry | None = None
         self.published = 0.0
-        """When the latest snapshot was published, by its message's timestamp, in seconds since the epoch."""
+        """When the latest snapshot was published, in seconds since the epoch."""
         self.why_not: str | None = None
-        """Why the newest messages are no snapshot; None if they are one, or there are none."""
-        self._on_passed = on_passed
-        self._newest = Messages(most_kept(config.served(stream)))
+        """Why the newest messages cannot be read as a snapshot; None if they can, or there are none."""
+        self._on_passed, self._most = on_passed, most_kept(config.served(stream))
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
         self._consumer = reading.connect(
             config.kafka.client(), begins=f"{stream}/".encode(), on_passed=on_passed
@@ -75,12 +130,9 @@ class SnapshotReader:
         self._begin()
 
     def _begin(self) -> None:
-        """Knows nothing, and reads from the topic's beginning on."""
-        self._newest.clear()
-        self._windows: dict[str, Period] = {}
-        of_newest = self._start is None and self._window != ALL_TIME.name
-        self._followed = None if of_newest else self._prefix(self._start)
-        self._changed = False
+        self._index, self._changed = SnapshotIndex([self.stream]), False
+        self.head: Mapping[str, Any] | None = None
+        """The document of the newest head; None if there is none."""
         self._consumer.seek_to_beginning(self._partition)
 
     def __enter__(self) -> "SnapshotReader":
@@ -90,7 +142,7 @@ class SnapshotReader:
         self._consumer.close()
 
     def latest(self, timeout_seconds: float) -> Snapshot | None:
-        """Returns the latest snapshot as soon as there is one not returned before, or None if none comes in time.
+        """Returns the latest snapshot not returned before; None if none comes in time.
 
         Raises:
             NewerSchema: a newer version wrote it.
@@ -98,15 +150,15 @@ class SnapshotReader:
         deadline = time.monotonic() + timeout_seconds
         while True:
             wait = int(max(0, min(_POLL_MS, 1000 * (deadline - time.monotonic()))))
-            # older snapshots need not be put together, only what there is when nothing more comes at once
+            # skip older snapshots: read only when nothing more comes at once
             more = self._read(wait) and not self._caught_up()
-            if not more and (snapshot := self._fresh()) is not None:
+            if not more and self._changed and (snapshot := self._fresh()) is not None:
                 return snapshot
             if time.monotonic() >= deadline:
                 return None
 
     def catch_up(self, timeout_seconds: float) -> bool:
-        """Reads all that is on the topic now; returns whether it came in time."""
+        """Reads to the topic's present end; returns whether it came in time."""
         deadline = time.monotonic() + timeout_seconds
         end = self._consumer.end_offsets([self._partition])[self._partition]
         while self._consumer.position(self._partition) < end:
@@ -117,27 +169,18 @@ class SnapshotReader:
 
     @property
     def is_there(self) -> bool:
-        """Whether the window that is asked for is on the topic, as far as it was read; or a snapshot of all time."""
-        return self._followed is not None and any(key.startswith(self._followed) for key in self._newest)
+        """Whether the snapshot asked for is on the topic, as far as it was read."""
+        return self._entry() is not None
 
     @property
     def windows(self) -> list[Period]:
-        """The windows of the stream that are on the topic, as far as it was read, by name and start."""
-        return sorted(self._windows.values(), key=lambda window: (window.name, window.start))
-
-    @property
-    def head(self) -> Mapping[str, Any] | None:
-        """What the newest head says, as far as the topic was read; None for none, or one that cannot be read."""
-        _, value = self._newest.get(f"{self.stream}/head", ({}, b""))
-        with contextlib.suppress(ValueError):
-            if 0 < len(value) <= MOST_BYTES:
-                check_head(said := orjson.loads(value))
-                return dict(said)
-        return None
+        """The stream's windows on the topic, by name and start."""
+        windows = [entry.window for entry in self._index.of(self.stream).values() if entry.window != ALL_TIME]
+        return sorted(windows, key=lambda window: (window.name, window.start))
 
     @property
     def lines(self) -> Mapping[str, Line]:
-        """How far the windows of each name are closed, by the newest head."""
+        """The window-close watermark of each window name, by the newest head."""
         return lines(self.head or {})
 
     def age(self) -> float:
@@ -145,164 +188,62 @@ class SnapshotReader:
         return max(0.0, time.time() - self.published)
 
     def _read(self, wait_ms: int) -> bool:
-        """Takes in what has come; returns whether anything has."""
+        """Indexes the next messages; returns whether there are any."""
         try:
             polled = self._consumer.poll(timeout_ms=wait_ms)
-        except (OffsetOutOfRangeError, LogTruncationError):  # the topic was made again, or is shorter
+        except (OffsetOutOfRangeError, LogTruncationError):  # the topic was created again, or is shorter
             self._begin()
             return False
-        for records in polled.values():
-            for record in records:
-                key = (record.key or b"").decode(errors="replace")
-                if key.startswith(f"{self.stream}/"):
-                    try:
-                        self._take(key, dict(record.headers), record.value, record.timestamp)
-                    except UNREADABLE as error:
-                        why = f"no message of a snapshot: {error}"[: reading.MOST_WHY]
-                        self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
+        for record in polled.get(self._partition, ()):
+            key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
+            try:
+                head = _head(record.value) if key == f"{self.stream}/head" else self.head
+                self._index.take(key, headers, record.value, record.offset, record.timestamp)
+                self.head, self._changed = head, True
+            except UNREADABLE as error:
+                why = f"no message of a snapshot: {error}"[: reading.MOST_WHY]
+                self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
         return bool(polled)
-
-    def _take(self, key: str, headers: dict[str, bytes], value: bytes | None, timestamp: int) -> None:
-        """Keeps a message if it is of what is read, and forgets what it takes the place of."""
-        _, kind, *rest = key.split("/")
-        if len(key) > _LONGEST_KEY or len(kind) > _LONGEST_NAME:
-            raise ValueError(f"a key of {len(key)} characters, its window of {len(kind)}")
-        prefix = f"{self.stream}/{kind}/{rest[0]}/" if len(rest) > 1 else ""
-        if value is None:
-            self._newest.pop(key, None)
-            self._windows.pop(prefix, None)
-            return
-        if (window := window_of(key, headers)) is not None:
-            self._windows[prefix] = window
-            if len(self._windows) > _MOST_WINDOWS:
-                del self._windows[next(iter(self._windows))]
-            if window.name == self._window and self._start is None:
-                self._follow_newest()
-        mine = self._followed is not None and key.startswith(self._followed)
-        if (mine or kind in ("head", "domain")) and self._is_newest(key, headers, value):
-            self._keep(key, headers, value)
-            if mine:
-                self.published = timestamp / 1000
-            self._changed |= mine or self._shown is None  # the labels may come after a window that has them
-
-    def _is_newest(self, key: str, headers: Mapping[str, bytes], value: bytes) -> bool:
-        """Returns whether a message is of the newest snapshot, which then has room for it.
-
-        A snapshot's messages stand in one transaction, the head of all time first. So messages of all time with another
-        mark than the head's are older, and one that comes when all are there was not written by a worker.
-
-        Raises:
-            ValueError: no worker wrote it.
-        """
-        _expect_ours(self.stream, key, headers, value)
-        if self._window != ALL_TIME.name:
-            return self._is_newest_beside(key, headers)
-        head, _ = self._newest.get(f"{self.stream}/head", ({}, b""))
-        is_same = bool(head) and _mark(headers) == _mark(head)
-        if is_same and len(self._newest) >= int(head["parts"]):
-            raise ValueError(f"snapshot {headers['sequence'].decode()} is whole without it")
-        if key == f"{self.stream}/head":
-            self._newest.clear()
-            return True
-        return is_same
-
-    def _is_newest_beside(self, key: str, headers: Mapping[str, bytes]) -> bool:
-        """Returns whether a message is of the window that is read, or of the newest head or labels beside it."""
-        domain = f"{self.stream}/domain"
-        if key == domain:
-            for other in [other for other in self._newest if other.startswith(domain)]:
-                del self._newest[other]
-        elif key.startswith(f"{domain}/"):
-            marked, _ = self._newest.get(domain, ({}, b""))
-            return _mark(marked) == _mark(headers)
-        return not key.startswith(f"{self.stream}/head/")
-
-    def _keep(self, key: str, headers: Mapping[str, bytes], value: bytes) -> None:
-        """Keeps a message; where there is no room, older ones of the same window go first.
-
-        Raises:
-            ValueError: there is no room even so.
-        """
-        try:
-            self._newest[key] = headers, value
-        except ValueError:
-            sequence, place = int(headers["sequence"]), self._followed or "/"
-            there = [(other, int(kept.get("sequence", b"0"))) for other, (kept, _) in self._newest.items()]
-            for other, number in there:
-                if other.startswith(place) and number < sequence:
-                    del self._newest[other]
-            self._newest[key] = headers, value
-
-    def _follow_newest(self) -> None:
-        """Turns to the newest window of the name that is asked for."""
-        before, starts = self._followed, (w.start for w in self._windows.values() if w.name == self._window)
-        self._followed = self._prefix(max(start for start in starts if start is not None))
-        if before is not None and before != self._followed:
-            for key in [key for key in self._newest if key.startswith(before)]:
-                del self._newest[key]
-
-    def _prefix(self, start: int | None) -> str:
-        """Returns how the keys begin of what is read."""
-        return f"{self.stream}/{self._window}/" + ("" if start is None else f"{start}/")
 
     def _caught_up(self) -> bool:
         end = self._consumer.highwater(self._partition)
         return end is not None and self._consumer.position(self._partition) >= end
 
+    def _entry(self) -> IndexEntry | None:
+        """Returns the index entry of the snapshot asked for."""
+        return self._index.find(self.stream, self._window, self._start)
+
     def _fresh(self) -> Snapshot | None:
-        """Returns the latest snapshot, if it is another than the last one."""
-        if not self._changed:
+        """Returns the latest snapshot, if it was not returned before."""
+        self._changed, entry = False, self._entry()
+        if entry is None or entry == self._shown:
             return None
-        self._changed = False
+        position = self._consumer.position(self._partition)
         try:
-            snapshot = self._assembled()
+            snapshot = read_snapshot(
+                self._consumer, self._partition, self._index, self.stream, entry, self._most, self._on_passed
+            )
         except NewerSchema:
             raise
-        except UNREADABLE as error:  # or not all is here
+        except OffsetOutOfRangeError:  # the topic was created again: the next poll finds out
+            return None
+        except UNREADABLE as error:
             self.why_not = str(error)
             return None
-        self.why_not = None
-        shown = snapshot.window.start, snapshot.sequence, snapshot.identity
-        if shown == self._shown:
-            return None
-        self._shown = shown
+        finally:
+            self._consumer.seek(self._partition, position)
+        self.why_not, self._shown, self.published = None, entry, entry.published / 1000
         return snapshot
 
-    def _assembled(self) -> Snapshot:
-        if self._window == ALL_TIME.name:
-            return assemble(self.stream, self._newest)
-        if self._followed is None:
-            raise Incomplete(f"no message of windows {self._window!r} of {self.stream!r} is here")
-        start = int(self._followed.split("/")[2])
-        return assemble_window(self.stream, self._newest, self._window, start)
 
-
-def _mark(headers: Mapping[str, bytes]) -> tuple[bytes | None, bytes | None]:
-    """Returns what tells the messages of one snapshot from those of another: number and identity."""
-    return headers.get("sequence"), headers.get("snapshot")
-
-
-def _expect_ours(stream: str, key: str, headers: Mapping[str, bytes], value: bytes) -> None:
-    """Sees that a message is one of a snapshot; what a newer version wrote is.
-
-    Raises:
-        ValueError: it is not.
-        LookupError: it lacks a header.
-    """
-    if int(headers["parts"]) < 1:
-        raise ValueError("it has no part")
-    said = int(headers["sequence"]), headers["snapshot"].decode()
-    kind, *rest = key.removeprefix(f"{stream}/").split("/")
-    if len(rest) > (2 if "end" in headers else kind != "domain"):
-        return  # a chunk of a vector or of labels
+def _head(value: bytes | None) -> Mapping[str, Any] | None:
+    """Returns a head's document; None for a tombstone."""
+    if value is None:
+        return None
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes given; allowed are up to {MOST_BYTES}")
-    document = orjson.loads(value)
-    if kind == "domain":
-        check_domain(document)
-        return
-    if type(document) is dict and type(schema := document.get("schema")) is int and schema > SCHEMA:
-        return
-    (check_head if kind == "head" else check_body)(document)
-    if (document["stream"], document["sequence"], document["snapshot"]) != (stream, *said):
-        raise ValueError("its headers or its key are of another one")
+    document: dict[str, Any] = orjson.loads(value)
+    if type(document) is dict and type(document.get("schema")) is int and document["schema"] > SCHEMA:
+        return document
+    check_head(document)
+    return document

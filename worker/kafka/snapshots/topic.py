@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
 
-from worker.kafka.client import quirks, reading
+from worker.kafka.client import quirks, reading, topics
 
 PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
@@ -53,6 +52,7 @@ class SnapshotTopic:
 
     def producer(self) -> Any:
         """Connects a transactional producer; its `init_transactions` fences the one before it off."""
+        quirks.mend_connections()
         producer = KafkaProducer(
             **self._settings,
             client_id=f"ldp-worker-{self._id}-snapshots",
@@ -72,7 +72,7 @@ class SnapshotTopic:
 
     def admin(self) -> Any:
         """Connects a client that can ask where the topic begins and ends."""
-        return KafkaAdminClient(**self._settings)
+        return topics.connect(self._settings)
 
     def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
         """Connects a reader of one isolation level; see `worker.kafka.client.reading.connect`."""
