@@ -1,4 +1,4 @@
-"""The group: what Kafka knows of the counting of partitions that have no counts in this store."""
+"""Finds partitions without counts in this store that should have some, by the consumer group and the log."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from worker.kafka.client.errors import unavailable
 
 
 class KafkaGroup:
-    """One stream's topic and group, asked over a connection that is kept while it works; for one thread.
+    """One stream's topic and group, over a connection that is kept while it works; for one thread.
 
     Args:
-        connect: connects an administrator's client; see `worker.kafka.client.topics.connect`.
+        connect: connects an admin client.
         group: the consumer group.
         topic: the stream's topic.
     """
@@ -24,13 +24,12 @@ class KafkaGroup:
         self._admin: Any = None
 
     def uncounted(self, without: Mapping[int, bool]) -> list[int]:
-        """Returns which of the partitions without counts ought to have some, in ascending order.
+        """Returns the partitions without counts that should have some, ascending.
 
-        Those that the group says it counted, which must have been in another store; and of those that nobody claimed,
-        those that have records.
+        These are partitions that the group counted, in another store, and unclaimed partitions with records.
 
         Args:
-            without: partition -> whether it was claimed, though nothing was committed since.
+            without: partition -> whether it was claimed, without a commit since.
 
         Raises:
             Unavailable: the brokers do not answer.
@@ -48,7 +47,7 @@ class KafkaGroup:
         return sorted(p for p in without if p in recorded or metadata.get(p, CLAIMED) != CLAIMED)
 
     def close(self) -> None:
-        """Closes the connection; the next question opens one."""
+        """Closes the connection; the next call opens one."""
         admin, self._admin = self._admin, None
         if admin is not None:
             admin.close()

@@ -1,7 +1,7 @@
-"""Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns.
+"""Reads one stream's topic as a member of its consumer group; implements `ports.Log`.
 
-Fetched bytes wait in a `Prefetch`, which decodes ahead of the counts; a position here is what was handed out to be
-counted, the client's own is ahead of it by what waits.
+A `Prefetch` decodes fetched bytes ahead of the counts. A position here is the next offset to return; the client's own
+position is ahead of it.
 """
 
 import threading
@@ -29,32 +29,31 @@ from worker.kafka.reports.offsets import Offsets, ask
 from worker.kafka.reports.prefetch import Prefetch
 
 _FETCHED, _WAITING = 64, 8
-"""What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
+"""Shares of a stream's memory: 1/64 for a fetch, 1/8 for the fetches that wait to be decoded.
 
-Two chunks, each of up to a sixteenth once decompressed, and their columns have the rest.
+Two chunks, each of up to 1/16 once decompressed, and their columns have the rest.
 """
 _FETCH_SECONDS = 0.02
-"""How long what waits is decoded before the client is asked for more."""
+"""Pause between two polls of the client while prefetched data waits."""
 _LEAST_FETCH = 64 << 10
-"""What a fetch is taken for that is smaller: what waits takes time, too, and so more comes in one fetch."""
+"""Size that a smaller fetch counts as, so that few small fetches wait."""
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
 _ID_MS = 2_000
-"""How long a commit waits for the topic's id at most: while it waits nothing is polled."""
+"""Longest wait of a commit for the topic's id; nothing is polled meanwhile."""
 
 
 class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
-    """One stream's log. All methods but the listener's run on the polling thread.
+    """One stream's log, for the polling thread.
 
-    The listener runs on the client's I/O thread and only seeks and pauses: a partition without a position would be
-    sought to Kafka's own offset, and a slow listener would stop the heartbeats.
+    The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow one stops the heartbeats.
 
     Args:
         consumer: a member of the stream's group, from `connect`.
         topic: the stream's topic.
-        memory: bytes that what is fetched, decompressed and not counted yet may have together.
-        decoding: the thread that decodes; this log's own from now on.
+        memory: bytes for data that is fetched and not counted yet.
+        decoding: the decoding thread; closed with the log.
         clock: seconds.
     """
 
@@ -89,7 +88,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     @classmethod
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str, memory: int) -> "KafkaLog":
-        """Connects a member of a group, which subscribes to a topic.
+        """Connects a member of a group, and subscribes to a topic.
 
         Args:
             settings: keyword arguments for every Kafka client, and those of a member of a group.
@@ -123,12 +122,12 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     # the listener, on the I/O thread
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Keeps new partitions still until they are claimed."""
+        """Pauses new partitions until they are claimed."""
         for tp in assigned:
             quirks.hold(self._consumer, tp)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Notes what is to be let go of."""
+        """Notes partitions to release."""
         with self._lock:
             self._revoked.update(tp.partition for tp in revoked)
 
@@ -137,9 +136,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     # reading, on the polling thread
 
     def poll(self, timeout_ms: int) -> list[Batch]:
-        """Returns what comes next of one started partition, a batch or nothing; it may hold markers only.
-
-        What is returned holds until the next call.
+        """Returns the next batch of one started partition, or none; the batch is valid until the next call.
 
         Raises:
             StateLost: the log was truncated below what was read.
@@ -149,7 +146,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         if self._prefetch.full:
             self.keep()
         elif self._prefetch.empty or self._clock() - self._asked >= _FETCH_SECONDS:
-            # those that were started, kept still, or put back; and those whose wait after a refusal is over
             self._consumer.resume(*self._reading())
             self._fetch(timeout_ms if self._prefetch.empty else 0)
         if (taken := self._prefetch.next()) is None:
@@ -160,12 +156,12 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return [Batch(partition, start, chunk.end, chunk.columns, chunk.unreadable, chunk.keyed)]
 
     def keep(self) -> None:
-        """Stays in the group, and hears of rebalances, without fetching on: while what was fetched is being counted.
+        """Stays in the group without fetching, while fetched records are counted.
 
         Raises:
             StateLost, Displaced: as `poll` does.
         """
-        # a member that is joining has to be given time for it
+        # joining takes time
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         if not joining and self._clock() - self._asked < _FETCH_SECONDS:
             return
@@ -173,7 +169,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._fetch(_JOIN_MS if joining else 0)
 
     def _fetch(self, timeout_ms: int) -> None:
-        """Takes in what the client has fetched."""
+        """Polls the client, and passes the fetches to the prefetch."""
         try:
             quirks.go_on_joining(self._consumer)
             if self._member:
@@ -184,14 +180,12 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             if not self._moved():
                 self._take_in(polled)
         except kafka_errors.OffsetOutOfRangeError as error:
-            # retention overtook the position, or the log was truncated: claiming again finds out which, once what was
-            # fetched before is counted, which the log may have no longer
+            # retention overtook the position, or the log was truncated: the next claim finds out which, once what was
+            # fetched before is counted
             (offsets,) = error.args
-            partitions = {tp.partition for tp in offsets}
+            lost = {tp.partition for tp in offsets} & self._positions.keys()
             with self._lock:
-                self._revoked |= {
-                    p for p in partitions & self._positions.keys() if not self._prefetch.holds(p)
-                }
+                self._revoked |= {p for p in lost if not self._prefetch.holds(p)}
         except kafka_errors.LogTruncationError as error:
             raise StateLost(
                 f"topic {self._topic!r} was truncated below what had been read: {error}"
@@ -204,7 +198,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             raise unavailable(error, "reading", self._topic) from error
 
     def _look_after_name(self) -> None:
-        """Notices what a member with a name is not told: that it lost the name, or leads a group whose topic grew.
+        """Checks what the client does not report: a lost member name, or new partitions of the topic.
 
         Raises:
             Displaced: another process has it now.
@@ -223,10 +217,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         )
 
     def _moved(self) -> bool:
-        """Puts every position back where it was, if there was a rebalance; returns whether there was one.
+        """Restores every position after a rebalance; returns whether there was one.
 
-        A partition may have been lost and regained without a word, its position then is Kafka's own offset, which may
-        be ahead of or behind what was counted.
+        A partition lost and regained meanwhile has Kafka's committed offset as its position.
         """
         if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
             return False
@@ -240,14 +233,13 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return True
 
     def _put_off_refused(self) -> None:
-        """Has partitions whose fetches were refused wait, so that the others are read."""
+        """Pauses the partitions whose fetches were refused."""
         for partition, error in self._answers.fetched():
             if partition in self._positions and partition in self.assigned():
                 self._refusals.add(partition, error)
                 self._consumer.pause(self._tp(partition))
 
     def _take_in(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Has what was fetched decoded."""
         assigned = self.assigned()
         for partition in [p for p in self._positions if p in assigned]:
             tp = self._tp(partition)
@@ -258,17 +250,17 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _demand_twice(self, partition: int, chunk: Chunk) -> None:
-        """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.
+        """Has a batch whose checksum fails fetched again: only the same bytes twice are what the log holds.
 
         Raises:
-            Unavailable: such a batch was never seen with these bytes.
+            Unavailable: a batch fails with these bytes for the first time.
         """
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
-        suspects |= failing  # the last bytes of each, however often they differ
+        suspects |= failing  # the last bytes of each
         if new:
-            self._positions[partition] = self._positions.pop(partition)  # the others first, if it never ends
+            self._positions[partition] = self._positions.pop(partition)  # the others first
             raise Unavailable(
                 f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
                 f" {min(new)} fails; it is fetched again",
@@ -278,19 +270,19 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= chunk.end}
 
     def _reading(self) -> list[TopicPartition]:
-        """Returns the started partitions that are still assigned, without those that wait after a refusal."""
+        """Returns the started and assigned partitions, except those that wait after a refusal."""
         waiting = self._refusals.waiting()
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
     def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
-        """Returns the partitions whose fetches were refused since the last call: why, and for how many seconds now."""
+        """Returns the partitions refused since the last call: the error, and for how many seconds."""
         return {
             partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
             for partition, (error, seconds) in self._refusals.take_new().items()
         }
 
     def reads_all(self) -> bool:
-        """Returns whether no partition's last fetch was refused, as far as is known."""
+        """Returns whether no partition's last fetch was refused."""
         return not self._refusals.lasting()
 
     def take_revoked(self) -> set[int]:
@@ -304,10 +296,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it.
+        """Returns all partitions of the topic, none if it is missing, None if unknown.
 
         Raises:
-            Unavailable: the brokers do not say it to this client.
+            Unavailable: the brokers refuse to describe the topic.
         """
         if (error := self._answers.undescribed(self._topic)) is not None:
             raise unavailable(error, "asking for the partitions of", self._topic)
@@ -320,10 +312,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             ) from error
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
-        """Returns each log's last stable offset and its high watermark, as the last fetch heard that.
+        """Returns each log's last stable offset, and its high watermark at the last fetch.
 
-        Between them lies what no transaction has decided yet. The watermark is taken first, so that what was only just
-        written does not look undecided.
+        It reads the watermark first, so that new records do not appear as held by a transaction.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
@@ -341,7 +332,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     # what claim and commit need: worker.counting.ports.Log
 
     def topic_id(self) -> str:
-        """Asks for the id of the topic, another one if it was created again: what was fetched before is of this one."""
+        """Returns the topic's id, another one if it was created again."""
         step = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
         if (topic_id := ask("asking for the id of", step, self._topic)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
@@ -367,7 +358,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return self._offsets.bounds(partitions)
 
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns where each log goes on at an offset or behind it, by fetches; see `worker.counting.ports.Log`."""
+        """Returns each log's first available offset at or behind a given one; see `ports.Log`."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
         found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
         return {tp.partition: first for tp, first in found.items()}
@@ -383,7 +374,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._offsets.mirror(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
+        """Starts a partition at an offset; the rules cap its batches."""
         self._refusals.forget([partition])
         self._prefetch.forget([partition])
         self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
@@ -392,7 +383,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._positions[partition] = offset
 
     def stop(self, partition: int) -> None:
-        """Lets `poll` return no more of the partition's records."""
+        """Stops a partition."""
         self._refusals.forget([partition])
         self._positions.pop(partition, None)
         self._prefetch.forget([partition])

@@ -13,19 +13,18 @@ from worker.kafka.client.errors import START, unavailable
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
-"""How long the next record may take."""
 _MEMBERS = (
     kafka_errors.CommitFailedError,
     kafka_errors.RebalanceInProgressError,
     kafka_errors.IllegalGenerationError,
     kafka_errors.UnknownMemberIdError,
 )
-"""How the brokers refuse an offset of who is no member, where there are some."""
+"""The brokers refuse offsets of a non-member while the group has members."""
 _T = TypeVar("_T")
 
 
 class KafkaNonMemberLog:
-    """One stream's topic and group, asked and told without joining; for one thread.
+    """One stream's topic and group without joining it; for one thread.
 
     Args:
         consumer: from `connect`.
@@ -68,7 +67,7 @@ class KafkaNonMemberLog:
         return log
 
     def topic_id(self) -> str:
-        """Returns the id of the topic, another one if it was created again."""
+        """Returns the topic's id, another one if it was created again."""
         ask = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
         if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
@@ -105,14 +104,14 @@ class KafkaNonMemberLog:
         return {tp.partition: bounds for tp, bounds in found.items()}
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
-        """Returns whether there are committed records in [begin, end) of a partition's log, readable or not."""
+        """Returns whether a partition's log has committed records in [begin, end), readable or not."""
         self._passed.clear()
         found = reading.records(self._consumer, self._tp(partition), begin, end, stall_seconds=_STALL_SECONDS)
         there = _ask("reading", lambda: next(found, None), self._topic) is not None
         return there or any(bad.offset < end for bad in self._passed)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets, unless the group has members: they commit what they count themselves."""
+        """Commits offsets, unless the group has members, which commit their own."""
         said = {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
         try:
             commit = partial(self._consumer.commit, said, timeout_ms=_TIMEOUT_MS)
@@ -129,7 +128,7 @@ class KafkaNonMemberLog:
 
 
 def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step that talks to Kafka; what may pass, or the brokers' ACLs forbid, is `Unavailable`."""
+    """Runs a step; raises `Unavailable` for Kafka errors, except those of `_MEMBERS`."""
     try:
         return step()
     except _MEMBERS:

@@ -1,4 +1,4 @@
-"""Offsets: what a member of a group asks its brokers for, with an answer or an error for each partition."""
+"""Offset requests of a group member, with an answer or an error for each partition."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,12 +20,12 @@ _T = TypeVar("_T")
 
 
 class Offsets:
-    """The offsets of one topic and of a group's progress in it, as `worker.counting.ports.Log` describes them.
+    """The log's and the group's offsets of one topic, for `worker.counting.ports.Log`.
 
     Args:
         consumer: a member of the group.
-        topic: the topic's name.
-        answers: of the consumer.
+        topic: the topic.
+        answers: the consumer's.
     """
 
     def __init__(self, consumer: Any, topic: str, answers: Answers) -> None:
@@ -67,7 +67,7 @@ class Offsets:
     def _refused(
         self, operation: str, tps: Iterable[TopicPartition], errors: Mapping[TopicPartition, KafkaError]
     ) -> dict[int, Unavailable]:
-        """Returns the partitions for which the brokers refused an operation, and why."""
+        """Returns the partitions whose operation the brokers refused, with the error."""
         return {
             tp.partition: unavailable(errors[tp], operation, f"{self._topic}, partition {tp.partition}")
             for tp in tps
@@ -110,12 +110,11 @@ class Offsets:
 
 
 def _said(committed: Any) -> tuple[int, str] | None:
-    """Returns what the group committed of a partition."""
     return None if committed is None or committed.offset < 0 else (committed.offset, committed.metadata)
 
 
 def ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step that talks to Kafka; a lost membership is `NotOwner`, anything that may pass is `Unavailable`."""
+    """Runs a step; raises `NotOwner` for a lost membership, `Unavailable` for other Kafka errors."""
     try:
         return step()
     except (

@@ -1,7 +1,7 @@
-"""Prefetch: what was fetched and is not counted yet, decoded ahead on a thread of its own, within a budget of bytes.
+"""Decodes fetched bytes ahead of the counts, on a thread of its own, within a budget of bytes.
 
-While one chunk of records is counted the next one is decoded: both release the interpreter's lock for nearly all
-of their time. Two arenas take turns, so that what was handed out stays until the next one is asked for.
+Decoding and counting release the interpreter lock. Two arenas take turns, so that a returned chunk stays valid until
+the next call.
 """
 
 from collections import deque
@@ -14,15 +14,15 @@ from worker.kafka.decoding.records import Arena, Chunk
 
 
 class Source(Protocol):
-    """What chunks are read from, one after the other."""
+    """A source of chunks, such as `worker.kafka.decoding.records.Reader`."""
 
     def read(self, arena: Arena) -> Chunk | None:
-        """Returns the next chunk, which lies in the arena; None at the end."""
+        """Returns the next chunk, decoded into the arena; None at the end."""
 
 
 @dataclass(eq=False)
 class _Pending:
-    """A fetch of a partition that is being read."""
+    """A fetch of a partition."""
 
     partition: int
     source: Source
@@ -30,11 +30,11 @@ class _Pending:
 
 
 class Prefetch:
-    """The fetches of one stream between the poll and the counts, in their order.
+    """The fetches of one stream that wait to be counted, in order.
 
     Args:
-        budget: bytes of fetches that may wait; one fetch may always.
-        executor: the thread that decodes.
+        budget: bytes at which it is full.
+        executor: the decoding thread; closed with the prefetch.
     """
 
     def __init__(self, budget: int, executor: Executor) -> None:
@@ -46,29 +46,29 @@ class Prefetch:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that nothing more should be fetched."""
+        """Whether the waiting fetches reach the budget."""
         return self._size >= self._budget
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no fetch waits."""
         return not self._pending
 
     def holds(self, partition: int) -> bool:
-        """Whether something waits of a partition."""
+        """Returns whether a fetch of a partition waits."""
         return any(pending.partition == partition for pending in self._pending)
 
     def add(self, partition: int, source: Source, size: int) -> None:
-        """Takes in a fetch of so many bytes."""
+        """Adds a fetch of so many bytes."""
         self._pending.append(_Pending(partition, source, size))
         self._size += size
         self._decode()
 
     def next(self) -> tuple[int, Chunk] | None:
-        """Returns the next chunk and its partition, which hold until the call after this one; None if none waits.
+        """Returns the next partition and chunk, valid until the next call; None if none waits.
 
         Raises:
-            Exception: what decoding raised: no memory, no library; nothing that a batch holds does.
+            Exception: decoding failed, as by a lack of memory; no content of a batch does.
         """
         while self._ahead is not None:
             (pending, future), self._ahead = self._ahead, None
@@ -83,7 +83,7 @@ class Prefetch:
         return None
 
     def forget(self, partitions: Collection[int] | None = None) -> None:
-        """Drops what waits of some partitions, or of all: what follows it will be fetched again."""
+        """Drops the fetches of some partitions, or of all."""
         for pending in list(self._pending):
             if partitions is None or pending.partition in partitions:
                 self._remove(pending)
@@ -93,7 +93,7 @@ class Prefetch:
         self._executor.shutdown(cancel_futures=True)
 
     def _decode(self) -> None:
-        """Begins with the next chunk, if none is on its way."""
+        """Starts decoding the next chunk, if none is under way."""
         if self._ahead is None and self._pending:
             pending = self._pending[0]
             self._ahead = pending, self._executor.submit(pending.source.read, self._arenas[0])

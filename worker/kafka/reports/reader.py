@@ -1,7 +1,6 @@
-"""The newest reports of a stream, judged as the worker would judge them: for who is told what it would reject.
+"""Classifies the newest reports of a stream as the worker would, to show what it rejects.
 
-Their topic is open to whoever sends, so its record batches are decoded as the worker decodes them: within a cap, and
-each with an outcome. Nothing of what a record holds is kept.
+It decodes record batches as the worker does, within its cap, and keeps no record contents.
 """
 
 import time
@@ -20,22 +19,22 @@ from worker.kafka.client.newest import MOST
 from worker.kafka.decoding.records import Arena, Reader
 
 _FIRST = 4
-"""Offsets of a partition that are read first, to learn how large a record is."""
+"""Offsets of a partition that are read first, to estimate the record size."""
 _BYTES = 16 << 20
-"""Bytes that are fetched of a topic, but for the first of each partition."""
+"""Bytes of a topic, besides the first records of each partition."""
 _FETCH_BYTES = 1 << 20
 _SECONDS = 10.0
 
 
 @dataclass
 class Judged:
-    """What was found of the newest records of a topic.
+    """Counts over the newest records of a topic.
 
     Attributes:
-        records: how many were looked at; a record batch that cannot be read is one.
-        keyed: how many of them have a key or headers.
-        reasons: how many would be rejected, by reason.
-        oldest: the lowest of their timestamps, in milliseconds; None if none has one.
+        records: all; an unreadable record batch counts as one.
+        keyed: those with a key or headers.
+        reasons: rejected ones, by reason.
+        oldest: the lowest timestamp, in milliseconds; None if none has one.
     """
 
     records: int = 0
@@ -44,16 +43,16 @@ class Judged:
     oldest: int | None = None
 
     def age(self, timestamps: Iterable[int]) -> None:
-        """Takes timestamps into account; a negative one is none."""
+        """Adds timestamps; a negative one counts as missing."""
         known = [time for time in timestamps if time >= 0]
         self.oldest = min([*known, *([] if self.oldest is None else [self.oldest])], default=None)
 
 
 def newest_reports(config: Config, served: Served) -> Judged:
-    """Judges about the newest `MOST` records of each partition, fewer where they are large or do not come in time.
+    """Classifies about the newest `MOST` records of each partition; fewer if large or late.
 
     Args:
-        config: where the brokers are.
+        config: the brokers.
         served: the stream; its topic exists.
 
     Raises:
@@ -82,7 +81,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
 
 
 def _connect(config: Config) -> KafkaConsumer:
-    """Connects a consumer that reads what is committed, joins no group and commits nothing."""
+    """Connects a `read_committed` consumer without a group."""
     quirks.mend_connections()
     return KafkaConsumer(
         **config.kafka.client(),
@@ -97,7 +96,7 @@ def _connect(config: Config) -> KafkaConsumer:
 
 
 class _Reading:
-    """Reads chunks of partitions, and judges what is in them."""
+    """Reads and classifies ranges of partitions."""
 
     def __init__(self, consumer: KafkaConsumer, served: Served, deadline: float) -> None:
         self._consumer, self._served, self._deadline = consumer, served, deadline
@@ -105,7 +104,7 @@ class _Reading:
         self.judged = Judged()
 
     def read(self, wanted: Mapping[TopicPartition, tuple[int, int]], room: int) -> dict[TopicPartition, int]:
-        """Judges chunks [from, to), of each partition until so many bytes are fetched.
+        """Classifies ranges [from, to), of each partition until so many bytes are fetched.
 
         Returns:
             The bytes fetched of each partition that was read to its end in time.
@@ -142,5 +141,5 @@ class _Reading:
                 break
 
     def _keyed(self, decoder: Reader) -> int:
-        """Counts the records with a key or headers in all that is left of a fetch."""
+        """Counts the records with a key or headers in the rest of a fetch."""
         return sum(chunk.keyed for chunk in iter(lambda: decoder.read(self._arena), None))

@@ -1,4 +1,4 @@
-"""Sending: records of reports, spread over a topic's partitions and acknowledged, as clients would send them."""
+"""Sends records of reports, spread over a topic's partitions, and waits for acknowledgements."""
 
 import re
 import time
@@ -14,17 +14,17 @@ from worker.config import Config, Served
 from worker.kafka.client import quirks
 
 LARGEST_RECORD = 8 << 20
-"""A request to the brokers, in bytes; their own limit for the topic is usually lower."""
+"""Bytes of a request; the topic's own limit is usually lower."""
 _IN_FLIGHT = 64 << 20
-"""Records sent and not acknowledged yet, in bytes: the producer itself does not bound them."""
+"""Unacknowledged bytes, which the producer does not bound."""
 _OVERHEAD = 640
-"""What a record in flight takes beside its value, in bytes."""
+"""Bytes of a record in flight besides its value."""
 _SETTLE = 1 << 20
-"""How often acknowledgements are taken in, in bytes sent."""
+"""Bytes sent between two checks of acknowledgements."""
 _RUN = 64
 """Records in a row to one partition, so that batches fill."""
 _AHEAD = 0.05
-"""How far reports are sent ahead of their rate, in seconds."""
+"""Seconds that sending may run ahead of the rate."""
 
 
 class SendError(RuntimeError):
@@ -33,10 +33,10 @@ class SendError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sent:
-    """What was sent and acknowledged.
+    """Counts of a finished `send`.
 
     Attributes:
-        reports: how many.
+        reports: acknowledged reports.
         records: well-formed records.
         malformed: malformed records.
         seconds: from the first record to the last acknowledgement.
@@ -49,11 +49,7 @@ class Sent:
 
 
 class _Unacknowledged:
-    """The records that were sent and are not acknowledged yet.
-
-    Attributes:
-        acknowledged: the reports of the others.
-    """
+    """The unacknowledged records, and the number of acknowledged reports."""
 
     def __init__(self, on_acknowledged: Callable[[int], object]) -> None:
         self._on_acknowledged = on_acknowledged
@@ -67,7 +63,7 @@ class _Unacknowledged:
         self._waiting += size
 
     def settle(self, at_most: int) -> None:
-        """Takes acknowledgements in, and waits until records of at most so many bytes have none."""
+        """Collects acknowledgements; waits until at most so many bytes are without."""
         while self._pending and (self._pending[0][0].is_done or self._waiting > at_most):
             future, reports, size = self._pending.popleft()
             self._waiting -= size
@@ -88,12 +84,12 @@ def send(
     """Sends records, and waits for their acknowledgements.
 
     Args:
-        config: where the brokers are.
+        config: the brokers.
         served: the stream and its topic.
-        records: (value of a record, reports in it); 0 reports for a malformed one.
-        rate: reports a second at most, whatever number of them a record has, or None for as fast as it goes.
-        at: given how many reports were sent before a record, returns its time in milliseconds; None for the present.
-        on_acknowledged: told now and then how many reports are acknowledged.
+        records: (value, reports in it); 0 reports for a malformed record.
+        rate: reports a second at most; None for no limit.
+        at: maps the number of reports sent before a record to its timestamp in milliseconds; None for now.
+        on_acknowledged: receives the number of acknowledged reports from time to time.
 
     Raises:
         SendError: a report was not acknowledged, or the topic does not exist.
@@ -120,7 +116,7 @@ def send(
             f" a report has {served.stream.oracle.report_bytes} bytes: put fewer in a record (--batch)"
         ) from error
     except KafkaError as error:
-        # of the cluster where this login may write to no topic at all: then it gets no producer's number
+        # a cluster error if this login may write to no topic at all: it gets no producer id
         if closed := re.search(r"(Cluster|Topic)AuthorizationFailed\w*", repr(error)):
             raise SendError(
                 f"topic {served.topic!r} is closed to this login ({closed[0]}): let the brokers' ACLs allow it to WRITE"
@@ -139,7 +135,7 @@ def _send(
     rate: float | None,
     at: Callable[[int], int] | None,
 ) -> tuple[int, int]:
-    """Sends records and waits for their acknowledgements; returns how many were well-formed, and how many were not."""
+    """Returns how many records were well-formed, and how many malformed."""
     try:
         partitions = sorted(producer.partitions_for(topic))
     except KafkaTimeoutError:
