@@ -1,4 +1,4 @@
-"""Publishing, wired: here store, snapshot producer, group and publisher of a stream meet, whichever process they are in."""
+"""Wires a stream's publisher: store, snapshot producer and group, in whichever process."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
