@@ -549,10 +549,20 @@ class Worker(Process):
         self.topic = snapshots.Topic(world.snapshots, identity)
         self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted
         self.topic.published = deployment.truth.heads
-        snapshot_producer = self.snapshot_producer = KafkaSnapshotProducer(self.topic, stream, clock, world.sleep, snapshots.ROWS)
+        snapshot_producer = KafkaSnapshotProducer(self.topic, stream, clock, world.sleep, snapshots.ROWS)
+        self.snapshot_producer = snapshot_producer
         self.progress = Progress(clock)
         self.ownership = Ownership(
-            group_name, stream, configured, self.log, store, letters, snapshot_producer, recount_after, clock, events
+            group_name,
+            stream,
+            configured,
+            self.log,
+            store,
+            letters,
+            snapshot_producer,
+            recount_after,
+            clock,
+            events,
         )
         group = KafkaGroup(lambda: broker.Administrator(world, deployment.group, topic), group_name, topic)
         self.publisher = Publisher(
@@ -608,7 +618,9 @@ class Worker(Process):
             assert uncounted, f"partition {partition} is counted, and called uncounted"
 
     def _demand_let_go(self) -> None:
-        assert self.listener.owner or self.snapshot_producer._producer is None, "who is not the owner keeps its producer"
+        assert self.listener.owner or self.snapshot_producer._producer is None, (
+            "a producer without partition 0"
+        )
 
     def _poll(self) -> None:
         try:
