@@ -88,7 +88,9 @@ def test_a_partition_that_is_refused_in_a_claim_waits_alone(lied_to):
 def test_a_publisher_that_is_refused_publishes_again_with_a_new_producer(lied_to, api):
     world, proxy = lied_to
     partition = 0 if api == lying.ADD_PARTITIONS_TO_TXN else None
-    snapshot_producer = publishing.snapshot_producer_of(world.config, world.served, lambda: None, lambda *_: None)
+    snapshot_producer = publishing.snapshot_producer_of(
+        world.config, world.served, lambda: None, lambda *_: None
+    )
     snapshot_producer.open()
     try:
         for sequence, code in enumerate([UNKNOWN_SERVER_ERROR, 47, 51], 1):

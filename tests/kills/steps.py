@@ -20,7 +20,10 @@ STORE, SNAPSHOT_PRODUCER = (
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition_state:PartitionState"
-IMPORT, NON_MEMBER = "worker.counting.importing:Import", "worker.kafka.reports.non_member_log:KafkaNonMemberLog"
+IMPORT, NON_MEMBER = (
+    "worker.counting.importing:Import",
+    "worker.kafka.reports.non_member_log:KafkaNonMemberLog",
+)
 
 TURNS = {
     "claim": [("worker.counting.ownership:Ownership", "claim")],

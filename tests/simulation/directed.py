@@ -178,7 +178,9 @@ def _waits(call: Call) -> list[int]:
     prefetch = log._prefetch
     found = set[int]()
     for pending in prefetch._pending:
-        ahead = prefetch._ahead is not None and prefetch._ahead[0] is pending and prefetch._ahead[1].value is None
+        ahead = (
+            prefetch._ahead is not None and prefetch._ahead[0] is pending and prefetch._ahead[1].value is None
+        )
         first = pending is prefetch._pending[0] and prefetch._ahead is None
         if not ahead and not first and pending.partition in log._positions:
             found.add(pending.partition)

@@ -43,7 +43,9 @@ def snapshot_producer_of(
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
-    return KafkaSnapshotProducer(topic, stream, rows=config.rows.topic, on_alive=on_alive, on_passed=on_passed)
+    return KafkaSnapshotProducer(
+        topic, stream, rows=config.rows.topic, on_alive=on_alive, on_passed=on_passed
+    )
 
 
 def publisher(
