@@ -1,12 +1,10 @@
 """Benchmarks against peers: one JSON line a result on stdout, progress on stderr. Run as ``python -m tests.bench``.
 
 A line's ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / peer: for a rate (…/s) above 1 is faster
-than the peer, for seconds (s) below 1 is. A line about growth has ``costs`` in ``unit`` by the size of the domain, and
-the ``exponent`` of the power of the size that fits them best. A line about what must not depend on the value has
-``costs`` by the value, and the ``ratio`` of the largest to the least. A line with ``bar`` has no peer but a bound that
-``ours`` is to keep. A line with ``skipped`` says what is missing. Everything runs on one core, servers that a benchmark
-starts included; but `ingest` has its servers on another core, and `readers` has all cores. `ingest` is the short
-version of ``python -m tests.bench.ingest``, which says what its columns are.
+than the peer, for seconds (s) below 1 is. A line about what must not depend on the value has ``costs`` by value, and
+the ``ratio`` of the largest to the least. A line with ``skipped`` says what is missing. Everything runs on one core,
+except that `ingest` has its servers on another core, and `readers` has all cores. `ingest` is the short version of
+``python -m tests.bench.ingest``, which says what its columns are.
 """
 
 import json
@@ -19,48 +17,13 @@ def main() -> None:
     """Runs every benchmark."""
     if hasattr(os, "sched_setaffinity"):  # before numpy is imported, which counts the cores for its threads
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    from tests.bench import (
-        bits,
-        compiled,
-        consistency,
-        counting,
-        engines,
-        frames,
-        growth,
-        javascript,
-        packages,
-        partitions,
-        perturb,
-        procedures,
-        projective,
-        readers,
-        records,
-        snapshot,
-        solvers,
-        store,
-        windows,
-    )
+    from tests.bench import engines, javascript, perturb, readers
     from tests.bench.ingest import bench as ingest
 
     start = time.perf_counter()
     for module in (
-        counting,
-        compiled,
-        packages,
-        bits,
-        projective,
         perturb,
         javascript,
-        growth,
-        frames,
-        records,
-        windows,
-        consistency,
-        solvers,
-        procedures,
-        snapshot,
-        store,
-        partitions,
         engines,
         readers,
         ingest,

@@ -17,7 +17,7 @@ import ldp
 from ldp.files import Aggregator, perturbed
 from ldp.state import State
 from tests.bench.environment import environment
-from tests.bench.measure import Line, compare, instruction_set
+from tests.bench.measure import Line, compare
 
 ROOT = Path(__file__).parents[2]
 ENGINES = {"spark": "PySpark, local[1]", "beam": "Apache Beam, DirectRunner"}
@@ -69,7 +69,7 @@ def measured(engine: str, bench: str, python: str, stream: ldp.Stream, archive: 
             return State.of(aggregator).to_bytes()[-32:].hex()
 
         assert count() == ask(), f"{engine} counts otherwise"
-        setup = f"pgr, d={D}, ε=1, {RECORDS} JSON frames of a report each, one core; ours with {instruction_set()}"
+        setup = f"pgr, d={D}, ε=1, {RECORDS} JSON frames of a report each, one core"
         line = compare(bench, count, ask, peer_name=ENGINES[engine], setup=setup, rate=(RECORDS, "records"))
         server.stdin.close()
     return line

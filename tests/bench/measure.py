@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 REPETITIONS = 7
 LEAST_SECONDS = 0.02
 """A repetition calls again until it has about this length."""
@@ -23,7 +21,6 @@ def compare(
     peer_name: str,
     setup: str,
     rate: tuple[int, str] | None = None,
-    peer_handles: int | None = None,
 ) -> Line:
     """Measures one call of each, after a first call that does not count.
 
@@ -34,7 +31,6 @@ def compare(
         peer_name: what the peer is.
         setup: the sizes and parameters.
         rate: how many of what one call handles; without it the result is seconds a call.
-        peer_handles: how many of them one call of the peer handles, where it is another number.
 
     Returns:
         The result, ready for JSON; see ``__main__`` for what the fields mean.
@@ -42,8 +38,7 @@ def compare(
     sides = [(side, _calls(side)) for side in (ours, peer)]
     result = _medians(sides)
     if rate is not None:
-        handled = (rate[0], peer_handles or rate[0])
-        result = [number / seconds for number, seconds in zip(handled, result, strict=True)]
+        result = [rate[0] / seconds for seconds in result]
     return {
         "bench": bench,
         "ours": _rounded(result[0]),
@@ -51,32 +46,6 @@ def compare(
         "peer_name": peer_name,
         "unit": "s" if rate is None else f"{rate[1]}/s",
         "ratio": _rounded(result[0] / result[1]),
-        "setup": setup,
-    }
-
-
-def growth(
-    bench: str, costs: Mapping[int, Callable[[], object]], *, setup: str, rate: tuple[int, str] | None = None
-) -> Line:
-    """Measures one call at each size of the domain, and fits a power of the size to the seconds.
-
-    Args:
-        bench: what is measured.
-        costs: what costs, by the size of the domain.
-        setup: the parameters.
-        rate: how many of what one call handles; the result is seconds for one of them.
-
-    Returns:
-        The result, ready for JSON; see ``__main__`` for what the fields mean.
-    """
-    handled, unit = (rate[0], f"s/{rate[1]}") if rate is not None else (1, "s")
-    seconds = [median / handled for median in _medians([(call, _calls(call)) for call in costs.values()])]
-    exponent = np.polyfit(np.log(list(costs)), np.log(seconds), 1)[0]
-    return {
-        "bench": bench,
-        "costs": {size: _rounded(cost) for size, cost in zip(costs, seconds, strict=True)},
-        "unit": unit,
-        "exponent": round(float(exponent), 3),
         "setup": setup,
     }
 
@@ -102,12 +71,6 @@ def spread(bench: str, costs: Mapping[int, Callable[[], object]], *, setup: str)
         "ratio": _rounded(max(seconds) / min(seconds)),
         "setup": setup,
     }
-
-
-def instruction_set() -> str:
-    """The vector instructions that numpy finds in this processor, which are those that numba compiles for."""
-    extensions = np.show_config(mode="dicts")["SIMD Extensions"]
-    return "/".join(extensions.get("found") or extensions["baseline"])
 
 
 def _medians(sides: Sequence[tuple[Callable[[], object], int]]) -> list[float]:

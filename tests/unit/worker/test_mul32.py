@@ -1,6 +1,5 @@
 """The default hash of OLH: one definition in all its implementations, and no pair of values that collides too often."""
 
-import ctypes
 import importlib.util
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tests.attack.collisions import (
     words_of_mix32,
     words_of_mul32,
 )
-from tests.bench import compiled, counting
 from tests.integration.harness import truth
 from worker.audit.hashes import HASHES
 
@@ -47,12 +45,6 @@ def second_client():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="module")
-def in_c(tmp_path_factory):
-    """The C loops of the benchmark; a reason where it skips them, too."""
-    return compiled.built(tmp_path_factory.mktemp("olh"))
 
 
 @every_vector
@@ -87,22 +79,6 @@ def test_point_21_the_vectors_in_the_audit(seed, v, g, x, bucket):
         for r in (own, (own + 1) % scale):
             supports = HASHES["mul32"](np.array([seed], np.uint32), np.array([r], np.uint64), scale)
             assert supports(np.array([[v]], np.uint32)).tolist() == [[r == own]]
-
-
-@pytest.mark.slow
-@every_vector
-def test_point_21_the_vectors_in_the_benchmarks(in_c, seed, v, g, x, bucket):
-    state, count = np.zeros(v + 1, np.int64), ctypes.c_size_t
-    seeds, buckets = np.array([seed, seed], np.uint32), np.array([bucket, (bucket + 1) % g], np.uint32)
-    if not isinstance(in_c, str):
-        pointers = [compiled.pointer(array) for array in (state, seeds, buckets)]
-        in_c.count_mul32(pointers[0], count(v + 1), *pointers[1:], count(2), ctypes.c_uint32(g))
-        assert state[v] == 1
-    if v < 2000:  # numpy's peer makes a matrix
-        reports = np.array([(seed, bucket)], ldp.OLH("1", v + 1, g=g).report_dtype)
-        state[:] = 0
-        counting.count_mul32(state, reports, g)
-        assert state[v] == 1
 
 
 @pytest.fixture(scope="module")
