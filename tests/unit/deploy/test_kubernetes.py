@@ -130,17 +130,9 @@ def test_every_field_is_one_that_its_kind_has(overlay: str, version: str) -> Non
 @pytest.mark.parametrize(
     ("kind", "path"),
     [
-        ("StatefulSet", "spec"),
-        ("StatefulSet", "spec.template.spec"),
         ("StatefulSet", "spec.template.spec.containers.0.livenessProbe"),
-        ("StatefulSet", "spec.template.spec.containers.0.securityContext"),
-        ("PodDisruptionBudget", "spec"),
-        ("NetworkPolicy", "spec.egress.0"),
-        ("PodMonitor", "spec.podMetricsEndpoints.0"),
         ("PrometheusRule", "spec.groups.0.rules.0"),
-        ("ScaledObject", "spec.advanced"),
         ("ScaledObject", "spec.triggers.0"),
-        ("TriggerAuthentication", "spec.secretTargetRef.0"),
     ],
 )
 def test_a_field_that_is_misspelt_is_found(kind: str, path: str) -> None:
@@ -152,18 +144,6 @@ def test_a_field_that_is_misspelt_is_found(kind: str, path: str) -> None:
     node["mispelt"] = 1
     with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
         judge(manifest, VERSIONS[-1])
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_all_of_an_overlay_is_in_its_namespace(overlay: str) -> None:
-    (namespace,) = all_of(overlay, "Namespace")
-    others = [manifest for manifest in rendered(overlay) if manifest is not namespace]
-    assert {other["metadata"]["namespace"] for other in others} == {namespace["metadata"]["name"]}
-    assert f"-n {namespace['metadata']['name']} " in README
-
-
-def test_readme_names_the_oldest_version_that_is_tested() -> None:
-    assert f"Kubernetes {VERSIONS[0]} or newer" in README
 
 
 # --- the configuration ---------------------------------------------------------------------------------------------
@@ -224,13 +204,6 @@ def test_check_reads_every_key_and_every_variable(
     said = {finding["subject"]: finding for finding in json.loads(done.stdout)}
     assert said["configuration"]["level"] == "ok"
     assert "serving colours (olh, ε = 1, d = 3)" in said["configuration"]["text"]
-
-
-@pytest.mark.parametrize("name", ["LDP_WORKER_KAFKA__MEMBR", "LDP_WORKER_REDIS__PASSWORD_FLE"])
-def test_a_variable_of_no_key_is_refused(name: str, tmp_path: Path) -> None:
-    variables = laid_out("production", tmp_path)
-    with pytest.raises(config.ConfigError, match=name):
-        config.load(Path(variables[config.FILE_VARIABLE]), variables | {name: "x"})
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -309,17 +282,6 @@ def test_probes_ask_what_the_worker_answers(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_ports_are_the_workers(overlay: str, tmp_path: Path) -> None:
-    assert worker(overlay)["ports"] == [
-        {"name": "http", "containerPort": loaded(overlay, tmp_path).http.port}
-    ]
-    assert loaded(overlay, tmp_path).http.host == "0.0.0.0"
-    (port,) = one(overlay, "Service")["spec"]["ports"]
-    assert (port["port"], port["targetPort"]) == (HTTP, "http")
-    assert one(overlay, "Service")["spec"]["clusterIP"] == "None"
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_there_is_time_to_start_to_answer_and_to_end(overlay: str) -> None:
     start = worker(overlay)["startupProbe"]
     assert (
@@ -331,12 +293,6 @@ def test_there_is_time_to_start_to_answer_and_to_end(overlay: str) -> None:
         )  # of the slowest of several processes
     longest = max(loop.STOP_SECONDS, processes._STOP_SECONDS)
     assert spec(overlay)["terminationGracePeriodSeconds"] > 2 * longest
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_no_service_puts_variables_into_a_pod(overlay: str) -> None:
-    for manifest in all_of(overlay, "StatefulSet"):
-        assert manifest["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -446,28 +402,6 @@ def test_selectors_select_the_workers_and_nothing_else(overlay: str) -> None:
         assert one(overlay, "PodMonitor")["spec"]["selector"]["matchLabels"] == WORKER
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_one_worker_at_a_time_is_rolled_or_taken_away(overlay: str) -> None:
-    stateful, budget = one(overlay, "StatefulSet")["spec"], one(overlay, "PodDisruptionBudget")["spec"]
-    assert stateful["updateStrategy"] == {"type": "RollingUpdate"}
-    assert stateful["podManagementPolicy"] == "Parallel"
-    assert budget["maxUnavailable"] == 1
-    # else a stopped stream, whose worker is never ready, would hold up the drain of its node
-    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
-    keys = [spread["topologyKey"] for spread in spec(overlay)["topologySpreadConstraints"]]
-    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
-
-
-def test_the_number_of_workers() -> None:
-    base = YAML(typ="safe").load_all(FOLDER / "base/worker.yaml")
-    (replicas,) = (manifest["spec"]["replicas"] for manifest in base if manifest["kind"] == "StatefulSet")
-    scaled = one("production", "ScaledObject")["spec"]
-    assert replicas == scaled["minReplicaCount"] == 3
-    assert scaled["scaleTargetRef"] == {"kind": "StatefulSet", "name": "ldp-worker"}
-    assert "replicas" not in one("production", "StatefulSet")["spec"]  # KEDA's, and no apply takes it back
-    assert one("try-out", "StatefulSet")["spec"]["replicas"] == 1
-
-
 def test_keda_asks_for_the_lag_of_every_stream(tmp_path: Path) -> None:
     found = loaded("production", tmp_path)
     triggers = [trigger["metadata"] for trigger in one("production", "ScaledObject")["spec"]["triggers"]]
@@ -479,61 +413,6 @@ def test_keda_asks_for_the_lag_of_every_stream(tmp_path: Path) -> None:
         assert trigger["sasl"] == str(found.kafka.sasl_mechanism).lower().replace("-sha-", "_sha")
         assert trigger["tls"] == "enable"
         assert all(isinstance(value, str) for value in trigger.values())
-
-
-KNOWN_TO_KEDA = {
-    *(
-        "bootstrapServers",
-        "consumerGroup",
-        "topic",
-        "lagThreshold",
-        "activationLagThreshold",
-        "offsetResetPolicy",
-    ),
-    *("allowIdleConsumers", "scaleToZeroOnInvalidOffset", "excludePersistentLag", "limitToPartitionsWithLag"),
-    *("partitionLimitation", "ensureEvenDistributionOfPartitions", "version", "sasl", "tls", "unsafeSsl"),
-}
-"""The metadata of its trigger kafka; one that it does not know it passes over."""
-
-
-def wished(
-    trigger: dict[str, str], lag: dict[int, int | None], partitions: int, least: int, most: int
-) -> int:
-    """How many workers KEDA and the autoscaler ask for: their rule, written out, for the lag of each partition."""
-    missing = 1 if trigger["offsetResetPolicy"] == "latest" else 10**9  # all that the log ever had
-    if trigger["scaleToZeroOnInvalidOffset"] == "true":
-        missing = 0
-    total = sum(missing if waiting is None else waiting for waiting in lag.values())
-    if total <= int(trigger["activationLagThreshold"]) and least == 0:
-        return 0
-    threshold = int(trigger["lagThreshold"])
-    if trigger["allowIdleConsumers"] == "false":
-        total = min(total, partitions * threshold)
-    return max(least, min(most, -(-total // threshold)))
-
-
-def test_keda_is_not_taken_in() -> None:
-    scaled = one("production", "ScaledObject")["spec"]
-    (trigger,) = (trigger["metadata"] for trigger in scaled["triggers"])
-    assert set(trigger) <= KNOWN_TO_KEDA
-    least, most = scaled["minReplicaCount"], scaled["maxReplicaCount"]
-    (partitions,) = map(int, re.findall(r"create-topics --partitions (\d+)", README))
-    assert most == partitions  # further workers would have nothing to count
-    threshold = int(trigger["lagThreshold"])
-
-    def ask(lag: dict[int, int | None], *, least: int = least) -> int:
-        return wished(trigger, lag, partitions, least, most)
-
-    markers = dict.fromkeys(range(partitions), 1)
-    nothing = dict.fromkeys(range(partitions))
-    assert ask(markers) == ask(nothing) == ask(dict.fromkeys(range(partitions), 0)) == least >= 1
-    assert ask(markers, least=1) == ask(nothing, least=1) == 1  # nothing that three would hide
-    assert ask(markers, least=0) == ask(nothing, least=0) == 0  # where somebody sets it to none
-    assert ask({0: 5 * threshold}) == 5
-    assert ask({0: 10**6 * threshold}) == partitions
-    assert (
-        wished(trigger, {0: 10**6 * threshold}, partitions, least, 10**6) == partitions
-    )  # whatever is set as the most
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
@@ -583,43 +462,6 @@ def test_only_prometheus_reaches_a_worker() -> None:
     assert rule["from"] == [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     ]
-
-
-def test_the_try_out_reaches_its_own_kafka_and_redis(tmp_path: Path) -> None:
-    found = loaded("try-out", tmp_path)
-    addresses = {*found.kafka.bootstrap_servers, urlsplit(found.redis.url).netloc}
-    assert addresses == {"kafka:9092", "redis:6379"}
-    for address in addresses:
-        name, port = address.split(":")
-        (served,) = one("try-out", "Service", name)["spec"]["ports"]
-        (container,) = spec("try-out", name)["containers"]
-        assert container["ports"] == [{"name": served["targetPort"], "containerPort": int(port)}]
-        assert served["port"] == int(port)
-        assert one("try-out", "Service", name)["spec"]["selector"] == {NAME: name}
-        (rule,) = one("try-out", "NetworkPolicy", name)["spec"]["ingress"]
-        assert ports([rule]) == {("TCP", int(port))}
-        assert rule["from"] == [{"podSelector": {}}]
-        to = [{"podSelector": {"matchLabels": {NAME: name}}}]
-        assert [ports([rule]) for rule in allowed("try-out", "egress") if rule["to"] == to] == [
-            {("TCP", int(port))}
-        ]
-        (claim,) = one("try-out", "StatefulSet", name)["spec"]["volumeClaimTemplates"]
-        assert claim["metadata"]["name"] in {mount["name"] for mount in container["volumeMounts"]}
-
-
-def test_the_try_out_has_the_services_of_the_compose_stack() -> None:
-    stack = YAML(typ="safe").load(ROOT / "deploy/compose/compose.yaml")["services"]
-    (kafka,), (redis,) = spec("try-out", "kafka")["containers"], spec("try-out", "redis")["containers"]
-    assert redis["args"] == stack["redis"]["command"]
-    of_listeners = re.compile(r"LISTENER|QUORUM|LOG_DIRS")
-    own = {v["name"]: v["value"] for v in kafka["env"] if not of_listeners.search(v["name"])}
-    assert own == {k: v for k, v in stack["kafka"]["environment"].items() if not of_listeners.search(k)}
-    settings = {v["name"]: v["value"] for v in kafka["env"]}
-    assert settings["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://kafka:9092"
-    (mount,) = kafka["volumeMounts"]
-    assert Path(settings["KAFKA_LOG_DIRS"]).parent == Path(
-        mount["mountPath"]
-    )  # beside the volume's lost+found
 
 
 # --- what is observed ----------------------------------------------------------------------------------------------

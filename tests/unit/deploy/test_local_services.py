@@ -8,15 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import redis
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient
 
 from deploy.local import services
 from deploy.local.services import Services, UnavailableError
@@ -49,13 +45,6 @@ def program(folder: Path, name: str, body: str) -> None:
     (folder / name).chmod(0o755)
 
 
-@pytest.fixture(scope="module")
-def local_services() -> Iterator[Services]:
-    """A Kafka and a Redis that nobody had before."""
-    with Services.start() as started:
-        yield started
-
-
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without java, mvn, redis-server, root or anything fetched; returns the folder that is its PATH."""
@@ -70,66 +59,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- running ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.integration
-def test_both_answer_real_clients_with_the_settings_that_the_worker_needs(local_services: Services) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=local_services.kafka.address)
-    assert admin.list_topics() == []
-    admin.close()
-    with redis.Redis.from_url(local_services.redis.address, decode_responses=True) as store:
-        settings = store.config_get("maxmemory-policy", "appendonly", "appendfsync")
-    assert settings == {"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "always"}
-
-
-@pytest.mark.integration
-def test_a_killed_redis_comes_back_with_every_acknowledged_write(local_services: Services) -> None:
-    server = local_services.redis
-    with redis.Redis.from_url(server.address) as store:
-        store.set("kept", 7)
-    assert server.process is not None
-    before = server.process.pid
-    server.kill()
-    assert not alive(before)
-    assert not services.redis_answers(server.port)
-    server.restart()
-    assert server.process.pid != before
-    with redis.Redis.from_url(server.address) as store:
-        assert store.get("kept") == b"7"
-
-
-@pytest.mark.long
-@pytest.mark.integration
-def test_a_killed_broker_comes_back_with_every_acknowledged_record(local_services: Services) -> None:
-    server = local_services.kafka
-    admin = KafkaAdminClient(bootstrap_servers=server.address)
-    admin.create_topics({"kept": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
-    admin.close()
-    producer = KafkaProducer(bootstrap_servers=server.address, acks="all")
-    producer.send("kept", b"value").get(timeout=180)
-    producer.close()
-    server.kill()
-    assert not services.kafka_answers(server.port)
-    server.restart()
-    consumer = KafkaConsumer(bootstrap_servers=server.address, auto_offset_reset="earliest")
-    consumer.assign([TopicPartition("kept", 0)])
-    records = consumer.poll(timeout_ms=30_000)
-    consumer.close()
-    assert [record.value for batch in records.values() for record in batch] == [b"value"]
-
-
 # --- ending -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.integration
-def test_stop_leaves_nothing_and_can_be_called_again() -> None:
-    running = Services.start()
-    started = pids(running.folder)
-    assert len(started) == 2
-    assert all(alive(pid) for pid in started)
-    running.stop()
-    running.stop()
-    assert not any(alive(pid) for pid in started)
-    assert not running.folder.exists()
 
 
 @pytest.mark.integration
@@ -188,23 +118,6 @@ def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals)
 
 
 @pytest.mark.integration
-def test_a_signal_in_the_middle_of_the_start_leaves_nothing(tmp_path: Path) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, str(SCRIPT)], stdout=subprocess.DEVNULL, env=environment
-    ) as script:
-        until(
-            lambda: any(file.read_text() for file in tmp_path.glob("*/redis.pid")),
-            "Redis started, Kafka not yet",
-        )
-        started = pids(next(tmp_path.iterdir()))
-        script.terminate()
-        script.wait(60)
-    assert not any(map(alive, started))
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.integration
 def test_a_broker_that_does_not_start_is_an_error_with_its_log_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,11 +148,6 @@ def test_an_old_java_is_named(bare: Path) -> None:
     program(bare, "java", """echo 'openjdk version "11.0.2" 2019-01-15' >&2""")
     with pytest.raises(UnavailableError, match=r"needs Java 17 or newer; .*java says: .*11\.0\.2"):
         Services.start()
-
-
-def test_without_maven_the_error_says_what_to_install(bare: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"no mvn on PATH.*apt-get install maven.*LDP_TEST_KAFKA"):
-        services.kafka_jars()
 
 
 def test_where_we_are_root_debian_packages_are_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,20 +187,6 @@ def test_a_fetch_that_fails_leaves_no_half_cache_and_is_made_good_by_the_next(ba
     jars = services.kafka_jars()
     assert [file.name for file in jars.iterdir()] == ["kafka.jar"]
     assert sorted(file.name for file in services.cache().iterdir()) == sorted(["lock", jars.name])
-
-
-def test_two_at_once_fetch_once(bare: Path) -> None:
-    calls = mvn(bare, "/bin/sleep .3")
-    found: list[Path] = []
-    threads = [threading.Thread(target=lambda: found.append(services.kafka_jars())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert calls.read_text() == "called\n"
-    assert len(found) == 4
-    assert len(set(found)) == 1
-    assert [file.name for file in found[0].iterdir()] == ["kafka.jar"]
 
 
 @pytest.mark.integration
