@@ -24,7 +24,7 @@ UNCOUNTED = Head(4, {1: 20}, 7, uncounted=(0,))
 def a_claim(head: Head = NONE, recount_after: int | None = None) -> tuple[Claim, list[str]]:
     told = list[str]()
     events: Any = SimpleNamespace(
-        given_up=lambda *_: told.append("given up"),
+        warning=lambda event, **_: told.append(event),
         gap_found=lambda _, begin, end: told.append(f"gap {begin} to {end}"),
     )
     head_reader: Any = SimpleNamespace(head=lambda *, decided: head)
@@ -72,7 +72,7 @@ def test_lost_counts_stop_the_stream_unless_they_are_given_up(committed, head):
         claim.decide(0, None, committed, 2, head)
     claim, told = a_claim(recount_after=head.sequence)
     assert claim.decide(0, None, committed, 2, head) == (0, CLAIMED)
-    assert told == ["given up"]
+    assert told == ["partition.given_up"]
     if head.sequence:
         claim, _ = a_claim(recount_after=head.sequence - 1)
         with pytest.raises(StateLost):
@@ -118,7 +118,7 @@ def test_a_log_that_lost_what_was_counted_stops_the_stream_unless_it_is_given_up
         claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)
     claim, said = a_claim(head, recount_after=head.sequence)
     assert claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)
-    assert said == ["given up", "gap 9 to 15"]
+    assert said == ["partition.given_up", "gap 9 to 15"]
 
 
 @pytest.mark.parametrize(("known", "head", "end"), [(0, NONE, 8), (12, NONE, 11), (0, PUBLISHED, 19)])
