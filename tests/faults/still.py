@@ -88,3 +88,18 @@ def during(side: Any, name: str, happen: Callable[[], object]) -> None:
         return result
 
     setattr(side, name, stepped)
+
+
+def lie_once(side: Any, name: str, lie: Callable[[Any], Any]) -> None:
+    """Lets one answer be what ``lie`` makes of the true one."""
+    ask = getattr(side, name)
+
+    def asked(*args: Any, **more: Any) -> Any:
+        delattr(side, name)
+        return lie(ask(*args, **more))
+
+    setattr(side, name, asked)
+
+
+def shifted(first: int, end: int) -> Callable[[Any], Any]:
+    return lambda bounds: {p: (max(0, a + first), max(0, b + end)) for p, (a, b) in bounds.items()}

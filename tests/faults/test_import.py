@@ -1,13 +1,10 @@
 """An import among the workers: each of its steps cut short, whoever comes first, and what it must not touch."""
 
 import contextlib
-import inspect
 import json
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,33 +12,18 @@ import pytest
 
 from ldp.state import State
 from ldp.stretch import Stretch
-from tests.faults.memory import Crash
 from tests.faults.memory.standalone import Importer, batch
-from tests.faults.still import Still, alone, count_all, during, look_twice, turn
-from tests.faults.test_lies import lie_once, shifted
-from tests.kills.steps import IMPORTING
+from tests.faults.still import Still, alone, count_all, lie_once, look_twice, shifted
 from worker.counting import layout
 from worker.counting.head import Head
-from worker.counting.importing import Import, Prefix, Refused
+from worker.counting.importing import Prefix, Refused
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost, Unavailable
-from worker.counting.rules import RecordLimits, RequestedRule, Rule
+from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 
 HOURLY = RequestedRule(
     terms=RecordLimits(10, True, 1 << 20, Windowing(("all", "1s"), grace=0, out_of_order=0))
 )
-CALLS = {
-    2: ("log", "topic_id", 1),
-    3: ("log", "committed", 1),
-    4: ("head_reader", "head", 1),
-    5: ("log", "bounds", 1),
-    6: ("store", "peek", 1),
-    7: ("store", "stage", 1),
-    8: ("store", "install", 1),
-    9: ("log", "mirror", 1),
-}
-"""Step -> the call that it consists of; the first asks nobody."""
-FAULTS = ("refused", "unheard", "dies before", "dies after")
 
 
 def world_of(records: int = 10, partitions: int = 1) -> Still:
@@ -63,115 +45,6 @@ def imported(world: Still, *histories: State, by: Importer | None = None) -> lis
     named = {f"{n}.ldp": history for n, history in enumerate(histories)}
     (by or Importer(world)).importing.run(named, on_done)
     return done
-
-
-def test_workers_go_on_from_an_import_and_the_whole_is_right() -> None:
-    world = world_of()
-    assert imported(world, batch(world, 0, 0, 6, most=3)) == [(0, False)]
-    assert world.offsets[0] == (6, COUNTED)
-    world.verify(0)
-    world.send()
-    process = alone(world, 1)
-    count_all(world, process)
-    world.verify(0)
-    (first, second) = layout.recorded(world.stored[0].metadata)
-    assert first == Rule(0, 0, RecordLimits(3, ones=True))
-    assert (second.offset, second.revision, second.terms) == (6, 1, RequestedRule().terms)
-    process.publisher.tick()
-    assert world.heads[-1].offsets == {0: 15}
-    assert world.heads[-1].reports == 14
-
-
-@pytest.mark.parametrize("revision", [None, 1, 7])
-def test_the_configuration_rules_from_the_imports_offset_on_whatever_its_revision_is(
-    revision: int | None,
-) -> None:
-    world = world_of()
-    world.configured = replace(HOURLY, revision=revision)
-    imported(world, batch(world, 0, 0, 6))
-    process = alone(world, 1)
-    turn(process)
-    state = process.ownership.states()[0]
-    assert [(rule.offset, rule.revision) for rule in state.rules] == [(0, 0), (6, revision or 1)]
-    newest = max(record.timestamp for record in world.logs[0][:6])
-    assert state.windows.first_start == {"1s": newest // 1000 * 1000 + 1000}
-    # it counts in no window before a head names it
-    assert (process.ownership.counted(), process.ownership.reading()) == ({0: 6}, set())
-    turn(process)
-    process.publisher.tick()
-    assert world.heads[-1].floors == {0: 0}
-    process.ownership.compare()
-    count_all(world, process)
-    world.verify(0)
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("step", CALLS)
-def test_an_import_cut_short_is_all_or_nothing_and_is_made_again(step: int, fault: str) -> None:
-    world = world_of(partitions=2)
-    histories = [batch(world, p, 0, 6) for p in (0, 1)]
-    importer = Importer(world)
-    side, call, nth = CALLS[step]
-    met = cut(getattr(importer.importing, side), call, nth, fault)
-    with pytest.raises((Crash, Unavailable)):
-        imported(world, *histories, by=importer)
-    assert met == [fault]
-    done = step == 9 or (step == 8 and fault in ("unheard", "dies after"))
-    assert {*world.stored} == ({0} if done else set())
-    heard = step == 9 and fault in ("unheard", "dies after")
-    assert world.offsets == ({0: (6, COUNTED)} if heard else {})
-    assert imported(world, *histories) == [(0, done), (1, False)]
-    assert world.offsets == {0: (6, COUNTED), 1: (6, COUNTED)}
-    count_all(world, alone(world, 1))
-    for partition in (0, 1):
-        world.verify(partition)
-
-
-def cut(side: Any, call: str, nth: int, fault: str) -> list[str]:
-    """Lets the nth call of that name meet a fault; returns a list that then has it."""
-    made: Callable[..., Any] = getattr(side, call)
-    calls, met = [], list[str]()
-
-    def cut(*args: Any, **named: Any) -> Any:
-        calls.append(args)
-        if len(calls) != nth:
-            return made(*args, **named)
-        met.append(fault)
-        if fault in ("unheard", "dies after"):
-            made(*args, **named)
-        raise Crash if fault.startswith("dies") else Unavailable(fault)
-
-    setattr(side, call, cut)
-    return met
-
-
-def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_tests() -> None:
-    said = [int(number) for number in re.findall(r"^ +(\d+)\. ", Import.run.__doc__ or "", re.MULTILINE)]
-    assert said == list(range(1, 10))
-    body = inspect.getsource(Import)
-    marks = [int(n) for mark in re.findall(r"# Steps? ([\d and]+)\.", body) for n in mark.split(" and ")]
-    assert sorted(marks) == said
-    assert [1, *CALLS] == said
-    assert [step.number for step in IMPORTING] == said
-    assert {step.number: step.call for step in IMPORTING[1:]} == {
-        n: call for n, (_, call, _) in CALLS.items()
-    }
-    readme = (Path(__file__).parents[2] / "worker" / "README.md").read_text(encoding="utf-8")
-    section = readme.split("## Starting from history\n")[1].split("\n## ")[0]
-    assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said
-
-
-def test_a_second_import_is_known_by_what_is_stored_even_if_it_is_counted_on() -> None:
-    world = world_of()
-    history = batch(world, 0, 0, 6)
-    imported(world, history)
-    before = world.stored[0]
-    assert imported(world, history) == [(0, True)]
-    assert world.stored[0] == before
-    count_all(world, alone(world, 1))
-    after, world.offsets[0] = world.stored[0], (10, COUNTED)
-    assert imported(world, history) == [(0, True)]
-    assert (world.stored[0], world.offsets[0]) == (after, (10, COUNTED))
 
 
 def test_what_kafka_says_is_never_lowered() -> None:
@@ -252,39 +125,6 @@ def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, 
         assert imported(world, batch(world, 0, 4, 8)) == [(0, before)]
         found = world.stored[0].metadata
         assert (layout.start(found), json.loads(found.lineage)["topic_id"]) == (4, "topic-1")
-
-
-def test_what_a_worker_has_claimed_is_its_own_whether_it_counted_or_not() -> None:
-    world = world_of()
-    history = batch(world, 0, 0, 6)
-    process = alone(world, 1)
-    turn(process, commit=False)
-    assert "it has been claimed by a worker already" in refusal(world, history)
-    count_all(world, process)
-    assert "it has counts up to offset 10 already" in refusal(world, history)
-
-
-def test_whoever_is_first_has_the_partition_a_claim_or_an_import() -> None:
-    world = world_of()
-    history = batch(world, 0, 0, 6)
-    process, importer = alone(world, 1), Importer(world)
-    process.log.poll()
-    during(importer.store, "peek", process.ownership.claim)
-    with pytest.raises(Refused, match="a worker has claimed it just now"):
-        imported(world, history, by=importer)
-    count_all(world, process)
-    world.verify(0)
-
-    world = world_of()
-    process = alone(world, 1)
-    process.log.poll()
-    # the import comes when the worker has decided to begin afresh already
-    during(process.log, "confirm", lambda: imported(world, history))
-    process.ownership.claim()
-    assert process.ownership.counted() == {}
-    count_all(world, process)
-    world.verify(0)
-    assert layout.recorded(world.stored[0].metadata)[0].revision == 0
 
 
 def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
@@ -485,16 +325,6 @@ def test_an_unreadable_store_is_not_written_over() -> None:
     with pytest.raises(StateLost):
         imported(world, batch(world, 0, 0, 6), by=importer)
     assert world.stored == {}
-
-
-def test_staged_counts_whose_time_ran_out_are_no_import() -> None:
-    world = world_of()
-    importer = Importer(world)
-    during(importer.store, "stage", world.staged.clear)
-    with pytest.raises(Unavailable, match="import them again"):
-        imported(world, batch(world, 0, 0, 6), by=importer)
-    assert world.stored == {}
-    assert imported(world, batch(world, 0, 0, 6)) == [(0, False)]
 
 
 def test_recount_after_changes_nothing_for_an_import() -> None:

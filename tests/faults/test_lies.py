@@ -7,26 +7,10 @@ from typing import Any
 import pytest
 
 from tests.faults.memory import Process
-from tests.faults.still import STREAM, Still, alone, count_all
+from tests.faults.still import STREAM, Still, alone, count_all, lie_once, shifted
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import CLAIMED, COUNTED
-
-
-def lie_once(side: Any, name: str, lie: Callable[[Any], Any]) -> None:
-    """Lets one answer be what ``lie`` makes of the true one."""
-    ask = getattr(side, name)
-
-    def asked(*args: Any, **more: Any) -> Any:
-        delattr(side, name)
-        return lie(ask(*args, **more))
-
-    setattr(side, name, asked)
-
-
-def shifted(first: int, end: int) -> Callable[[Any], Any]:
-    return lambda bounds: {p: (max(0, a + first), max(0, b + end)) for p, (a, b) in bounds.items()}
-
 
 OLDER = Head(1, {0: 5}, 5)
 

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from tests.faults.memory import Process, World
-from tests.faults.still import STREAM, Still, alone, count_all, turn
-from tests.faults.test_lies import lie_once, shifted
+from tests.faults.still import STREAM, Still, alone, count_all, lie_once, shifted
 from worker.counting import layout
 from worker.counting.claim import Claim
 from worker.counting.head import Head
 from worker.counting.partition_state import PartitionState
-from worker.counting.ports import Answer
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
@@ -57,42 +55,6 @@ def test_point_9_the_operator_takes_a_recorded_gap_back() -> None:
     worker.publisher.tick()
     assert (world.heads[-1].sequence, world.heads[-1].gaps, world.heads[-1].reports) == (2, {}, 15)
     count_all(world, alone(world, 4))  # nothing is left to take back: it goes on where the one before stopped
-    assert stored(world).accepted == 15
-
-
-def test_point_9_nothing_is_published_of_a_partition_before_it_is_counted_again_as_far() -> None:
-    world = Still()
-    gapped(world)
-    told(world)
-    worker = alone(world, 3)
-    while worker.ownership.stored().get(0) in (None, 0, 15):
-        turn(worker)
-    assert 0 < stored(world).offset < 15
-    worker.publisher.tick()
-    assert len(world.heads) == 1
-
-
-def test_point_9_who_takes_over_in_the_middle_goes_on_and_the_owner_before_writes_no_more() -> None:
-    world = Still()
-    first = gapped(world)
-    told(world)
-    second = alone(world, 3)
-    while world.stored[0].metadata.epoch == first.ownership._held[0].metadata.epoch:
-        turn(second, commit=False)
-    assert stored(world).gaps == [GAP], "what is stored is replaced by a commit only"
-    assert first.ownership._compare(0, world.stored[0]) is Answer.DONE
-    first.ownership.compare()
-    assert first.ownership.epoch(0) is None, "it was fenced off"
-    turn(second)
-    assert stored(world).gaps == []
-    at = stored(world).offset
-    world.late.clear()
-    third = alone(world, 4)
-    while third.ownership.epoch(0) is None:
-        turn(third, commit=False)
-    assert third.ownership.counted()[0] >= at
-    count_all(world, third)
-    world.verify(0)
     assert stored(world).accepted == 15
 
 
@@ -150,24 +112,3 @@ def test_point_9_a_gap_of_a_stream_of_windows_stays(windows: Windowing | None) -
     anything: Any = None
     claim = Claim("group", STREAM, RequestedRule(), 9, anything, anything, "")
     assert claim.may_recount(0, state, Head()) == (windows is None)
-
-
-def test_point_9_a_store_that_was_set_back_to_before_its_gap_was_taken_back_is_counted_again() -> None:
-    """The head has counted the gap: without the operator's word, too."""
-    world = Still()
-    gapped(world)
-    before = world.stored[0]
-    told(world)
-    worker = alone(world, 3)
-    count_all(world, worker)
-    worker.publisher.tick()
-    world.recount_after = None
-    world.stored[0] = before
-    world.deliver()
-    world.send()
-    worker = alone(world, 4)
-    count_all(world, worker)
-    assert (stored(world).gaps, stored(world).accepted) == ([], 20)
-    world.verify(0)
-    worker.publisher.tick()
-    assert world.heads[-1].reports == 20

@@ -17,7 +17,7 @@ from ldp.snapshot import Period, Snapshot
 from tests.faults.memory import Process
 from tests.faults.still import Still, alone, count_all, during, turn
 from worker.counting.columns import Batch, Columns
-from worker.counting.ports import Answer, Events, NotOwner, Unavailable
+from worker.counting.ports import Answer, Events, Unavailable
 from worker.counting.rejections import GATHER_SECONDS
 from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
@@ -345,19 +345,11 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("claimed", 0, "resume", 5, 2)],
         [("commit_ended", Answer.FENCED, "a number"), refused("fenced"), ("dropped", 0)],
     ],
-    gap: [[("gap_found", 0, 5, 8), ("claimed", 0, "gap", 8, 2)]],
-    given_up: [[("partition.given_up",), ("claimed",)]],
-    rules: [[("rules.added", 5, 7)], [("rules.older", None, None)]],
     failing: [
         [("claim_failed", [0], "no")],
         [("commit_ended", None, "a number"), ("commit_failed", "no")],
         [("commit_ended", Answer.DONE, "a number"), ("compare_failed", "no")],
         [("publishing", True), ("publisher.opened", {"sequence": 0}), ("publish_failed", "no")],
-    ],
-    moved: [[("partition.moved", {"partition": 0, "counted": 5, "polled": 7}), ("dropped", 0)]],
-    windowed: [
-        [("partition.admitted", {"partition": 0, "floor": 0})],
-        [("partition.full", {"partition": 0, "panes": 6})],
     ],
     misplaced: [
         [("misplaced", {"1m": 2, "6h": 1}, 1, 0)],
@@ -385,49 +377,12 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("publishing", True), ("snapshot.behind", {"head": {0: 10}, "cut": {0: 5}})],
         [refused("forked"), ("dropped", 0)],
     ],
-    uncounted: [[("snapshot.uncounted", {"partitions": [1]})]],
-    renumbered: [[("snapshot.renumbered", 5)]],
 }
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_what_happens_is_told_once_and_nothing_else(scene: Callable[[], Iterator[list[Said]]]) -> None:
     assert list(scene()) == SCENES[scene]
-
-
-def test_every_verb_is_told_in_some_scene() -> None:
-    told = {said[0] for turns in SCENES.values() for said_then in turns for said in said_then}
-    verbs = {name for name in vars(Events) if not name.startswith("_")}
-    # the one is told between ticks, the other is the recommender's: they are tested there
-    assert {name for name in told if "." not in name} | {
-        "ticked",
-        "recommend_failed",
-        "info",
-        "warning",
-    } == verbs
-
-
-@pytest.mark.parametrize("why", ["not the owner", "another epoch"])
-def test_a_claim_that_is_put_off_says_nothing_and_waits(why: str) -> None:
-    world = Still()
-    world.send()
-    process, told = worker(world)
-    process.log.poll()
-    asked: list[Any] = []
-
-    def put_off(*_: Any) -> None:
-        asked.append(why)
-        if why == "not the owner":
-            raise NotOwner
-
-    side: Any = process.log if why == "not the owner" else process.ownership._store
-    setattr(side, "confirm" if why == "not the owner" else "claim", put_off)
-    for _ in range(3):
-        process.ownership.claim()
-    assert (asked, told.said) == ([why], [])
-    world.clock += 10
-    process.ownership.claim()
-    assert asked == [why, why]
 
 
 def test_what_was_claimed_waits_no_longer_than_at_first_when_it_is_dropped() -> None:
@@ -445,44 +400,6 @@ def test_what_was_claimed_waits_no_longer_than_at_first_when_it_is_dropped() -> 
     world.clock += 0.1
     process.ownership.claim()
     assert told.new()[-1] == ("claimed", 0, "resume", 0, 2)
-
-
-def test_who_is_in_no_generation_asks_nobody() -> None:
-    world = Still()
-    world.send()
-    process, told = worker(world)
-    process.log.poll()
-    process.log.generation = lambda: None  # type: ignore[method-assign]
-    asked: list[Any] = []
-    for name in ("topic_id", "committed", "bounds", "confirm"):
-        setattr(process.log, name, lambda *_, name=name: asked.append(name))
-    process.ownership.claim()
-    assert (asked, told.said) == ([], [])
-
-
-def test_a_claim_that_failed_waits_before_it_is_made_again() -> None:
-    world = Still()
-    world.send()
-    process, told = worker(world)
-    process.log.poll()
-    process.log.committed = lambda _: refuse()
-    for _ in range(3):
-        process.ownership.claim()
-    assert told.new() == [("claim_failed", [0], "no")]
-    world.clock += 10
-    process.ownership.claim()
-    assert told.new() == [("claim_failed", [0], "no")]
-
-
-def test_a_record_whose_letter_was_not_sent_is_not_told() -> None:
-    world = Still()
-    process, told = worker(world)
-    turn(process)
-    told.new()
-    process.ownership._dead_letters.add = lambda *_: refuse()
-    with pytest.raises(Unavailable):
-        process.ownership.apply(Batch(0, 0, 1, Columns.of([0], [0], [b"\x07noise"])))
-    assert told.new() == [("dropped", 0)]
 
 
 def test_what_is_left_out_of_the_dead_letters_is_told() -> None:

@@ -25,23 +25,6 @@ def refusing(process: Process, step: str, bad: set[int]) -> list[int]:
     return tried
 
 
-@pytest.mark.parametrize("step", ["peek", "claim", "stage", "promote"])
-def test_a_partition_that_redis_refuses_keeps_no_other_from_being_counted(step: str) -> None:
-    world = Still(partitions=5)
-    world.send()
-    process, bad = world.member(1), {0, 2}
-    refusing(process, step, bad)
-    for _ in range(30):
-        turn(process)
-    assert {p: process.ownership.stored().get(p) for p in (1, 3, 4)} == dict.fromkeys((1, 3, 4), 5)
-    bad.remove(2)
-    for _ in range(30):  # of those that failed none hides another
-        turn(process)
-    assert process.ownership.stored()[2] == 5
-    bad.clear()
-    count_all(world, process)
-
-
 @pytest.mark.parametrize("step", ["peek_all", "claim_all", "promote_all"])
 def test_a_store_that_does_not_answer_costs_one_time_out_a_round(
     step: str, monkeypatch: pytest.MonkeyPatch

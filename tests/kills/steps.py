@@ -1,8 +1,7 @@
 """The numbered steps of claim, commit, publish and import, as the calls that they consist of.
 
-The numbers are those of `Ownership.claim`, `Ownership.commit`, `Publisher.tick` and `Import.run`; test_steps.py and
-test_import.py of tests/faults hold them against their docstrings. A step is found by the turn that it is made in, by
-the call, and by how often that call was made in the turn before: ``bounds`` is step 5 of a claim at first, and then
+The numbers are those of `Ownership.claim`, `Ownership.commit`, `Publisher.tick` and `Import.run`;
+tests/faults/test_steps.py compares them with the docstrings. A step is found by its turn, the call, and how often that call was made in the turn before: ``bounds`` is step 5 of a claim at first, and then
 step 9. What a head says of windows is heeded in turns of their own, whose steps have numbers only here.
 """
 
@@ -20,6 +19,7 @@ STORE, SNAPSHOT_PRODUCER = (
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition_state:PartitionState"
+WINDOWS = "worker.counting.window_state:WindowState"
 IMPORT, NON_MEMBER = (
     "worker.counting.importing:Import",
     "worker.kafka.reports.non_member_log:KafkaNonMemberLog",
@@ -89,7 +89,7 @@ STEPS = [
     Step("publish", 9, PRODUCER, "commit_transaction"),
     Step("publish", 10, EVENTS, "published"),
     Step("heed", 1, SNAPSHOT_PRODUCER, "head"),
-    Step("heed", 2, STATE, "admit", each=True),
+    Step("heed", 2, WINDOWS, "admit", each=True),
     Step("heed", 3, STATE, "drop", each=True),
     Step("heed", 4, LOG, "start", each=True),
 ]
