@@ -1,8 +1,9 @@
 """The numbered steps of claim, commit, publish and import, as the calls that they consist of.
 
 The numbers are those of `Ownership.claim`, `Ownership.commit`, `Publisher.tick` and `Import.run`;
-tests/faults/test_steps.py compares them with the docstrings. A step is found by its turn, the call, and how often that call was made in the turn before: ``bounds`` is step 5 of a claim at first, and then
-step 9. What a head says of windows is heeded in turns of their own, whose steps have numbers only here.
+tests/faults/test_steps.py compares them with the docstrings. A step is found by its turn, the call,
+and how often that call was made in the turn before: ``bounds`` is step 5 of a claim at first, and then step 9.
+What a head says of windows is heeded in turns of their own, whose steps have numbers only here.
 """
 
 from collections.abc import Mapping
