@@ -1,4 +1,4 @@
-"""Alarms: their laws against enumerations, their false alarms against their level, and what they find."""
+"""Alarms: evidence against enumerated laws, false alarms, detection."""
 
 import itertools
 import math
@@ -51,7 +51,7 @@ def test_the_evidence_of_bins_is_a_martingale_of_mean_1(oracle, n):
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 9])
-def test_the_parity_of_a_row_that_is_no_values_is_a_fair_coin_whatever_the_value_is(d):
+def test_the_parity_of_an_unused_row_is_a_fair_coin_for_every_value(d):
     oracle = ldp.HadamardResponse("1", domain_size=d)
     columns = np.arange(oracle.state_size)
     assert Uniform.applies(oracle) == (oracle.state_size > d + 1)
@@ -208,7 +208,7 @@ def test_a_period_without_an_alarm_ends_when_it_has_looked_at_enough(monkeypatch
 
 
 @pytest.mark.parametrize("size", [1, 4096, 4097, 100_000])
-def test_one_block_a_second_is_looked_at_and_all_of_less(size):
+def test_at_most_one_block_a_second_is_examined(size):
     clock, looked = Clock(), []
     watching = Watch(OLH, clock, np.random.default_rng(1))
     reports = np.zeros(size, OLH.report_dtype)
@@ -236,7 +236,7 @@ def test_one_block_a_second_is_looked_at_and_all_of_less(size):
         due -= len(looked)
 
 
-def test_where_a_large_batch_is_looked_at_is_drawn():
+def test_the_block_of_a_large_batch_is_random():
     reports = np.zeros(100_000, OLH.report_dtype)
     reports["seed"] = np.arange(reports.size)
     firsts = set()

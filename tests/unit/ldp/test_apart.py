@@ -1,4 +1,4 @@
-"""Reports that are counted apart are counted as those of each state by themselves."""
+"""Counting of reports that belong to several states."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Browsers' own reports: both adapters make the same frames of them, and nothing else is taken."""
+"""Reports that browsers made: both adapters make the same frames."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_other_texts_are_refused_and_not_repeated(bits):
         unary_frame(TOPICS, bits)
 
 
-def test_what_is_no_report_of_the_stream_is_refused():
+def test_reports_of_another_kind_are_refused():
     with pytest.raises(TypeError, match="a text of bits is a report of unary encoding"):
         unary_frame(CONFIDENCE, "00")
     with pytest.raises(TypeError, match="must be a text"):

@@ -1,4 +1,4 @@
-"""What changed: the e-value's mean by enumeration, for every population; the rates of false finds; what is found."""
+"""Changes between windows: e-values, false discoveries, detection."""
 
 import itertools
 import math
@@ -41,7 +41,7 @@ def e_values(oracle, at_least, tests):
 
 @pytest.mark.parametrize(("name", "epsilon"), [("grr", "5"), ("oue", "0.5"), ("subset", "2")])
 @pytest.mark.parametrize("at_least", [0.0, 0.2])
-def test_the_mean_of_the_e_value_is_at_most_one_whoever_the_users_are(name, epsilon, at_least):
+def test_the_mean_of_the_e_value_is_at_most_one_for_every_population(name, epsilon, at_least):
     oracle = ldp.oracle(name, epsilon, domain_size=12)
     p, q = float(oracle.p), float(oracle.q)
     largest = 0.0
@@ -97,7 +97,7 @@ def collected(rng, oracle, f, n):
 
 
 @pytest.mark.slow
-def test_where_nothing_changed_hardly_ever_anything_is_found():
+def test_false_discoveries_are_rare():
     """One comparison of a hundred finds something at most; 12 of 120 have probability 1e-7."""
     rng = np.random.default_rng(31)
     f = rng.dirichlet(np.full(40, 0.3))
@@ -111,7 +111,7 @@ def test_where_nothing_changed_hardly_ever_anything_is_found():
     assert binom(120, LEVEL).sf(11) < 1e-6
 
 
-def test_of_what_is_found_hardly_anything_is_false_and_all_that_moved_far_is_there():
+def test_large_changes_are_found_and_few_discoveries_are_false():
     """Ten of a thousand values move by nine standard errors or more; half a per cent of one is below six by chance."""
     rng = np.random.default_rng(32)
     oracle, n = ldp.OUE("1", domain_size=1000), 400_000
@@ -187,7 +187,7 @@ def test_sets_are_tested_too():
     assert between_sets(before, after, []).found.size == 0
 
 
-def test_what_does_not_compare_is_refused():
+def test_estimates_that_do_not_compare_are_refused():
     grr, oue = ldp.GRR("1", domain_size=2), ldp.OUE("1", domain_size=2)
     one, other = grr.estimate([50, 50], 100), oue.estimate([50, 50], 100)
     with pytest.raises(ValueError, match="do not compare"):

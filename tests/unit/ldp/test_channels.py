@@ -1,4 +1,4 @@
-"""Given channels: their laws by all outcomes of their coins, what they spend, and their documents."""
+"""Explicit channels: exact laws, privacy loss, documents."""
 
 import itertools
 import json

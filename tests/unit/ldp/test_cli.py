@@ -1,4 +1,4 @@
-"""The command ``ldp``: its table and its JSON say what the plan says."""
+"""The command `ldp`: plan as a table and as JSON, errors, help."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The device's end: its frames are those of `ldp.frames`, from the standard library alone."""
+"""The device client: its frames are those of `ldp.frames`."""
 
 import json
 import subprocess
@@ -118,7 +118,7 @@ def test_a_packed_frame_can_be_packed_again():
         ("text", TypeError, "frame 1 is of type str"),
     ],
 )
-def test_a_frame_that_is_none_is_not_packed(frame, error, says):
+def test_an_invalid_frame_is_not_packed(frame, error, says):
     client = Client(ldp.OLH("1", domain_size=10).parameters())
     good = client.report(3)
     given = {"the header alone": good[:5], "and half a report": good + good[5:7]}.get(frame, frame)

@@ -1,4 +1,4 @@
-"""Chunks: what is rounded and by how much, and what is written and read of it."""
+"""Chunks of vectors: rounding to float32, content types, round trip."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def size(parts):
     return sum(len(part.body) for part in parts)
 
 
-def test_what_is_read_is_each_number_as_the_nearest_float32_and_base_as_it_was(d=LARGE):
+def test_numbers_are_read_as_float32_and_base_exactly(d=LARGE):
     whole = taken(d)
     short = snapshot.rounded(whole)
     parts = snapshot.encode(short)
@@ -127,7 +127,7 @@ def test_every_chunk_is_read_to_the_last_bit_and_never_longer_than_float64(numbe
     assert len(data) <= 8 * len(vector)
 
 
-def test_what_is_no_chunk_is_refused():
+def test_an_invalid_chunk_is_refused():
     content_type, data = chunks.shortest(np.array([0.0] * 20 + [0.5]))
     assert content_type == snapshot.SPARSE32
     beyond = data[:4] + (21).to_bytes(2, "little") + data[6:]

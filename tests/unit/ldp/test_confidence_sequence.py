@@ -1,4 +1,4 @@
-"""Confidence sequences: the probability of ever being wrong, exactly; their laws against enumeration; their width."""
+"""Confidence sequences: exact error probability, laws, width."""
 
 import math
 
@@ -48,7 +48,7 @@ def ever_wrong(oracle, has, level):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("level", [0.5, 0.95])
-def test_whoever_looks_at_all_times_is_wrong_as_rarely_as_said(epsilon, level):
+def test_the_probability_of_ever_missing_is_at_most_the_risk(epsilon, level):
     oracle = ldp.oracle("olh", epsilon, domain_size=50)
     wrong = {name: ever_wrong(oracle, has, level) for name, has in orders(800).items()}
     assert max(wrong.values()) <= 1 - level, wrong
@@ -126,12 +126,12 @@ def test_its_end_is_the_frequency_at_which_the_martingale_reaches_its_bound():
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan])
-def test_a_level_that_is_none_is_refused(level):
+def test_an_invalid_level_is_refused(level):
     with pytest.raises(ValueError, match=r"level must lie strictly between 0 and 1, got"):
         of_values(np.array([3.0]), 5, 0.7, 0.1, level)
 
 
-def test_an_estimate_and_a_query_say_it():
+def test_estimates_and_queries_return_the_interval():
     """Both from the counts; of an estimate of frequencies alone they are won back, and of no counts there is none."""
     oracle = ldp.oracle("pgr", "1", domain_size=13)
     state = oracle.zeros()

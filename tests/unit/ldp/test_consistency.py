@@ -1,4 +1,4 @@
-"""Each method against a derivation of its own, and what all methods promise."""
+"""Each method against an independent derivation; shared promises."""
 
 import itertools
 import math
@@ -83,7 +83,7 @@ def test_norm():
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_point_24_what_is_no_estimate_is_refused_with_what_to_do(method, given=(0.5, 0.5)):
+def test_point_24_other_types_are_refused_with_a_hint(method, given=(0.5, 0.5)):
     says = rf"an Estimate is needed, not a {type(given).__name__}.*oracle\.estimate\(counts, n\)"
     with pytest.raises(TypeError, match=says):
         ALL[method](given)

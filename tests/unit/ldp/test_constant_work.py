@@ -1,4 +1,4 @@
-"""Ψ of one value does the same work for each value and each outcome: draws and bytecodes, counted and not timed."""
+"""Ψ of one value: draws and bytecodes do not depend on the value."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""Counts from elsewhere: sums made apart give what the reports give; what no reports sum to is refused."""
+"""Estimates from sums that other systems computed."""
 
 import io
 import json
@@ -124,7 +124,7 @@ PGR = ldp.Stream("s", ldp.PGR("1", 10, prime=3, dimension=3))
         (PGR, {"reports": 3, "counters": {"12": 4}}, ValueError, "allowed is 0 to n = 3"),
     ],
 )
-def test_what_is_no_count_of_the_stream_is_refused(stream, document, error, says):
+def test_invalid_counts_are_refused(stream, document, error, says):
     with pytest.raises(error, match=says):
         read_counts(stream, document)
 

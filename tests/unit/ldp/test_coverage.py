@@ -1,4 +1,4 @@
-"""The score interval around Base covers the true frequency as often as it says, whatever the protocol."""
+"""Coverage of the score interval around Base for every protocol."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Empirical Bayes against PowerNS and Norm-Sub: what the figure says is what the methods do, and who wins where."""
+"""Empirical Bayes against PowerNS and Norm-Sub: the figure, the winners."""
 
 import math
 

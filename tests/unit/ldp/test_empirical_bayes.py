@@ -1,4 +1,4 @@
-"""Empirical Bayes against a generic optimiser of the same likelihood, and where it wins and loses."""
+"""Empirical Bayes against a generic optimiser of its likelihood."""
 
 import math
 

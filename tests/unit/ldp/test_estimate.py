@@ -1,4 +1,4 @@
-"""Estimate: what it accepts, its standard errors, and its score interval."""
+"""Estimate: input, standard errors, score interval, merging."""
 
 import dataclasses
 from fractions import Fraction
@@ -99,7 +99,7 @@ def test_interval_is_the_set_of_its_definition(oracle, n, level):
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95, float("nan")])
-def test_a_level_that_is_none(level):
+def test_an_invalid_level(level):
     with pytest.raises(ValueError, match=f"got {level}"):
         spread(ORACLES[0], 10).interval(level)
 
@@ -132,7 +132,7 @@ def test_windows_are_kept_in_order_and_joined():
         ((5, 6), TypeError, "start, end"),
     ],
 )
-def test_windows_that_are_none(windows, error, said):
+def test_invalid_windows(windows, error, said):
     with pytest.raises(error, match=said):
         ldp.Estimate([0.5, 0.5], 10, ldp.GRR("1", 2), windows)
 
@@ -178,7 +178,7 @@ def test_merged_is_what_the_summed_counts_give_to_the_last_bit(oracle, n):
         (np.array([0.5, 0.5, 0.0]), TypeError, "not ndarray: a method's vector is not linear in the counts"),
     ],
 )
-def test_what_is_not_sound_does_not_merge_and_says_why(other, error, said):
+def test_unsound_merges_are_refused(other, error, said):
     own = ldp.GRR("1", 3).estimate([6, 3, 1], 10).within(1, 2)
     with pytest.raises(error, match=said):
         own.merge(other)

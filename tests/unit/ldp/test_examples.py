@@ -1,4 +1,4 @@
-"""The examples run as their page says, and print what stands there."""
+"""The examples print what their page shows."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The paper's evaluation: what is measured agrees with what can be calculated, and each claim is judged rightly."""
+"""The paper's evaluation: measured against calculated, claims."""
 
 import math
 import platform

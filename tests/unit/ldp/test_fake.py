@@ -1,4 +1,4 @@
-"""What one forged report moves, against every report that there is; and the command that prints it."""
+"""What one poisoning report moves, against every possible report."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files: what perturb makes counts as an independent recount says, however it is cut; nothing is lost silently."""
+"""Reports and values in files: counts against an independent recount."""
 
 import base64
 import io
@@ -243,7 +243,7 @@ def test_values_are_lines(monkeypatch, block):
     ],
 )
 @pytest.mark.parametrize("block", [4])
-def test_what_is_no_value_is_named_by_its_line_alone(monkeypatch, stream, wrong, allowed, block):
+def test_an_invalid_value_is_named_by_its_line_only(monkeypatch, stream, wrong, allowed, block):
     monkeypatch.setattr(files, "LINES_BLOCK", block)
     right = "green" if stream is COLOURS else "1"
     with pytest.raises(ValueError, match=f"^here, line 4 is (blank, )?{allowed}$") as raised:
@@ -313,7 +313,7 @@ def test_perturb_and_aggregate_are_the_packages_own(tmp_path, colours, form):
         validator.validate(json.loads(line))
 
 
-def test_vectors_and_labels_stand_in_the_lines_however_long(tmp_path):
+def test_long_vectors_and_labels_are_inline(tmp_path):
     d = snapshot.INLINE + 3
     stream = ldp.Stream("file", ldp.GRR("8", d), labels=tuple(f"l{i}" for i in range(d)))
     document = tmp_path / "document"
@@ -333,7 +333,7 @@ def test_vectors_and_labels_stand_in_the_lines_however_long(tmp_path):
         jsonschema.Draft202012Validator(SCHEMA).validate(part)
 
 
-def test_what_is_malformed_is_said_and_kept(tmp_path, colours):
+def test_malformed_records_are_reported_and_kept(tmp_path, colours):
     good = written(COLOURS, [0, 1], binary=False)
     text = tmp_path / "a.jsonl"
     text.write_bytes(good + b"\nno\r\n" + OTHER + b"\n" + b"{\n" * 4)

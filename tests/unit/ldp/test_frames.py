@@ -1,4 +1,4 @@
-"""Frames: the vectors, a round trip, and `decode` against a decoder that reads one record at a time."""
+"""Frames: vectors, round trip, decoding against a decoder per record."""
 
 import base64
 import json

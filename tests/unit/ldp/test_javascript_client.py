@@ -1,4 +1,4 @@
-"""The JavaScript client: its bytes, its laws, what it refuses; asked of the module itself, in Node and in Chromium."""
+"""The JavaScript client in Node and Chromium: bytes, laws, errors."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Clients judged as black boxes: honest ones pass, each of these faults is found, and for its own reason."""
+"""Client conformance: honest clients pass, each fault is found."""
 
 import json
 import math
@@ -60,7 +60,7 @@ def test_a_fault_is_found_and_named(oracle, fault, says):
 @pytest.mark.parametrize(
     ("oracle", "fault", "says"), [*REJECTED, (ldp.GRR("1", 5), "none such", "it ended with 1: no fault")]
 )
-def test_what_a_worker_would_reject_is_said(oracle, fault, says):
+def test_rejected_frames_are_reported(oracle, fault, says):
     with pytest.raises(ClientError) as caught:
         judged(oracle, fault, 2_000)
     assert says in str(caught.value)

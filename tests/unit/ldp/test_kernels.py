@@ -1,4 +1,4 @@
-"""The compiled loops against plain Python, and against what other implementations computed."""
+"""The compiled loops against plain Python and other implementations."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""simulate and set_variances against every report with its probability, written out from the definitions."""
+"""simulate and set_variances against the enumerated reports."""
 
 import itertools
 from collections import Counter
@@ -136,7 +136,7 @@ def test_the_variance_of_a_subspace(prime, dimension, within):
         ([True], TypeError, "integers"),
     ],
 )
-def test_what_is_not_a_set_is_refused(members, error, says):
+def test_invalid_sets_are_refused(members, error, says):
     with pytest.raises(error, match=says):
         ldp.PGR("1", 9).set_variances(members)
 
@@ -294,7 +294,7 @@ def test_the_counts_of_a_large_population(name):
     assert (counts == oracle.simulate(histogram, np.random.default_rng(4))).all()
 
 
-def test_what_is_not_a_population_is_refused():
+def test_invalid_populations_are_refused():
     oracle, rng = ldp.GRR("1", 3), np.random.default_rng(5)
     for histogram, error in [
         ([1.0, 2.0, 3.0], TypeError),

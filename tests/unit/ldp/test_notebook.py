@@ -1,4 +1,4 @@
-"""What a notebook shows of an estimate: its line, its table, its data frame; and the labels in them."""
+"""How a notebook shows an estimate: line, table, data frame, labels."""
 
 import html.parser
 import io
@@ -38,7 +38,7 @@ def test_labels_change_nothing_else():
         window.merge(ESTIMATE.labelled(list("abcd")).within(10, 20))
 
 
-def test_what_knows_its_stream_gives_its_labels():
+def test_snapshots_and_aggregators_pass_labels_on():
     stream = ldp.Stream("s", ORACLE, labels=LABELS)
     taken = snapshot.take(stream, ESTIMATE, snapshot.Cut({}, {}), 1)
     assert taken.estimate().labels == tuple(LABELS)
@@ -138,6 +138,6 @@ def test_pandas_comes_first_and_polars_where_it_is_not(monkeypatch):
         ({}, {"library": "arrow"}, "there are pandas, polars"),
     ],
 )
-def test_what_makes_no_frame_is_refused(more, options, said):
+def test_invalid_columns_are_refused(more, options, said):
     with pytest.raises(ValueError, match=said):
         ESTIMATE.to_frame(more, **options)

@@ -1,4 +1,4 @@
-"""One contract, run over every registered protocol, and what is particular to each."""
+"""The contract of every protocol, and what is particular to each."""
 
 import itertools
 import random

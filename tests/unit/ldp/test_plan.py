@@ -1,4 +1,4 @@
-"""The plan's numbers against the papers' formulas, real frames, states and reports."""
+"""The plan's numbers against the papers' formulas and real reports."""
 
 import math
 from fractions import Fraction
@@ -114,7 +114,7 @@ def test_recommendations(epsilon, d, recommended):
     assert plan(epsilon, d, 10**6).rows[0].protocol == recommended
 
 
-def test_what_cannot_be_used_is_listed_with_why():
+def test_unusable_protocols_are_listed_with_the_reason():
     planned = plan("1", 1, 10)
     assert planned.not_applicable == {"subset": "domain_size is 1; allowed is 2 to 16777216"}
     planned = plan("1", 1 << 24, 10)

@@ -1,4 +1,4 @@
-"""Power against the direct sum over all counts, and the published biases."""
+"""Power against the direct sum over all counts; published biases."""
 
 import math
 from decimal import Decimal, localcontext

@@ -1,4 +1,4 @@
-"""Projective Geometry Response against the geometry written out: points, hyperplanes, laws and sums."""
+"""Projective Geometry Response against the geometry written out."""
 
 import itertools
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""README's table of protocols says what its own command computes, and what the oracles are."""
+"""README's table of protocols against its own command."""
 
 import re
 import subprocess

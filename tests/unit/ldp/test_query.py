@@ -1,4 +1,4 @@
-"""Answers for sets under each method; the error of Base's for sets and for the most frequent values."""
+"""Answers to queries under each method, and their errors."""
 
 from math import sqrt
 
@@ -141,7 +141,7 @@ def test_of_the_whole_domain():
         ([1.0], TypeError, "float64"),
     ],
 )
-def test_what_is_no_set_has_no_error(subset, error, said):
+def test_invalid_sets_are_refused(subset, error, said):
     with pytest.raises(error, match=said):
         query.std_error(ESTIMATE, subset)
     with pytest.raises(error, match=said):

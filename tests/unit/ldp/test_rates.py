@@ -1,4 +1,4 @@
-"""Reports at several rates: the W3C's own procedure, both ways to make one estimate, and what each is right for."""
+"""Reports at several rates: both estimates, their coverage."""
 
 import json
 import math

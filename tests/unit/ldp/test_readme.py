@@ -1,4 +1,4 @@
-"""The package's page: its examples run as they stand there, and it speaks of every protocol."""
+"""The package's page: its examples run, it covers every protocol."""
 
 import doctest
 import re

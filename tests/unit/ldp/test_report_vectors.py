@@ -1,4 +1,4 @@
-"""From a value and the coins to the bytes: the client against vectors that a second client made."""
+"""Report vectors of a second client: values and coins to bytes."""
 
 import json
 import runpy

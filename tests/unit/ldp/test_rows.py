@@ -1,4 +1,4 @@
-"""Rows: flat records of a snapshot say what its messages say, by another reading; and sinks know their types."""
+"""Rows: flat records against the snapshot's messages; column types."""
 
 import json
 import re

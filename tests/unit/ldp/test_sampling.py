@@ -1,4 +1,4 @@
-"""Exact coins: the numbers they are made of, and their law by enumeration of the randomness."""
+"""Exact coins: their numbers, and their law by enumeration."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Choosing a method: the simulated errors, their correction, the ranking, and the evaluation of the choices."""
+"""Method selection: simulated errors, correction, ranking."""
 
 import math
 from fractions import Fraction
@@ -246,7 +246,7 @@ def test_bad_queries_are_named(make, error, said):
         make()
 
 
-def test_what_does_not_fit_is_named():
+def test_queries_outside_the_domain_are_refused():
     estimate, rng = estimate_of("grr", [1, 1, 1], 10, 1), np.random.default_rng(1)
     with pytest.raises(ValueError, match=r"must lie in 0\.\.2, got 3"):
         choose(estimate, Sets([[0], [1, 3]]), rng)
@@ -315,7 +315,7 @@ def test_sets_alone_are_one_line_and_an_error_of_less_than_one_user_is_none():
 
 
 @pytest.mark.parametrize(("oracle", "best"), [(ldp.GRR("1", 10), "base"), (ldp.OLH("1", 10), "norm")])
-def test_of_the_whole_domain_the_first_method_without_an_error_is_best_and_not_the_luckiest(oracle, best):
+def test_the_first_method_without_an_error_is_best(oracle, best):
     rng = np.random.default_rng(5)
     estimate = oracle.estimate(oracle.simulate(np.arange(1, 11) * 100, rng), 5500)
     ranking = choose(estimate, Sets([range(10)]), rng, 20)

@@ -1,4 +1,4 @@
-"""The snapshot's messages: their schema, their numbers, and their way back."""
+"""The snapshot's messages: schema, numbers, round trip."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def topic(messages, sequence):
 
 @pytest.mark.parametrize("domain_size", [1, snapshot.INLINE, snapshot.CHUNK + 3])
 @pytest.mark.parametrize("labelled", [False, True])
-def test_what_is_written_is_read_back(domain_size, labelled):
+def test_round_trip(domain_size, labelled):
     labels = tuple(f"värde {i}" for i in range(domain_size)) if labelled else None
     _, estimate, parts = make(domain_size, labels=labels)
     assert len({m.key for m in parts}) == len(parts)
@@ -77,7 +77,7 @@ def test_of_a_given_channel_head_and_bodies_say_what_a_report_spends():
     assert "epsilon" not in json.loads(make(3)[2][0].body)
 
 
-def test_the_schema_refuses_what_is_wrong():
+def test_the_schema_refuses_wrong_bodies():
     _, _, parts = make(3)
     good = json.loads(parts[1].body)
     validator = jsonschema.Draft202012Validator(SCHEMA)
@@ -206,7 +206,7 @@ def test_a_number_that_json_does_not_have_is_refused(inline, number=np.nan):
             snapshot.encode(bad, inline)
 
 
-def test_what_cannot_be_taken_is_named():
+def test_invalid_requests_are_named():
     stream, estimate, _ = make(5)
     for methods in ((), ("base", "median")):
         with pytest.raises(ValueError, match=r"methods are (none|base, median); there are base, base-pos"):
@@ -217,7 +217,7 @@ def test_what_cannot_be_taken_is_named():
         snapshot.take(stream, estimate, CUT, 4, methods=["norm"]).interval()
 
 
-def test_a_head_alone_is_no_snapshot():
+def test_a_head_without_bodies_is_incomplete():
     stream, _, older = make(3, labels=("a", "b", "c"))
     lineage = {"group": "g", "topic_id": "t"}
     (head,) = snapshot.encode(snapshot.announce(stream, CUT, 4, lineage, "ab" * 16))

@@ -1,4 +1,4 @@
-"""What Base says beside its score intervals: ends that may be watched, and how many forged reports move it out."""
+"""Anytime-valid ends and poisoning tolerance in a snapshot."""
 
 import numpy as np
 import pytest

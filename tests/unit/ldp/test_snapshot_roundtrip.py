@@ -1,4 +1,4 @@
-"""What a snapshot becomes as messages is the same snapshot when it is read: to the last bit, whatever it says."""
+"""Snapshots survive encoding and decoding to the last bit."""
 
 import json
 import re

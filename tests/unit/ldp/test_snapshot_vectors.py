@@ -1,4 +1,4 @@
-"""Snapshots that were published once: read for ever."""
+"""Stored snapshots stay readable."""
 
 import json
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""The messages of windows: each window's are a whole by themselves, whatever heads follow them."""
+"""The messages of windows, read independently of later heads."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A state as a file: read as README.md defines it, equal states are equal files, and what is no state is refused."""
+"""State files: format, canonical form, merging, refused files."""
 
 import hashlib
 import io
@@ -171,7 +171,7 @@ WHOLE, WINDOW = State(GRR, 1, [1, 0, 0], 1), State(GRR, 1, [1, 0, 0], 1, windows
         (*[State(GRR, 1 << 62, [1 << 62, 0, 0], 1)] * 2, "reports together is"),
     ],
 )
-def test_what_does_not_add_is_refused(one, other, said):
+def test_states_that_do_not_add_are_refused(one, other, said):
     with pytest.raises(ValueError, match=said):
         one.merge(other)
 
@@ -258,7 +258,7 @@ def test_whatever_a_header_holds_only_a_clear_error_comes_of_it(key, value):
     assert State.from_bytes(found.to_bytes()) == found
 
 
-def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
+def test_writing_is_atomic(tmp_path):
     path = tmp_path / "a.ldp"
     SMALL.write(path)
     before = path.read_bytes()
@@ -275,7 +275,7 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["a.ldp"]
 
 
-def test_a_link_is_followed_and_what_is_no_file_is_left_alone(tmp_path):
+def test_a_link_is_followed_and_a_folder_is_refused(tmp_path):
     (tmp_path / "link.ldp").symlink_to(tmp_path / "a.ldp")
     SMALL.write(tmp_path / "link.ldp")
     assert State.read(tmp_path / "a.ldp") == SMALL
@@ -301,6 +301,6 @@ def test_a_vector_is_read_and_written_again(vector):
 
 
 @pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["what"])
-def test_a_vector_that_is_no_state_is_refused(vector):
+def test_an_invalid_vector_is_refused(vector):
     with pytest.raises(ValueError, match=r"."):
         State.from_bytes(bytes.fromhex(vector["hex"]))

@@ -1,4 +1,4 @@
-"""States on the command line: counted, added and estimated they say what all reports at once say."""
+"""States on the command line: aggregate, merge, estimate."""
 
 import io
 import json
@@ -64,7 +64,7 @@ def test_the_sum_of_two_states_is_the_state_of_all_and_prints_the_same():
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_does_not_add_is_refused_with_the_files_name():
+def test_states_that_do_not_add_are_refused_with_the_file_name():
     other = ldp.Stream("s", ldp.GRR("1", 3))
     State(other, 1, [1, 0, 0], 1).write(Path("other.ldp"))
     for name in ("a", "b"):
@@ -88,7 +88,7 @@ def test_what_does_not_add_is_refused_with_the_files_name():
 
 
 @pytest.mark.usefixtures("folder")
-def test_estimate_knows_a_state_and_says_what_it_is_not():
+def test_estimate_reads_states_and_counts():
     aggregate("monday.jsonl", "--state", "monday.ldp")
     assert run("estimate", "--document", "colours.json", "monday.ldp").exit_code == 0
     Path("other.json").write_text(json.dumps(ldp.GRR("1", 3).parameters()))

@@ -1,4 +1,4 @@
-"""A stream's name and labels, its public document, and the fingerprint over it."""
+"""A stream's name, labels, document and fingerprint."""
 
 import hashlib
 import pickle
@@ -149,7 +149,7 @@ def test_a_set_is_a_union_over_predicates(predicates, found):
         assert SHAPES.where(*reversed(predicates)) == found
 
 
-def test_what_is_no_predicate():
+def test_invalid_predicates():
     with pytest.raises(ValueError, match=r"no label satisfies 'blue disc'"):
         SHAPES.where("red*", "blue disc")
     with pytest.raises(ValueError, match="no label satisfies <function"):

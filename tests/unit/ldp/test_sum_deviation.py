@@ -1,4 +1,4 @@
-"""The deviation of Base's sum from 1: its law, honest reports, forged ones."""
+"""The deviation of Base's sum from 1: law, honest and forged reports."""
 
 import math
 

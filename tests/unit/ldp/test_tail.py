@@ -1,4 +1,4 @@
-"""The tail of a support count against the convolution of its two binomials, and the bounds made of it."""
+"""The tail of a support count against an exact convolution."""
 
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ LAWS = [
 ]
 
 
-def test_the_tail_is_never_too_small_and_hardly_too_large():
+def test_the_tail_is_an_upper_bound_and_close():
     """At most 1.25 times the exact one where the count's variance is 20 or more, 1.12 times from 60 on."""
     checked = 0
     for n, p, q, holders in LAWS:

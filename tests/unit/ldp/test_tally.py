@@ -1,4 +1,4 @@
-"""A tally: however records are dealt out, their states add to what all of them at once are."""
+"""Tally: states of any partition of the records add to the whole."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The sizes of the wire against numpy's, frames that a client made, and what an integer needs."""
+"""Sizes on the wire against numpy and real frames."""
 
 import numpy as np
 import pytest
