@@ -32,8 +32,8 @@ REJECTED = [
 
 
 def reports(fault: str) -> int:
-    """So many are enough to see it: a probability that is off by little takes more."""
-    return 150_000 if fault == "float threshold" else 30_000
+    """Returns how many reports show a fault; a small deviation takes more."""
+    return {"float threshold": 150_000, "other epsilon": 30_000, "slow by value": 30_000}.get(fault, 15_000)
 
 
 def command(fault: str) -> list[str]:

@@ -390,7 +390,7 @@ def shell(script, **options):
 @pytest.mark.slow
 def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
     lines = tmp_path / "values"
-    lines.write_bytes(b"red\n" * 40_000)
+    lines.write_bytes(b"red\n" * 8_000)
     closed = shell(
         "ldp perturb --document colours.json values | head -1 | ldp aggregate --document colours.json | head -c 1",
         cwd=tmp_path,
