@@ -1,21 +1,15 @@
-"""The dashboards are what their code makes, valid, of one stream; Grafana finds them, import asks for the source."""
+"""The dashboards are valid and of one stream; Grafana finds them, import asks for the source."""
 
 import copy
-import doctest
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from deploy.grafana import dashboard as assembly
-from deploy.grafana import newest
-from deploy.grafana import queries as asking
-from deploy.grafana.__main__ import FOLDER, files
 from tests import prometheus
 from tests.alerts.rules import alerts
 from tests.dashboards import DASHBOARDS, exposed, panels, queries
@@ -29,17 +23,6 @@ OPEN = json.loads((ROOT / "tests/vectors/grafana-panels.schema.json").read_text(
 IMPORTED = {"__inputs", "__requires"}
 """What import reads, and is no part of a dashboard."""
 EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
-
-
-def test_the_files_are_what_the_code_makes() -> None:
-    assert dict(files()) == {path: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}, (
-        "python -m deploy.grafana writes them"
-    )
-
-
-@pytest.mark.parametrize("module", [assembly, asking, newest])
-def test_its_examples_are_right(module: ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 @EVERY

@@ -1,7 +1,7 @@
 """Pictures of the page, for README.md, as the demo shows it.
 
 make demo KEEP=1                                       says where the page is
-python -m tests.pictures.page http://localhost:9464    writes deploy/page/*.png, of the page there
+python -m tests.page_pictures http://localhost:9464    writes deploy/page/*.png, of the page there
 """
 
 import argparse
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.chromium import launched
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "page"
+FOLDER = Path(__file__).parents[1] / "deploy" / "page"
 LOOKS = {
     "values": ("", "light"),
     "windows": ("#stream=emoji&method=norm-sub&window=6h", "dark"),

@@ -1,3 +1,0 @@
-"""Pictures are no tests: ``python -m tests.pictures`` draws them."""
-
-collect_ignore_glob = ["*.py"]
