@@ -1,7 +1,7 @@
 """A whole worker in memory: some seeded histories of everything that can go wrong; `make histories` runs more."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import pytest
 
@@ -11,9 +11,7 @@ from tests.simulation.history import history
 from tests.simulation.running import run
 from tests.simulation.themes import directed
 
-FEW, HISTORIES = 100, 1000
-FEW_EACH, EACH = 1, 4
-"""Directed ones of each theme."""
+FEW, HISTORIES, EACH = 60, 1000, 4
 FOUND = {
     1_007_403: "a head that was deleted before the owners whom it named had read it was never said again",
     20_011_411: "of a stream whose counts and head were lost, and whose rules now reject all, a snapshot was demanded",
@@ -23,31 +21,23 @@ FOUND = {
 """Histories of longer runs that were wrong once, and of what."""
 
 
-def happened_in(seeds: Sequence[int]) -> collections.Counter[str]:
-    """Runs histories, which raises where one is wrong, and returns what happened in them."""
-    total: collections.Counter[str] = collections.Counter()
-    for _, happened in run(seeds):
-        total.update(happened)
-    return total
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(FEW), pytest.param(range(FEW, HISTORIES), marks=pytest.mark.long)])
-def test_every_history_is_as_its_recount_says(seeds: Sequence[int]) -> None:
-    total = happened_in(seeds)
-    # histories that lack one of these would prove little
+def demand_events(happened: Iterable[collections.Counter[str]], each: int) -> None:
+    """Fails where histories lack events without which they would prove little."""
+    total = sum(happened, collections.Counter[str]())
     assert [event for event in OFTEN if not total[event]] == []
+    assert total["as the script says"] > each * len(SCRIPTS) // 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("each", [FEW_EACH, pytest.param(EACH, marks=pytest.mark.long)])
-def test_every_directed_history_is_as_its_recount_says(each: int) -> None:
-    assert happened_in(directed(each))["as the script says"] > each * len(SCRIPTS) // 2
+def test_every_history_is_as_its_recount_says() -> None:
+    seeds = [*range(FEW), *directed(1), *FOUND]
+    demand_events((collections.Counter(history(seed)) for seed in seeds), 1)
 
 
-@pytest.mark.parametrize("seed", FOUND)
-def test_what_a_longer_run_found_stays_mended(seed: int) -> None:
-    history(seed)
+@pytest.mark.long
+def test_many_histories_are_as_their_recounts_say() -> None:
+    seeds = [*range(FEW, HISTORIES), *directed(EACH)]
+    demand_events((happened for _, happened in run(seeds)), EACH)
 
 
 def test_a_seed_is_one_history() -> None:
