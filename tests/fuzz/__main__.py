@@ -1,6 +1,6 @@
-"""What comes in, by the million: record batches and JSON frames, each read slowly once more, by other code.
+"""Fuzzes record batches and JSON frames against other, slower code.
 
-Run as ``python -m tests.fuzz``; one line each. What differs ends it, with what shows it.
+Run as ``python -m tests.fuzz``; prints one line each. A difference ends it and is shown.
 """
 
 import argparse

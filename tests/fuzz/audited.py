@@ -1,4 +1,4 @@
-"""Logs of damaged batches: what the audit reads of them, against what the worker reads, which is other code."""
+"""Compares the audit's and the worker's reading of damaged batches."""
 
 from collections import Counter
 
@@ -10,13 +10,13 @@ from worker.kafka.decoding.batches import scan_headers
 
 
 def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
-    """What the audit reads: (timestamp, value) of each record, and how many batches it cannot read."""
+    """Returns (timestamp, value) of the audit's records, and unreadable batches."""
     found, unreadable = located(fetched, start, stop, aborted, caps)
     return [(timestamp, value) for _, timestamp, value in found], unreadable
 
 
 def located(fetched, start, stop, aborted, caps):
-    """The same, with the offset of each record."""
+    """Returns the same with offsets."""
     found, unreadable = [], 0
     for read in batches.read(batches.whole(fetched), start, stop, list(aborted), list(caps)):
         unreadable += read.unreadable
@@ -36,11 +36,7 @@ def theirs(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
 
 
 def compare(fetched, start, stop, aborted, caps):
-    """Sees that both come to the same verdicts on what a fetch brought; returns records and unreadable batches.
-
-    Compares the records with their offsets, the unreadable batches, which of those have a wrong checksum, and how far
-    whole batches reach, in bytes and in offsets.
-    """
+    """Compares both readings of a fetch; returns records and unreadable batches."""
     found, bad, end, _ = drain(fetched, start, list(aborted), list(caps))
     whole = batches.whole(fetched)
     size, reached, _ = scan_headers(np.frombuffer(fetched, np.uint8))
@@ -59,7 +55,7 @@ def compare(fetched, start, stop, aborted, caps):
 
 
 def some_log(seed, n):
-    """Batches of every kind in their order, where to begin and to stop, what is aborted, and the coins."""
+    """Returns a log of all kinds of batches, where to begin and stop, and a RNG."""
     rng = np.random.default_rng(seed)
     maker = Maker(rng, most=int(rng.choice([12, 150])))
     made = maker.log(n)
@@ -70,10 +66,7 @@ def some_log(seed, n):
 
 
 def fuzz(n, seed):
-    """Compares so many logs; how many of their batches are unreadable, and of their records readable.
-
-    What differs raises, and prints the seed that shows it.
-    """
+    """Compares logs; counts unreadable batches and readable records."""
     told = Counter()
     for k in range(seed, seed + n):
         made, start, stop, aborted, rng = some_log(k, 8)

@@ -1,4 +1,4 @@
-"""Record batches: whole ones against kafka-python, damaged ones against a slow reading of the rules."""
+"""Compares the reading of batches with kafka-python's and a slow one."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ CAPS = [None, 40, 100, 300]
 
 
 def whole(rng, arena):
-    """One log of whole batches, as kafka-python's fetcher reads it; the outcomes."""
+    """Compares a log of whole batches with kafka-python's fetcher."""
     maker = Maker(rng, most=6)
     log = maker.log(LOG)
     start = int(rng.integers(maker.first, maker.offset)) if rng.random() < 0.5 else 0
@@ -26,7 +26,7 @@ def whole(rng, arena):
 
 
 def harmed(rng, arena):
-    """One log of which most batches are damaged, read by the same words slowly; the outcomes."""
+    """Compares a log of mostly damaged batches with a slow reading."""
     maker = Maker(rng, most=4)
     harm = spoilt if rng.random() < 0.5 else damaged
     log = [harm(one, rng) for one in maker.log(LOG)]
@@ -39,7 +39,7 @@ def harmed(rng, arena):
 
 
 def fuzz(n, compare, seed):
-    """Compares so many batches; the outcomes, counted. What differs raises, and prints the seed that shows it."""
+    """Compares batches, counts outcomes; prints the seed of a difference."""
     arena, told = Arena(), Counter()
     for k in range(0, n, LOG):
         try:

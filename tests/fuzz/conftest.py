@@ -1,3 +1,3 @@
-"""A long fuzz is no test: ``make fuzz`` runs it; the suite runs a short one of each subject."""
+"""``make fuzz`` runs the long fuzz; the suite has short ones."""
 
 collect_ignore_glob = ["*.py"]

@@ -1,6 +1,6 @@
-"""JSON frames: texts made of the grammar, with everything in them that can be wrong, and with damaged bytes.
+"""Generates sound and broken JSON frames for all oracles.
 
-Of each, `ldp.frames.decode` must say what `tests.reading` does, which reads one record at a time with Python's parser.
+`ldp.frames.decode` must agree with `tests.reading`, which reads one record at a time with Python's parser.
 """
 
 import base64
@@ -60,11 +60,7 @@ BYTES = [
 
 
 def fuzz(texts: int, seed: int) -> Counter[str]:
-    """Compares both readings of so many texts; the verdicts, counted.
-
-    Raises:
-        AssertionError: they differ; it shows the text.
-    """
+    """Compares both readings of texts; counts the verdicts."""
     chance = random.Random(seed)
     found: Counter[str] = Counter()
     while found.total() < texts:
@@ -80,7 +76,7 @@ def fuzz(texts: int, seed: int) -> Counter[str]:
 
 
 def compare(stream: ldp.Stream, records: list[bytes], most: int | None, chance: random.Random) -> list[str]:
-    """Decodes records at once, with noise between them, and reads them one by one; the verdicts."""
+    """Decodes records at once and one by one; returns the verdicts."""
     buffer, begins, ends = bytearray(), [], []
     for record in records:
         buffer += chance.choice([b"", b"", b"]}", b'"', b"0" * 9, b"\xff"])
@@ -102,7 +98,7 @@ def compare(stream: ldp.Stream, records: list[bytes], most: int | None, chance: 
 
 
 def text(chance: random.Random, stream: ldp.Stream) -> bytes:
-    """A frame of JSON; each thing in it may be wrong, seldom."""
+    """Returns a JSON frame; each part of it is wrong at times."""
     mark = stream.fingerprint.hex()
     if odd(chance, 0.1):
         mark = chance.choice(
@@ -199,7 +195,7 @@ def _base64(chance: random.Random, report: bytes) -> str:
 
 
 def string(chance: random.Random, content: str) -> str:
-    """A string of JSON with some of it escaped, and seldom with what is strange in it, or wrong."""
+    """Returns a JSON string with escapes and rare errors."""
     escaped = chance.random() if odd(chance, 0.15) else 0.0
     made = [_escaped(chance, letter) if chance.random() < escaped else letter for letter in content]
     if odd(chance, 0.03):
@@ -247,7 +243,7 @@ def frame(chance: random.Random, stream: ldp.Stream) -> bytes:
 
 
 def damaged(chance: random.Random, pool: list[bytes]) -> bytes:
-    """The newest of some records with bytes changed, put in, cut out, doubled, or with a part of another one."""
+    """Returns the newest record with bytes changed, inserted, cut or doubled."""
     made = bytearray(pool[-1])
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         at = chance.randint(0, len(made))

@@ -1,8 +1,7 @@
-"""Workers killed with SIGKILL at every numbered step of claim, commit and publish, on a real Kafka and a real Redis.
+"""Kills workers at every numbered step, on a real Kafka and a real Redis.
 
-Run as ``python -m tests.kills``; a line for each kill, and at the end what they came to. After each the audit is equal,
-the snapshots' numbers have no hole, each window is final once, and all that was sent is published within a deadline;
-else it ends there.
+Run as ``python -m tests.kills``; prints a line for each kill, and a summary. After each kill the audit is equal, the
+snapshots' numbers have no hole, each window is final once, and all records are published within a deadline.
 """
 
 import argparse

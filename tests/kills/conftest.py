@@ -1,3 +1,3 @@
-"""All kill points are no test: ``make kills`` runs them; tests/integration/test_kill_points.py has a few."""
+"""``make kills`` runs all points; test_kill_points.py has a few."""
 
 collect_ignore_glob = ["*.py"]

@@ -1,8 +1,7 @@
-"""``ldp-worker``, and it dies by SIGKILL before, in or after a numbered step of claim, commit, publish or import.
+"""``ldp-worker`` that dies by SIGKILL before, in or after a numbered step.
 
-Run as ``python -m tests.kills.dying run --config worker.toml --point FILE``. The file says which step, side and
-arrival, as JSON; it is read at the start, if it is there, and again at each SIGUSR1. Nothing of this is in the product:
-the calls that the steps consist of are wrapped here.
+Run as ``python -m tests.kills.dying run --config worker.toml --point FILE``. The file has step, side and arrival as
+JSON. It is read at the start and at each SIGUSR1. The calls that the steps consist of are wrapped here.
 """
 
 import functools
@@ -49,7 +48,7 @@ class Aim:
 
 
 class Killer:
-    """Counts arrivals at the step that is aimed at, and kills this process at one of them."""
+    """Counts arrivals at a step, and kills this process at one of them."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -1,7 +1,6 @@
-"""Kill points: which there are, and what it takes to bring a worker to one and to see that nothing came of it.
+"""Kill points, and the stream on which workers are killed.
 
-Each point is a step, a side of it, the how manyth arrival there, for "during" a seeded moment, and the way in which a
-worker comes to make the step.
+A point is a step, a side of it, a count of arrivals, for "during" a seeded moment, and the way to the step.
 """
 
 import contextlib
@@ -74,7 +73,7 @@ class Point:
 
 
 def points(seed: int = 0) -> list[Point]:
-    """Returns all kill points, in an order drawn from the seed, as the moments are."""
+    """Returns all kill points in a seeded order."""
     rng = random.Random(seed)
     made = []
     for step in {(step.turn, step.number): step for step in STEPS}.values():
@@ -88,7 +87,7 @@ def points(seed: int = 0) -> list[Point]:
 
 
 def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...], str]]:
-    """The ways to a step, each with the sides and the arrivals that it can have, and what is published."""
+    """Yields the ways to a step, with sides, arrivals and published content."""
     all_sides, ends = ("before", "during", "after"), ("before", "after")
     if step.turn == "claim":
         if step.number < 10:  # what is claimed first is read only once a head admits it
@@ -146,7 +145,7 @@ class Outcome:
 
 
 class Ground(World):
-    """A stream whose workers die at kill points, one after the other, while reports come; a context manager.
+    """Stream whose workers die one after the other; a context manager.
 
     Args:
         kafka: the bootstrap string.
@@ -179,7 +178,7 @@ class Ground(World):
             super().__exit__(*raised)
 
     def kill(self, point: Point) -> Outcome:
-        """Brings a worker to a point, and sees that the others lose and double nothing by its death."""
+        """Brings a worker to a point, and checks that the others recover."""
         if missing := max(0, _ALIVE[point.way] - len(self._counting)):
             self._counting += self.join(missing)
         self.put(b"malformed", self._choice.randrange(PARTITIONS))
@@ -231,7 +230,7 @@ class Ground(World):
         return until(found, "partition 0 has an owner")
 
     def _caught_up(self, ends: dict[int, int]) -> None:
-        """Waits until all before these ends is published; asserts that it is right, and what must always hold."""
+        """Waits until all before these ends is published, and checks it."""
 
         def covered() -> bool:
             newest = self.snapshots.newest()
@@ -244,7 +243,7 @@ class Ground(World):
         self.assert_keys()
 
     def finish(self) -> None:
-        """Sends no more; asserts that everything that was sent is counted once, and that each letter was sent."""
+        """Ends the load; checks that all is counted once and has its letters."""
         self._sending.__exit__()
         last = self.covered()
         self.assert_right(last)
@@ -277,7 +276,7 @@ def _died(worker: Worker, aim: Aim) -> None:
 def run(
     chosen: Sequence[Point], kafka: str, redis_url: str, folder: Path, seed: int, say: Callable[[str], object]
 ) -> list[Outcome]:
-    """Kills at each of the points, on a new stream for each that is fresh; returns what came of it.
+    """Kills at each point, on a new stream for each fresh one.
 
     Raises:
         AssertionError: something was lost, doubled, out of order or too late; where and on which stream was said.

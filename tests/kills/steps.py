@@ -1,9 +1,7 @@
-"""The numbered steps of claim, commit, publish and import, as the calls that they consist of.
+"""Numbered steps of claim, commit, publish and import, as calls.
 
-The numbers are those of `Ownership.claim`, `Ownership.commit`, `Publisher.tick` and `Import.run`;
-tests/faults/test_steps.py compares them with the docstrings. A step is found by its turn, the call,
-and how often that call was made in the turn before: ``bounds`` is step 5 of a claim at first, and then step 9.
-What a head says of windows is heeded in turns of their own, whose steps have numbers only here.
+The numbers are those of the docstrings; tests/faults compares them. A step is found by its turn, its call, and the
+number of such calls before it in the turn. Heeding a head has turns and numbers only here.
 """
 
 from collections.abc import Mapping
@@ -38,7 +36,7 @@ TURNS = {
 
 @dataclass(frozen=True)
 class Step:
-    """A step, and the call that it consists of.
+    """Step, and the call that it consists of.
 
     Attributes:
         turn: what it is a step of: claim, commit, publish, heed or import.
@@ -113,7 +111,7 @@ ALONE, FINAL, DELETED = "a head alone", "a final window", "a deleted window"
 
 
 def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """Returns what is published by a call, if it is something of windows; else an empty text."""
+    """Returns what a call publishes of windows, or an empty text."""
     if call == "announce":
         return ALONE
     # with methods, it is called for what those had that are not published any more, mostly none

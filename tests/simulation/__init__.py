@@ -1,7 +1,6 @@
-"""A whole worker in memory, under a seeded scheduler: log, ownership, commits, publisher, snapshot producer, loop.
+"""Runs a whole worker in memory, under a seeded scheduler.
 
-The worker's own code runs down to the calls of its clients: a consumer, producers and an administrator of Kafka's, and
-Redis' with its scripts. Between any two of these calls any other worker may run, a process may die or hang, a request
-may be lost, come late or come twice, a reply may be lost, and brokers and store may do what is the worst for it. One
-seed is one history; what is stored, held and published in it is compared with a recount at every step.
+The worker's own code runs down to the calls of its clients of Kafka and Redis. Between two of these calls any other
+worker may run, a process may die or hang, and a request or reply may be lost, delayed or repeated. One seed is one
+history. At every step, what is stored, held and published is compared with a recount.
 """

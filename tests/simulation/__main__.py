@@ -1,7 +1,7 @@
-"""Runs histories, on two processes; stops at the first that is wrong.
+"""Runs histories on two processes, up to the first wrong one.
 
-``python -m tests.simulation [HISTORIES [FIRST]]``: so many, from a seed on, 20,000 from 0 unless told otherwise. Where
-so many are run, 25 of each script are, too, and what is rare has to have happened among them all.
+``python -m tests.simulation [HISTORIES [FIRST]]``: 20,000 from seed 0 by default. A run of so many adds 25 of each
+script, and fails if rare events are missing from it.
 """
 
 import collections

@@ -1,7 +1,7 @@
-"""A topic of reports and its groups in memory, and the consumer that reads it, as kafka-python's does.
+"""Topic of reports, its groups, and a consumer of both, in memory.
 
-Records are appended as record batches, in transactions or not, some of which cannot be read. What each must count as is
-kept beside them: that is what everything is compared with.
+Records are appended as record batches, in transactions or not; some are unreadable. Beside each stands the verdict that
+it must get.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMED_OUT = kafka(kafka_errors.KafkaTimeoutError)
 
 
 class Partition:
-    """One log.
+    """Log of one partition.
 
     Attributes:
         answers: what the record at each offset must count as: a list of indices, the reason of its rejection, or None
@@ -106,7 +106,7 @@ class Partition:
         return not self.open and not any(first < to <= marker for first, marker in self.decided)
 
     def truncate(self, to: int) -> None:
-        """Loses its end for good: nothing is appended any more. What was there may have been counted all the same."""
+        """Cuts the end off for good; it may have been counted before."""
         self.cut_to = to
         self.batches = [one for one in self.batches if one[1] <= to]
         self.aborted = [one for one in self.aborted if one[2] < to]
@@ -145,7 +145,7 @@ class Reports:
 
 
 class Group:
-    """A consumer group, as its coordinator knows it: whoever is assigned nothing new hears of it in its next poll."""
+    """Consumer group as its coordinator knows it."""
 
     def __init__(self, world: World, reports: Reports) -> None:
         self.world, self.reports = world, reports
@@ -206,7 +206,7 @@ class Manager:
 
 
 def told_id(world: World, reports: Reports, known: bool = True) -> Any:
-    """Returns what brokers say of a topic: a call, once it was made anew; before that it would only take a step."""
+    """Returns the brokers' answer about a topic's id."""
 
     def answer(known: bool) -> Any:
         topic = SimpleNamespace(error_code=3 * (not known), topic_id=reports.topic_id)
@@ -310,7 +310,7 @@ class Consumer(Cluster):
         return SimpleNamespace(responses=[SimpleNamespace(topic=topic.topic, partitions=partitions)])
 
     def _lies(self, number: int) -> bool:
-        """Returns whether a fetch is answered that is out of range: never where the answer before was wrong, too."""
+        """Returns whether a broker answers a fetch wrongly; never twice in a row."""
         lied, rng = self.world.faults.lied, self.world.rng
         lies = bool(lied) and number not in self.misled and rng.random() < lied
         if lies:
@@ -321,7 +321,7 @@ class Consumer(Cluster):
         return 0
 
     def _refresh(self) -> None:
-        """Hears of the topic, sooner or later; of one that was just created again not at once."""
+        """Learns of changes of the topic after a while."""
         reports, rng = self.reports, self.world.rng
         if self.known_id is not None and rng.random() < self.world.faults.unknown:
             self.world.note("the topic's id is not known")
@@ -436,14 +436,14 @@ class Consumer(Cluster):
         return found
 
     def _demand_heed(self) -> None:
-        """Who looked after its partitions, and found that no head names them any more, stops."""
+        """Demands that a worker stops counting what the head no longer names."""
         states = self.worker.ownership.states().values()
         named = [state for state in states if state.windows.admitted_from is not None and state.windowing]
         assert self.claiming or not self.worker.topic.heedless or not named, "no head names what it counts"
         self.claiming = self.worker.topic.heedless = False
 
     def _demand_commits(self) -> None:
-        """What is counted is stored after a while, whatever becomes of other partitions."""
+        """Demands that counted records are stored after a while."""
         world, worker = self.world, self.worker
         stored, counted = worker.ownership.stored(), worker.ownership.counted()
         self.ahead = {p: self.ahead.get(p, (-1, world.now)) for p in stored}
@@ -527,7 +527,7 @@ class Consumer(Cluster):
         return self._ask("end offsets", tps, "stable")
 
     def _told(self, number: int, name: str) -> int:
-        """Returns where a log begins or ends; sometimes what is not so, too high or too low."""
+        """Returns the first or last offset of a log; sometimes a wrong one."""
         offset, rng = int(getattr(self.reports.partitions[number], name)), self.world.rng
         self.misled -= {number} if name == "first" else set()
         if self.world.faults.lied and rng.random() < self.world.faults.lied:

@@ -1,4 +1,4 @@
-"""A deployment in memory: workers of one configuration around a store and a group, each with production code inside."""
+"""Deployment in memory: workers around a store and a group."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
 
 class Deployment:
-    """One configuration's workers, store and group; several may have one topic, and one name for the stream.
+    """Workers, store and group of one configuration or of several in turn.
 
     Args:
         configured: what its workers are configured with, one or more that take turns.
@@ -87,7 +87,7 @@ class Deployment:
         return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode(), writes=writes)
 
     def next_configured(self) -> RequestedRule:
-        """Returns the next worker's configuration, most often the next one to be rolled out."""
+        """Returns the next worker's rule, most often the next to be rolled out."""
         if self.world.rng.random() < 0.4:
             return self.world.rng.choice(list(self.configured))
         return self.configured[min(self.launched, len(self.configured)) - 1]
@@ -214,7 +214,7 @@ class LetterProducer:
 
 
 class Letters(KafkaDeadLetters):
-    """The dead letters, with a second look at which records have none."""
+    """Dead letters that are compared with the records' verdicts."""
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         producer, partition = self._producer, batch.partition
@@ -243,7 +243,7 @@ class Letters(KafkaDeadLetters):
 
 
 class Log(KafkaLog):
-    """A topic and its group, with a second look at which partitions have no leader."""
+    """`KafkaLog` that checks the handling of partitions without a leader."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -259,7 +259,7 @@ class Log(KafkaLog):
 
 
 class Listener:
-    """What a worker tells: most of it is passed over, what is held is compared with the recount."""
+    """Checks what a worker reports and holds against the recount."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker, self.world = worker, worker.world
@@ -330,7 +330,7 @@ class Listener:
         truth.blind |= "heads" in self.world.lossy
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """What Kafka says was counted is no gap, unless the operator gave it up, or a head says that it was one."""
+        """Demands that a gap has no records that were counted or published."""
         self.world.note("gap found", partition, lost_from, lost_to)
         truth = self.worker.deployment.truth
         epoch = truth.epoch(partition)
@@ -351,7 +351,7 @@ class Listener:
         assert published["offsets"].get(str(partition), 0) <= lost_from, "what was published is called a gap"
 
     def compare_failed(self, error: Unavailable) -> None:
-        """What a head says was not heard; or what the store has instead of what was held."""
+        """Takes back what a failed look was to find."""
         self.world.say("compare_failed", error)
         self.worker.topic.heedless = False
         self.answers = {p: told for p, told in self.answers.items() if told[0] is not Answer.LINEAGE}
@@ -370,7 +370,7 @@ class Listener:
             self.failed[partition] = times + 1, self.world.now, generation
 
     def _demand_turns(self, partitions: Sequence[int], error: Unavailable) -> None:
-        """One that the store refuses keeps the others from their turns once, each of those that it refuses."""
+        """Demands that a refused partition delays each other one only once."""
         deployment, wanted = self.worker.deployment, self.worker.consumer.wanted
         wanted -= {*partitions}
         if "OOM" not in str(error):
@@ -386,7 +386,7 @@ class Listener:
             assert self.kept[partition] < most, "what the store refuses keeps others from being claimed"
 
     def _demand_written(self) -> None:
-        """The same for what is to be written."""
+        """Demands the same of commits."""
         deployment = self.worker.deployment
         for partition, held in self.worker.ownership._held.items():
             if held.flush is not None and not deployment.refuses(partition):
@@ -395,7 +395,7 @@ class Listener:
                 assert self.unwritten[held.flush.after.flush] < most, "it keeps others from being written"
 
     def _demand_beginning(self, partition: int) -> None:
-        """Where the store had nothing, counting begins where the others say."""
+        """Demands that counting begins where Kafka and the heads say."""
         if partition in self.given or "heads" in self.world.lossy:
             return
         (at, word), then, _ = self.worker.consumer.read[partition]
@@ -411,7 +411,7 @@ class Listener:
             assert str(partition) not in published or not published[str(partition)], "it was published"
 
     def _demand_whole(self, partition: int, state: PartitionState) -> None:
-        """A partition is counted again only if the operator asked for it and the log had all records at that time."""
+        """Demands that a recount was asked for, and that the log is complete."""
         deployment = self.worker.deployment
         *_, first = self.worker.consumer.read[partition]
         assert deployment.recount_after is not None, (
@@ -421,7 +421,7 @@ class Listener:
         assert not any(rule.terms.windowing for rule in state.rules), "windows are counted again"
 
     def _demand_judged(self, partition: int, state: PartitionState) -> None:
-        """What was published is judged as it was."""
+        """Demands that published rules stay."""
         heads = self.worker.deployment.truth.heads[: self.worker.topic.heads]
         if heads and "heads" not in self.world.lossy:
             published = of_head(heads[-1]["rules"].get(str(partition), ()))
@@ -430,7 +430,7 @@ class Listener:
             )
 
     def demand_nothing_lost(self) -> None:
-        """Who heard from the store that counts are gone goes on with nothing."""
+        """Demands that no worker goes on after counts were lost."""
         lost = [p for p, (answer, _) in self.answers.items() if answer is Answer.LINEAGE]
         assert not lost, f"it goes on after counts of {lost} were lost"
 
@@ -525,7 +525,7 @@ class Listener:
 
 
 class Worker(Process):
-    """One process: what `worker.service.stream.StreamWorker` wires, on a world in memory."""
+    """Process wired like `worker.service.stream.StreamWorker`, in memory."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         super().__init__(name)

@@ -1,6 +1,6 @@
-"""Directed histories: each theme here has a script, which places one fault exactly where it matters.
+"""Directed histories: scripts that place one fault exactly where it matters.
 
-The rest of such a history is drawn as in any other, and the same must hold.
+Anything else in such a history is drawn as in any other, and the same must hold.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _move(call: Call, partition: int) -> str:
 
 
 def _hand_over(call: Call, partition: int) -> None:
-    """Gives a partition to another member, and notes it for the steps that follow."""
+    """Moves a partition to another member, and notes it for later steps."""
     call.world.about = partition, _move(call, partition), call.worker.ownership.stored()[partition]
 
 
@@ -81,7 +81,7 @@ def _lose_blobs(call: Call) -> None:
 
 
 def _rot(call: Call) -> None:
-    """Counts of a partition take each other's places, so their sum stays; where all are equal, one of them changes."""
+    """Rotates a partition's counts, which keeps their sum, or changes one."""
     keys = call.keys(call.partition)
     for key in [key for key in keys if b":window:" in key]:
         header, counts = keys[key][:48], keys[key][48:]
@@ -91,7 +91,7 @@ def _rot(call: Call) -> None:
 
 
 def _misread(call: Call) -> None:
-    """A digit of a partition's metadata is another one than was written."""
+    """Changes a digit of a partition's metadata."""
     keys = call.keys(call.partition)
     fields = call.meta(keys, call.partition)
     number = json.loads(fields[b"totals"])["accepted"]
@@ -100,7 +100,7 @@ def _misread(call: Call) -> None:
 
 
 def _vanish(call: Call) -> None:
-    """All workers die, and a partition that was published is gone from the store and from the group."""
+    """Kills all workers; a published partition is lost from store and group."""
     call.damage(next(int(p) for p, offset in call.heads[-1]["offsets"].items() if offset), {})
     call.group.offsets.clear()
     call.deployment.expired = True
@@ -109,7 +109,7 @@ def _vanish(call: Call) -> None:
 
 
 def _known_alone(call: Call) -> tuple[int, Any] | None:
-    """Returns a partition of whose newest counts only the group and the store know, and its keys of before these."""
+    """Returns a partition whose last commit no head has, and its older keys."""
     for p, offset in call.worker.ownership.stored().items():
         if len(past := call.past(p)) > 1 and call.group.offsets.get(p) == (offset, COUNTED):
             meta = call.meta(before := past[-2], p)
@@ -128,7 +128,7 @@ def _lose_what_is_known(call: Call) -> None:
 
 
 def _idle(call: Call) -> list[int]:
-    """Returns the partitions of which a worker has stored all that it was given, and the store has just that."""
+    """Returns the partitions that are counted and stored up to the end."""
     stored, counted = call.worker.ownership.stored(), call.worker.ownership.counted()
     return [
         p
@@ -140,12 +140,12 @@ def _idle(call: Call) -> list[int]:
 
 
 def _set_back(call: Call, partition: int) -> None:
-    """The store loses the last write of a partition that it had acknowledged."""
+    """Undoes the last write of a partition."""
     call.go_back(partition, call.past(partition)[-2])
 
 
 def _undone(call: Call) -> int | None:
-    """Returns a partition that the group says was counted, which no head has, and whose counts can be undone."""
+    """Returns a counted, unpublished partition whose counts can be undone."""
     for p, (_, word) in call.group.offsets.items():
         past = call.past(p)
         claimed = len(past) > 1 and not call.meta(past[0], p)[b"flush"]
@@ -155,7 +155,7 @@ def _undone(call: Call) -> int | None:
 
 
 def _looks_before_a_cut(call: Call) -> bool:
-    """Whether the publisher asks whether it is the owner at the beginning of a tick."""
+    """Whether the publisher looks for its ownership as a tick begins."""
     truth = call.deployment.truth
     stored = [truth.load(p) for p in range(len(call.deployment.reports.partitions))]
     begins = call.partition == 0 and call.world.steps > call.worker.cut_at + 40
@@ -163,7 +163,7 @@ def _looks_before_a_cut(call: Call) -> bool:
 
 
 def _undo_counts(call: Call) -> None:
-    """The store goes back to the claim of a partition, before anything was counted."""
+    """Sets a partition back to its claim."""
     partition = _undone(call)
     assert partition is not None
     call.go_back(partition, call.past(partition)[0])
@@ -173,7 +173,7 @@ def _undo_counts(call: Call) -> None:
 
 
 def _waits(call: Call) -> list[int]:
-    """Returns the partitions that a worker reads, of which something waits that it has not been given yet."""
+    """Returns the partitions with fetched data that was not handed out yet."""
     log = call.worker.log
     prefetch = log._prefetch
     found = set[int]()
@@ -188,7 +188,7 @@ def _waits(call: Call) -> list[int]:
 
 
 def _passable(call: Call) -> list[int]:
-    """Returns those of them whose log can lose what the worker would fetch next."""
+    """Returns those whose log can lose what comes next."""
     consumer = call.worker.consumer
     return [
         p
@@ -199,7 +199,7 @@ def _passable(call: Call) -> list[int]:
 
 
 def _settled(call: Call) -> bool:
-    """Whether there is one, and nothing is on its way to the store: what is counted meanwhile would wait for it."""
+    """Whether there are some, and no commit is under way."""
     return call.worker.commits._writing is None and bool(_passable(call))
 
 
@@ -214,20 +214,20 @@ def _two_wait(call: Call) -> bool:
 
 
 def _take_and_pass(call: Call) -> None:
-    """One partition of which something waits is taken away, and of another one the log has no more what comes next."""
+    """Moves one waiting partition, and truncates another one's log beginning."""
     taken = next(p for p in _waits(call) if p != _passable(call)[0])
     _overtake(call)
     _move(call, taken)
 
 
 def _stood_at(call: Call, partition: int, offset: int) -> Any:
-    """Returns a partition's keys as they last were with counts up to an offset, if they were ever."""
+    """Returns a partition's last keys with counts up to an offset, or None."""
     past = reversed(call.past(partition))
     return next((keys for keys in past if int(call.meta(keys, partition)[b"offset"]) == offset), None)
 
 
 def _gaps_can_come(call: Call) -> list[int]:
-    """Returns the partitions whose counts are all stored, and whose log has more."""
+    """Returns the stored partitions whose log has more."""
     ownership, positions = call.worker.ownership, call.worker.consumer.positions
     return [
         p
@@ -239,7 +239,7 @@ def _gaps_can_come(call: Call) -> list[int]:
 
 
 def _closed_and_waits(call: Call) -> bool:
-    """Whether a log can lose what comes behind windows that its partition has closed, and that are not final."""
+    """Whether a log can lose records behind closed windows that are not final."""
     if not call.heads or not (found := _gaps_can_come(call)):
         return False
     state, lines = call.worker.ownership._held[found[0]].state, call.heads[-1].get("windows", {})
@@ -249,20 +249,20 @@ def _closed_and_waits(call: Call) -> bool:
 
 
 def _lose_the_next(call: Call) -> None:
-    """A log loses what was not read of it."""
+    """Removes a log's records that were not read."""
     partition = _gaps_can_come(call)[0]
     call.log(partition).first = call.log(partition).stable
     call.world.about = partition, "", 0
 
 
 def _lose_in_the_dark(call: Call) -> None:
-    """The same, while no head can be read."""
+    """Does the same while no head can be read."""
     _lose_the_next(call)
     _darken(20.0)(call)
 
 
 def _before_gap(call: Call) -> Any:
-    """Returns the keys of before the gap that the script made, once a head says it, if they were ever."""
+    """Returns the keys from before the script's gap, once a head has it."""
     partition = call.world.about[0]
     gaps = call.heads[-1]["gaps"].get(str(partition), []) if call.heads else []
     begin = next((begin for begin, end in gaps if end == call.log(partition).first), None)
@@ -270,7 +270,7 @@ def _before_gap(call: Call) -> Any:
 
 
 def _read_to_the_end(call: Call) -> list[int]:
-    """Returns the partitions that are read and stored up to their ends, and whose last batches can be truncated."""
+    """Returns the partitions that are stored, and whose end can be cut off."""
     consumer, found = call.worker.consumer, list[int]()
     for p, offset in call.worker.ownership.stored().items():
         log = call.log(p)
@@ -287,13 +287,13 @@ def _truncate(call: Call) -> None:
 
 
 def _truncate_and_die(call: Call) -> None:
-    """The next owner has not read it."""
+    """Truncates a log that the next owner has not read."""
     _truncate(call)
     _kill_all(call)
 
 
 def _is_left_over(call: Call) -> bool:
-    """Whether something was polled that is not counted yet."""
+    """Whether polled records are not counted yet."""
     counted, positions = call.worker.ownership.counted(), call.worker.log._positions
     return any(positions.get(p, 0) > counted[p] for p in call.worker.ownership.reading())
 
@@ -310,7 +310,7 @@ def _published_and_waits(call: Call) -> bool:
 
 
 def _make_anew(call: Call, *kept: int) -> None:
-    """The topic is made anew; its counts, except those of kept partitions, and the group's offsets are deleted."""
+    """Recreates the topic; counts of other partitions and offsets are deleted."""
     world, truth = call.world, call.deployment.truth
     for other in call.deployment.workers:
         if other is not call.worker:
@@ -326,13 +326,13 @@ def _make_anew(call: Call, *kept: int) -> None:
 
 
 def _anew(call: Call) -> str:
-    """A claim is still on its way then."""
+    """Recreates the topic while a claim is on its way."""
     _make_anew(call)
     return HELD
 
 
 def _make_the_rest_anew(call: Call) -> None:
-    """The worker, which counts partition 0, hears of it late."""
+    """Recreates the topic while the worker of partition 0 stands still."""
     _make_anew(call, 0)
     call.world.about = 0, call.worker.name, 0
     call.wait(20.0)
@@ -352,7 +352,7 @@ def _other(call: Call) -> bool:
 
 
 def _counts_the_first(call: Call) -> bool:
-    """Whether a worker has stored some of partition 0, nothing is ahead, and nothing was ever sent to be published."""
+    """Whether partition 0 is stored, and nothing was ever published."""
     stored = call.worker.ownership.stored().get(0, 0)
     return 0 < stored == call.worker.ownership.counted()[0] and not call.world.snapshots.records
 
@@ -362,7 +362,7 @@ def _is_another(call: Call) -> bool:
 
 
 def _take_the_rest(call: Call) -> None:
-    """A worker that came later is given what the owner of partition 0 has no counts of."""
+    """Assigns the worker partition 1."""
     for name in call.group.assignment:
         call.group.assignment[name] -= {1}
     call.group.generation += 1
@@ -373,7 +373,7 @@ def _take_the_rest(call: Call) -> None:
 
 
 def _headed(call: Call) -> bool:
-    """Whether a head is sent and nothing was ever published, and another deployment counts already."""
+    """Whether a first head is on its way, and another deployment counts."""
     others = [d for d in call.world.deployments if d is not call.deployment]
     sent = any(record.key.endswith(b"/head") and record.value for record, _ in call.world.snapshots.records)
     return (
@@ -391,7 +391,7 @@ def _die_and_rebalance(call: Call) -> None:
 
 
 def _lacking(call: Call) -> int:
-    """How many records there have to be more until the head is the last before a stretch of reading back."""
+    """Returns how many records put the head at the end of a read stretch."""
     snapshots = call.world.snapshots
     name = f"{call.deployment.stream.name}/head".encode()
     at = max(record.offset for record, _ in snapshots.records if record.key == name)
@@ -403,7 +403,7 @@ def _can_fill(call: Call) -> bool:
 
 
 def _fill(call: Call) -> str:
-    """Another stream writes so much that the head is the last record before a stretch of reading back."""
+    """Has another stream write that many records."""
     snapshots = call.world.snapshots
     for _ in range(_lacking(call)):
         snapshots.append("others", b"others/head", b"{}")
@@ -412,7 +412,7 @@ def _fill(call: Call) -> str:
 
 
 def _all_are_named(call: Call) -> bool:
-    """Whether a first head names all partitions, for which they wait with nothing counted."""
+    """Whether a first head names all partitions, with nothing counted."""
     known = call.deployment.reports.partitions
     named = bool(call.heads) and len(call.heads[-1]["floors"]) == len(call.heads[-1]["offsets"]) == len(known)
     return named and not any(call.heads[-1]["offsets"].values()) and len(call.world.deployments) == 1
@@ -422,7 +422,7 @@ def _all_are_named(call: Call) -> bool:
 
 
 def _ahead(fresh: bool) -> Fits:
-    """Whether a worker has counted some of a partition, and stored nothing yet, or not the last of it."""
+    """Whether a worker has counts that are not stored."""
     return lambda call: _counted(call, fresh) and _is_shared(call)
 
 
@@ -435,7 +435,7 @@ def _counted(call: Call, fresh: bool) -> list[int]:
 
 
 def _hand_over_late(fresh: bool) -> Act:
-    """The first such partition is given to another member, of which its owner hears late."""
+    """Moves the first such partition; its owner learns of it late."""
 
     def act(call: Call) -> None:
         _hand_over(call, _counted(call, fresh)[0])
@@ -465,12 +465,12 @@ def _go_back_and_lose(call: Call) -> None:
 
 
 def _is_new(call: Call) -> bool:
-    """Whether this is partition 1, and the store has nothing of it."""
+    """Whether this is partition 1 without stored keys."""
     return call.partition == 1 and not call.keys(1)
 
 
 def _be_outrun(call: Call) -> None:
-    """Another member is given all, claims it and publishes it, before who found nothing reads the head."""
+    """Moves all partitions; the other member publishes before the worker reads."""
     group, name = call.group, call.worker.name
     to = min(group.members.keys() - {name})
     group.generation += 1
@@ -480,7 +480,7 @@ def _be_outrun(call: Call) -> None:
 
 
 def _can_be_lost(call: Call) -> bool:
-    """Whether what a worker reads can be given to another member, which it is not told."""
+    """Whether a partition can be moved without a word."""
     told = call.world.faults.silent < 1.0
     return not told and bool(call.worker.ownership.reading()) and _is_shared(call)
 
@@ -513,7 +513,7 @@ def _claims_again(call: Call) -> bool:
 
 
 def _to_be_ruled(call: Call) -> list[int]:
-    """Returns the partitions that a worker has counted of which another member, of two, would record a rule."""
+    """Returns the partitions for which the other member would add a rule."""
     worker, members = call.worker, call.group.members.keys()
     others = [w for w in call.deployment.workers if w is not worker and not w.dead and w.name in members]
     if len(others) != 1:
@@ -527,7 +527,7 @@ def _to_be_ruled(call: Call) -> list[int]:
 
 
 def _have_ruled(seconds: float) -> Act:
-    """The first such partition is given to that member, and its owner hears of it later."""
+    """Moves the first such partition; its owner learns of it later."""
 
     def act(call: Call) -> None:
         _hand_over(call, _to_be_ruled(call)[0])
@@ -538,21 +538,21 @@ def _have_ruled(seconds: float) -> Act:
 
 
 def _rules(call: Call, keys: dict[bytes, Any]) -> list[Any]:
-    """Returns the rules that the partition's keys say, or none before its first commit."""
+    """Returns the rules in the partition's keys, none before its first commit."""
     meta = call.meta(keys, call.partition)
     said: list[Any] = json.loads(meta[b"totals"]).get("rules", []) if meta and meta[b"flush"] else []
     return said
 
 
 def _before_its_rule(call: Call) -> dict[bytes, Any] | None:
-    """Returns the partition's keys as they last were without the newest of its rules."""
+    """Returns the partition's last keys without its newest rule."""
     now = len(_rules(call, call.keys(call.partition)))
     past = reversed(call.past(call.partition))
     return next((keys for keys in past if 0 < len(_rules(call, keys)) < now), None)
 
 
 def _rule_is_new(call: Call) -> bool:
-    """Whether a partition has just been read with records that a rule judged which no head says."""
+    """Whether records were read that an unpublished rule judged."""
     said = call.heads[-1]["rules"].get(str(call.partition), []) if call.heads else []
     recorded = _rules(call, call.keys(call.partition))
     offset = call.deployment.truth.offset(call.partition) or 0
@@ -561,9 +561,9 @@ def _rule_is_new(call: Call) -> bool:
 
 
 def _forget_rule(call: Call) -> None:
-    """The store goes back to before a rule that is on its way to a snapshot, and its owner records another one.
+    """Undoes a rule that is about to be published; its owner then adds another one.
 
-    It begins elsewhere, as Kafka has heard how much was counted by the first one.
+    The new rule begins elsewhere, as Kafka knows how far the first one counted.
     """
     for mirror in [late for late in call.world.late if late[0].startswith("mirror")]:
         call.world.late.remove(mirror)
@@ -575,7 +575,7 @@ def _forget_rule(call: Call) -> None:
 
 
 def _hand_over_again(call: Call) -> None:
-    """Its owner has to give it to another member, who claims it before the publisher goes on."""
+    """Moves the partition before the publisher goes on."""
     partition, assignment = call.world.about[0], call.group.assignment
     for owner in [w for w in call.deployment.workers if partition in assignment.get(w.name, ())]:
         _move(Call(call.world, owner, partition), partition)
@@ -583,7 +583,7 @@ def _hand_over_again(call: Call) -> None:
 
 
 def _stood_when_ruled(call: Call) -> bool:
-    """Whether the newest head says all rules of a partition, of whose newest the store has not counted a record."""
+    """Whether the head has a rule whose records the store has not counted."""
     said = call.heads[-1]["rules"].get(str(call.partition), []) if call.heads else []
     before = _before_its_rule(call)
     if before is None or len(_rules(call, call.keys(call.partition))) != len(said):
@@ -592,14 +592,14 @@ def _stood_when_ruled(call: Call) -> bool:
 
 
 def _undo_rule(call: Call) -> None:
-    """The store goes back to before a rule."""
+    """Sets the partition back to before its newest rule."""
     before = _before_its_rule(call)
     assert before is not None
     call.go_back(call.partition, before)
 
 
 def _before_windows(call: Call) -> Any:
-    """Returns partition 0's keys of before its first rule of windows, if the newest head has counted some by it."""
+    """Returns partition 0's last keys before its first windows, if published."""
     said = call.heads[-1]["rules"].get("0", []) if call.heads else []
     windowed = [rule["offset"] for rule in said if "windows" in rule]
     if not windowed or "windows" in said[0] or call.published(0) <= windowed[0]:
@@ -612,14 +612,14 @@ def _before_windows(call: Call) -> Any:
 
 
 def _go_back_before_windows(call: Call) -> None:
-    """The workers die, too, and the newest configuration, which has no windows, follows."""
+    """Sets it back, and replaces all workers by the newest configuration."""
     call.go_back(0, _before_windows(call))
     call.deployment.configured = call.deployment.configured[-1:]
     _kill_all(call)
 
 
 def _has_windows_ahead(call: Call) -> bool:
-    """Whether a partition is stored that will wait for a head to name it for windows that its newest rule lacks."""
+    """Whether partition 0 will wait for a head, for windows since removed."""
     state = call.deployment.truth.load(0) if call.partition == 0 else None
     return state is not None and state.offset > 0 and state.waits_at is not None and state.windowing is None
 

@@ -1,4 +1,4 @@
-"""One seed, one history: what is deployed, what is produced, what goes wrong, and how it must end."""
+"""Histories: what one seed deploys, produces and breaks, and its end."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Wrong(AssertionError):  # noqa: N818  # what it is
 
 
 def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
-    """Runs a history; returns how often what happened.
+    """Runs a history; returns the number of each event.
 
     Raises:
         Wrong: an invariant does not hold.
@@ -92,7 +92,7 @@ class Unjustified(AssertionError):  # noqa: N818  # what it is
 
 
 class Times:
-    """The timestamps of a topic's records: they move on, and some are late, early, far off or missing.
+    """Timestamps of a topic's records; some are late, early or missing.
 
     Args:
         rng: draws them.
@@ -222,7 +222,7 @@ class _Made:
             worker.stopping.set()
 
     def _end(self) -> None:
-        """From here on nothing goes wrong any more: everything must be counted, and a snapshot must say so."""
+        """Ends the faults, and demands that all is counted and published."""
         world = self.world
         world.note("faults stop")
         for deployment in world.deployments:
@@ -266,7 +266,7 @@ class _Made:
         deployment.launch()
 
     def _part(self) -> None:
-        """Stops one of two that share a name, if neither has published yet: they may fence each other off for long."""
+        """Stops one of two deployments that fence each other off under one name."""
         first = dict[str, Deployment]()
         for deployment in self.world.deployments:
             name = deployment.stream.name
@@ -280,7 +280,7 @@ class _Made:
             self.world.kill(worker)
 
     def _covered(self, deployment: Deployment) -> bool:
-        """Returns whether all is counted and stored, and the newest snapshot says just that, of windows, too."""
+        """Returns whether all is counted, stored and in the newest snapshot."""
         if deployment.stopped or self.owners.get(deployment.stream.name, deployment) is not deployment:
             return True
         truth, partitions = deployment.truth, deployment.reports.partitions
@@ -324,7 +324,7 @@ class _Made:
         return not head["uncounted"] and (truth.blind or not truth.windows.unsaid(head, states))
 
     def _may_take_back(self, deployment: Deployment, number: int, state: PartitionState) -> bool:
-        """Returns whether a partition has gaps that the operator wants back, and that its log has."""
+        """Returns whether the operator wants gaps back that the log has."""
         began, told = deployment.reports.partitions[number].first, deployment.recount_after is not None
         windows = any(rule.terms.windowing for rule in state.rules)
         return told and bool(state.gaps) and began <= state.start and not windows
@@ -338,7 +338,7 @@ class _Made:
         return f"{published} is published of {ends}, held are {held}; {unsaid}"
 
     def _noticed(self) -> bool:
-        """Whether a worker stopped because of what the world did to it; nothing else may stop one."""
+        """Returns whether a worker stopped for a loss; raises any other error."""
         world = self.world
         for task, error in world.errors:
             if not isinstance(error, StateLost):
@@ -363,7 +363,7 @@ class _Made:
         return False
 
     def _demand_reason(self, deployment: Deployment, why: str) -> None:
-        """What was published as a gap stops nobody; nor does a store that only went back, as the log has it all."""
+        """Demands that a stream stops only for a loss that it cannot recount."""
         if said := re.search(r"partition (\d+): the counts reach offset (\d+),.* log begins at (\d+):", why):
             partition, *gap = said.groups()
             known = deployment.truth.heads and "heads" not in self.world.lossy
@@ -384,7 +384,7 @@ class _Made:
         must: Collection[int],
         lacking: Mapping[int, int],
     ) -> None:
-        """A snapshot was committed: by whom?"""
+        """Passes a committed snapshot to the one deployment that may publish."""
         name = identity.removeprefix("ldp-")
         head = json.loads(next(record.value for record in sent if record.key == f"{name}/head".encode()))
         (deployment,) = [d for d in self.world.deployments if d.group_name == head["lineage"]["group"]]

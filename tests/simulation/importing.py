@@ -85,7 +85,7 @@ class Importer(Process):
         assert before or stretch.partition in self.outside.told, "Kafka does not hear of an import"
 
     def _demand_reason(self, found: Mapping[str, State]) -> None:
-        """Only counts or a claim, what a log has lost since, or another deployment is in the way of one."""
+        """Demands a reason for a refused import."""
         deployment, truth = self.deployment, self.deployment.truth
         for history in found.values():
             (stretch,) = history.log
@@ -102,7 +102,7 @@ class Importer(Process):
 
 
 class Outside(Cluster):
-    """A consumer that is no member of a group, as kafka-python's `KafkaConsumer` is one of what is assigned by hand."""
+    """Consumer with assigned partitions and no membership."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.group, self.reports, self.world = deployment.group, deployment.reports, deployment.world
@@ -152,7 +152,7 @@ class Outside(Cluster):
 
 
 class Imports:
-    """What is imported into the partitions of deployments, and when.
+    """Imports into the partitions of deployments, and their times.
 
     Attributes:
         alone_until: the turn at which workers come.
@@ -166,7 +166,7 @@ class Imports:
         self._importers: dict[str, Importer] = {}
 
     def turn(self, turn: int, produce: Callable[[Reports, int], object]) -> None:
-        """Begins once it is time; again where the process died that did it, and at times though it did."""
+        """Begins due imports, again after a crash, and at times once more."""
         for deployment in self._deployments if turn == self._at else ():
             produce(deployment.reports, 8)
             if found := histories(deployment, self._rng):

@@ -1,10 +1,9 @@
-"""Mutants: the guards of the code that the simulation runs, each taken away in turn; some history must be wrong then.
+"""Mutants: the worker without one of its guards; some history must be wrong.
 
-``python -m tests.simulation.mutants [HISTORIES] [WORD ...]`` tries those whose name or file has one of the words, all
-without. The seed that is noted in the list is tried first, then so many others and the directed ones, those of its
-theme before the rest; 0 leaves it at the noted ones. A history that catches one has to be right without it. By which
-seed each was caught is said, and noted where it is another one. It ends with 1 if one survived. Each runs in a process
-of its own, which reads the changed text in the place of the file's.
+``python -m tests.simulation.mutants [HISTORIES] [WORD ...]`` tries those whose file or name has one of the words, by
+default all. It tries the noted seed first, then directed histories and so many others; 0 tries only the noted seed. A
+history that catches a mutant must be right without it. New seeds are noted in the list. The exit code is 1 if a mutant
+survived. Each mutant runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def _change(mutant: Mutant) -> None:
 
 
 def seed_that_catches(noted: int | None, histories: int) -> tuple[int, str] | None:
-    """Returns the first seed whose history is wrong, and why; None if there is none.
+    """Returns the first seed whose history is wrong, and why, or None.
 
     Args:
         noted: the seed that is tried first, and whose theme is.
@@ -158,7 +157,7 @@ def seed_that_catches(noted: int | None, histories: int) -> tuple[int, str] | No
 
 
 def begin(mutant: Mutant | None, noted: int | None, histories: int) -> tuple[int, int]:
-    """Begins to try a mutant in a process of its own; returns its id, and where it writes what it found."""
+    """Starts a process for a mutant; returns its id and result pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -203,7 +202,7 @@ def one_of_each_file() -> list[Mutant]:
 
 
 def run(mutants: Sequence[Mutant], histories: int) -> dict[str, int]:
-    """Tries mutants, two at a time; returns the seeds that catch those that do not survive, by their names."""
+    """Tries mutants, two at a time; returns the seeds that catch them."""
     warm()
     caught, under_way = dict[str, int](), dict[int, tuple[Mutant, int]]()
     waiting = [mutant for mutant in mutants if histories or mutant.seed is not None]

@@ -1,4 +1,4 @@
-"""What a log's prefix counts as, by the recorded rules: the simulation's own reading of them, record by record."""
+"""Recount of a log's prefix by the recorded rules, record by record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Gaps = Sequence[Sequence[int]]
 
 @cache
 def shape(name: str) -> tuple[int, int]:
-    """A window's length and hop in milliseconds; the simulation says all of them in seconds."""
+    """Returns a window's length and hop in milliseconds."""
     length, _, every = name.partition(" every ")
     return int(length[:-1]) * SECOND, int((every or length)[:-1]) * SECOND
 
@@ -74,7 +74,7 @@ def _windowed(names: tuple[str, ...], grace: int, out_of_order: int) -> tuple[An
 
 @cache
 def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]) -> tuple[Ruling, ...]:
-    """Reads rules; there is room for as many panes as one of before could leave."""
+    """Reads rules; there is room for the panes that earlier rules may leave."""
     ruled, most = list[Ruling](), dict[int, int]()
     for offset, most_reports, named, grace, out_of_order in listed:
         ruled.append(Ruling(offset, most_reports))
@@ -110,7 +110,7 @@ def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
 
 
 def answer(log: Partition, at: int, gaps: Gaps, ruled: Sequence[Ruling]) -> Any:
-    """Returns what a record must count as: indices, the reason of its rejection, or None if it is not read."""
+    """Returns a record's indices, the reason of its rejection, or None."""
     found = log.answers[at]
     if found is None or any(begin <= at < end for begin, end in gaps):
         return None
@@ -154,7 +154,7 @@ class Counted:
         return total
 
     def begin(self, ruled: Sequence[Ruling], offset: int) -> None:
-        """Begins with the rules up to an offset: new windows begin beyond all that was accepted."""
+        """Applies the rules up to an offset."""
         while self.begun < len(ruled) and ruled[self.begun].offset <= offset:
             names = ruled[self.begun].names
             self.since = {name: self.since.get(name, next_start(name, self.watermark)) for name in names}
@@ -198,7 +198,7 @@ class Counted:
 
 
 class Recounts:
-    """Recounts of a stream's partitions, each kept, and gone on with from the last one before."""
+    """Recounts of a stream's partitions; each continues an earlier one."""
 
     def __init__(self, domain: int) -> None:
         self._domain = domain
@@ -207,7 +207,7 @@ class Recounts:
     def at(
         self, log: Partition, start: int, offset: int, gaps: Gaps, ruled: tuple[Ruling, ...], floor: int
     ) -> Counted:
-        """Counts [start, offset) of a log without the gaps; what is returned is not to be changed."""
+        """Counts [start, offset) of a log without the gaps; not to be changed."""
         said = tuple((begin, end) for begin, end in gaps)
         shared = self._kept.setdefault((log, start, floor), {})
         kept = shared.get((said, ruled))
@@ -232,7 +232,7 @@ class Recounts:
     def _shared(
         self, shared: Mapping[Any, dict[int, Counted]], said: Any, ruled: Any, start: int, floor: int
     ) -> dict[int, Counted]:
-        """Returns what is known of prefixes that another gap, or another rule, has no part in."""
+        """Returns the prefixes that no differing gap or rule concerns."""
         known = {start: Counted([0] * self._domain, floor)}
         known[start].begin(ruled, start)
         for (gaps, rules), kept in shared.items():
@@ -242,7 +242,7 @@ class Recounts:
 
 
 def _parting(ours: Sequence[Any], others: Sequence[Any]) -> float:
-    """Returns the offset from which on two lists of gaps or rules are not the same."""
+    """Returns the first offset at which two lists of gaps or rules differ."""
     for one, other in zip(ours, others, strict=False):
         if one != other:
             return float(min(one[0], other[0]))

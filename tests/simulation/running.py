@@ -15,7 +15,7 @@ BLOCK = 50
 
 
 def run(seeds: Sequence[int]) -> Iterator[tuple[int, collections.Counter[str]]]:
-    """Runs the histories of seeds; yields, block by block, how many were run and how often what happened in them.
+    """Runs histories; yields the number and the events of each block.
 
     Raises:
         Wrong: one is not as it must be; those that were not begun are left.
@@ -31,7 +31,7 @@ def run(seeds: Sequence[int]) -> Iterator[tuple[int, collections.Counter[str]]]:
 
 
 def settle() -> None:
-    """Has the collector of garbage leave out what stays, and others go first: tests on services have deadlines."""
+    """Lowers the process's priority and tunes its garbage collector."""
     os.nice(10)
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -1,7 +1,7 @@
-"""A seeded scheduler: tasks that run one at a time, each to its next call of the outside, by a clock of their own.
+"""Seeded scheduler of tasks that run one at a time, by a clock of their own.
 
-A task is a greenlet, so one seed is one order of steps, and nothing else has a part in it. Time passes with each step,
-and jumps to the next task's waking where all are waiting.
+A task is a greenlet. The seed alone decides the order of steps. Time passes with each step, and jumps to the next
+waking if all tasks wait.
 """
 
 import random
@@ -90,7 +90,7 @@ class Scheduler:
         return task
 
     def sleep(self, seconds: float = 0.0) -> None:
-        """Called by a task: others run, until so many seconds have passed at least."""
+        """Lets other tasks run for at least so many seconds."""
         task = self.current
         if task is None:  # the history itself asks
             return

@@ -91,7 +91,7 @@ class Step:
 
 
 class Script:
-    """Steps that are taken one after the other, each at the first call that fits."""
+    """Steps that are taken in order, each at the first call that fits."""
 
     def __init__(self, world: World, steps: Sequence[Step]) -> None:
         self.world, self.steps = world, list(steps)

@@ -1,4 +1,4 @@
-"""The snapshot topic in memory: transactions of many producers in one partition, last stable offset and compaction."""
+"""Snapshot topic in memory, with transactions and compaction."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Snapshots:
             self.expect_rows(one.sent)
 
     def expect_rows(self, sent: Sequence[SimpleNamespace]) -> None:
-        """The windows of a transaction have the rows that its bodies say, and those that it deletes have none."""
+        """Demands that rows match the windows' messages of a transaction."""
         there = dict[tuple[Any, ...], Any]()
         for record, one in self.rows:
             if one.state == "committed":
@@ -122,20 +122,20 @@ class Snapshots:
         self.end += 1
 
     def is_deleted(self, identity: str, *more: str) -> bool:
-        """Returns whether the newest head is a tombstone, of what is committed, open or in one more state."""
+        """Returns whether the newest head in one of some states is a tombstone."""
         key, states = f"{identity.removeprefix('ldp-')}/head".encode(), ("committed", "open", *more)
         newest = [r for r, one in self.records if r.key == key and one.state in states][-1:]
         return bool(newest) and newest[0].value is None
 
     def tick(self) -> None:
-        """Transactions that are open for too long are aborted, and their producers fenced."""
+        """Aborts transactions that time out, and fences their producers."""
         for identity in [identity for identity, one in self.open.items() if self.world.now > one.until]:
             self.world.note("a transaction times out", identity)
             self.epochs[identity] = self.epochs.get(identity, 0) + 1
             self.decide(identity, "aborted")
 
     def open_another(self) -> None:
-        """Another stream's publisher begins, or ends, or is killed in, a transaction."""
+        """Begins or ends a transaction of another stream's publisher."""
         if OTHERS in self.open:
             self.decide(OTHERS, self.world.rng.choice(["committed", "aborted"]))
         else:
@@ -238,7 +238,7 @@ class Producer:
         return future
 
     def flush(self, timeout: float) -> None:
-        """Sends in two requests, so that some of a transaction may be there and some not."""
+        """Sends in two requests, so a transaction may be there in part."""
         while self.unsent:
             some = self.unsent[: max(1, len(self.unsent) // 2)]
             self.world.call(f"produce {len(some)} to snapshots", self._produce(some), TIMED_OUT, writes=False)

@@ -1,7 +1,6 @@
-"""Redis in memory: its keys, their time to live, and the worker's own scripts, run by Lua.
+"""Redis in memory: keys, expiry, and the worker's own Lua scripts.
 
-What a client sends may be lost, come late, or come twice; what it is answered may be lost. Acknowledged writes may be
-lost, too: the store goes back.
+Requests may be lost, delayed or repeated, and replies lost. Acknowledged writes may be lost, too.
 """
 
 import json
@@ -115,7 +114,7 @@ class MemoryRedis:
         return (meta.get(b"epoch", b""), meta.get(b"lineage", b"")) == (args[1], args[2])
 
     def due(self, keys: list[bytes], args: list[bytes]) -> set[bytes]:
-        """Returns what a commit or a comparison is to be answered; more than one where older scripts look otherwise."""
+        """Returns the answers that a commit or a comparison may get."""
         meta = self.live(keys[0])
         if not meta:
             return {b"lineage"}
@@ -178,7 +177,7 @@ _CJSON = _LUA.table_from(
 
 
 class Process(Member):
-    """A process with a client, and what its threads last found of partitions' metadata."""
+    """Process with a Redis client, and the metadata that its threads read."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -188,7 +187,7 @@ class Process(Member):
 
 
 class Client:
-    """A client of it, as `redis.Redis` is one, with the fate that the history has for each call."""
+    """Stands in for `redis.Redis`; the history decides each call's fate."""
 
     def __init__(self, server: MemoryRedis, member: Process) -> None:
         self.server, self.member, self.world = server, member, server.world
@@ -219,7 +218,7 @@ class Client:
         return reply
 
     def served(self, key: bytes, effect: Callable[[], Any], writes: bool) -> Callable[[], Any]:
-        """Returns what happens when a command arrives at the node that has its key."""
+        """Returns the effect of a command at the node that has its key."""
 
         def served() -> Any:
             if self.server.refuses(key[: key.index(b"}") + 1], writes=writes):
@@ -305,10 +304,9 @@ class Sent:
 
 
 class Pipeline:
-    """Commands that are sent together, and run one after the other with what others send between them.
+    """Commands that are sent together, interleaved with those of others.
 
-    Where the connection is lost, a first part of them has been run, of the rest some are run later, and nobody hears of
-    any.
+    If the connection is lost, some of the rest may still run.
     """
 
     def __init__(self, client: Any) -> None:
@@ -356,7 +354,7 @@ class Pipeline:
         return [unknown if place < 0 else replies[place] for place in self.places]
 
     def _lose(self, rest: list[Sent]) -> None:
-        """What was sent behind a command that is not answered may arrive all the same, up to somewhere."""
+        """Has a first part of some commands arrive later, or none."""
         arrives = rest[: int(self.world.rng.random() * (len(rest) + 1))] if rest else []
         if late := [(sent.what, sent.effect) for sent in arrives if sent.writes]:
             self.world.note("a pipeline is cut off")

@@ -1,6 +1,6 @@
-"""Themes: what a history is dense in, where it is dense in one thing; most have no theme, and a bit of everything.
+"""Themes: histories that are dense in one kind of fault.
 
-Some guards are needed only where two rare things meet. In histories of a theme they meet within some hundreds.
+Some guards matter only where two rare faults meet. In histories of a theme they meet within hundreds.
 """
 
 from __future__ import annotations
@@ -255,6 +255,6 @@ def themed(theme: str | None) -> Theme:
 
 
 def seeds_of(theme: str | None, count: int) -> list[int]:
-    """Returns so many first seeds and the directed ones, those of a theme before the others; none where count is 0."""
+    """Returns directed and first seeds, those of a theme first."""
     seeds = {*range(count), *range(AFTER, AFTER + EACH * len(DIRECTED))} if count else ()
     return sorted(seeds, key=lambda seed: (theme is not None and theme_of(seed) != theme, seed))

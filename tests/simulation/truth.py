@@ -1,7 +1,4 @@
-"""What must be so: everything stored, held and published is compared with a recount of what was produced.
-
-The arithmetic is the simulation's own (`recount`), and so is what windows have to be (`windows`).
-"""
+"""Invariants of what is stored, held and published, by a recount."""
 
 from __future__ import annotations
 
@@ -129,7 +126,7 @@ class Truth:
             self._compare_dropped(partition, state, ruled)
 
     def _compare_around(self, state: PartitionState, counted: Counted) -> None:
-        """What is known of gaps; one from before the partition was admitted was below its floor, in any case."""
+        """Compares the bounds of gaps; below the floor none matters."""
         windows = state.windows
         floor = windows.admitted_from or 0
         said = [(max(floor, line), first) for line, first in windows.gap_bounds]
@@ -137,7 +134,7 @@ class Truth:
         assert len(said) == len(state.gaps)
 
     def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:
-        """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
+        """Demands that only panes that no window needs are evicted."""
         windows = state.windows
         assert windows.evicted_to <= windows.closed, "an open pane is dropped"
         for length in {pane.length for pane in state.panes}:
@@ -164,7 +161,7 @@ class Truth:
     # what was stored
 
     def claims(self, worker: Any, key: bytes) -> None:
-        """A worker is about to claim: Kafka has to have confirmed that it is the owner, and have said nothing else."""
+        """Demands that Kafka confirmed the ownership before a claim."""
         partition = int(key[1 : key.index(b"}")].split(b":")[1])
         assert partition in worker.confirmed, "a claim that Kafka did not confirm"
         assert worker.log.generation() is not None, "a claim of who knows that it is no member"
@@ -247,7 +244,7 @@ class Truth:
     def demand_bound(
         self, head: Mapping[str, Any], counted: Mapping[int, Counted], holding: Collection[int]
     ) -> None:
-        """Windows may be bounded where a partition has no room, and those that hold it back stand still for long."""
+        """Demands a reason for windows that are closed as bounded."""
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
         assert holding, "bounded, and nobody holds it back"
@@ -263,7 +260,7 @@ class Truth:
         return worker in self.owners.get((tag, str(epoch).encode()), ())
 
     def is_contradicted(self) -> bool:
-        """Returns whether what is stored of some partition was judged otherwise than what was published."""
+        """Returns whether stored counts follow other rules than published ones."""
         for partition, said in (self.heads[-1]["rules"] if self.heads else {}).items():
             published, state = of_head(said), self.load(int(partition))
             if state is not None:
@@ -276,7 +273,7 @@ class Truth:
         return False
 
     def mirrored(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Kafka is told of offsets: of what was counted only those that were stored once."""
+        """Demands that Kafka gets offsets of stored counts only."""
         for partition, (offset, word) in offsets.items():
             most = self.stored.get(partition, 0)
             assert word != COUNTED or offset <= most, "Kafka is told of counts that never were stored"
@@ -336,7 +333,7 @@ class Truth:
             self.world.note("rule added")
 
     def _demand_fresh(self, worker: Any, partition: int, after: Mapping[bytes, bytes]) -> None:
-        """A new partition begins at its log's start or later; a published one begins again only if told to."""
+        """Demands a reason for counting a partition from a new start."""
         (_, word), heard, first = worker.consumer.read[partition]
         named = any(partition in head["uncounted"] for head in self.heads[max(0, heard - 1) :])
         if not word and not named and not self.world.lossy:
@@ -347,7 +344,7 @@ class Truth:
             self.world.note("given up", partition)
 
     def _demand_lives(self) -> None:
-        """No live key goes by itself, and every staged one does; there are no more of these than attempts."""
+        """Demands that staged keys expire, and live ones do not."""
         server = self.deployment.server
         staged = {key for key in server.keys if b":staged:" in key}
         assert staged == server.expiries.keys() & server.keys.keys(), "what lives and what is staged"
@@ -413,7 +410,7 @@ class Truth:
         self.world.note("snapshot", f"{head['sequence']} of {offsets}, {_lines(head)}")
 
     def _demand_parts(self, sent: Sequence[SimpleNamespace]) -> None:
-        """Each message says of which whole it is, and how many that has; a tombstone is of none."""
+        """Demands that each message names its snapshot and number of parts."""
         wholes: dict[bytes, list[int]] = {}
         for record in sent:
             if record.value is not None:
@@ -432,7 +429,7 @@ class Truth:
     def _demand_complete(
         self, head: Mapping[str, Any], offsets: Mapping[int, int], must: Collection[int]
     ) -> None:
-        """`complete` is true exactly when no report that the topic had is missing; what was committed since is late."""
+        """Demands that `complete` and `uncounted` name every missing report."""
         if "recreated" in self.world.lossy:
             return  # nobody can say any more what the topic of before had
         # what a log lost before anyone could count it, nobody can miss
@@ -442,7 +439,7 @@ class Truth:
         assert head["complete"] == (not head["uncounted"] and not gaps), "complete"
 
     def lacking(self, known: Collection[int]) -> dict[int, int]:
-        """Returns those of some partitions of which the store has no counts, though the group counted them: how far."""
+        """Returns the offsets that the group counted of partitions without counts."""
         found = {}
         for partition in known:
             offset, word = self.deployment.group.offsets.get(partition, (0, ""))

@@ -1,4 +1,4 @@
-"""What must be so of windows on the snapshot topic: what is final, open, bounded, late to come, and deleted."""
+"""Invariants of windows on the snapshot topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_LINE: Mapping[str, Any] = {"closed": 0, "bounded": [], "starts": []}
 
 
 class Windows:
-    """The windows of one stream, as the topic has had them so far.
+    """Windows of one stream that were published so far.
 
     Attributes:
         finals: window and start of all that were final, with what they said.
@@ -41,12 +41,12 @@ class Windows:
         self.come = 0
 
     def begin_anew(self) -> None:
-        """The head was deleted: what is on the topic is not deleted any more, and what was final may be so again."""
+        """Starts again after the head was deleted; earlier windows stay known."""
         self.again, self.finals = self.finals | self.again, {}
         self.live, self.latest = {}, {}
 
     def demand_frozen(self, partition: int, counted: Counted) -> None:
-        """No pane of a final window changes any more, beyond what the newest head has counted."""
+        """Demands that no pane of a final window changes."""
         before = self.counted.get(partition)
         if before is None or partition in self.truth.given:
             return
@@ -99,7 +99,7 @@ class Windows:
                 self.frozen[body["start"], body["end"]] = head["offsets"]
 
     def _demand_floors(self, head: Mapping[str, Any], last: Mapping[str, Any]) -> None:
-        """A floor is how far windows were closed, and stays; whatever is counted in windows is named."""
+        """Demands that floors stay, and begin where windows were closed."""
         before, now = last.get("floors", {}), head.get("floors", {})
         highest = last.get("reached", 0)
         assert now.keys() >= before.keys(), "a partition is named no more"
@@ -117,7 +117,7 @@ class Windows:
         counted: Mapping[int, Counted],
         ruled: Mapping[int, Sequence[Ruling]],
     ) -> None:
-        """A head says how far lines have come that went on, not those that begin; time goes on without windows, too."""
+        """Demands that the head reports how far windows are closed."""
         reached = last.get("reached", 0)
         for name, line in head.get("windows", {}).items():
             length, every = shape(name)
@@ -171,7 +171,7 @@ class Windows:
         counted: Mapping[int, Counted],
         published: Mapping[int, Mapping[str, Any]],
     ) -> None:
-        """A line passes what every partition has closed, and what is bounded; and nothing without a word."""
+        """Demands that a line passes only what every partition has closed."""
         line, old = head["windows"][window], last.get("windows", {}).get(window, NO_LINE)
         length, every = shape(window)
         assert line["closed"] >= old["closed"], f"the line of {window} goes back"
@@ -211,7 +211,7 @@ class Windows:
 
     @staticmethod
     def _own(window: str, counted: Counted | None, named: bool) -> int:
-        """Returns how far one partition has closed such windows; not at all where it has none, or is not named."""
+        """Returns how far one partition has closed such windows."""
         return counted.closed if counted is not None and named and window in counted.since else 0
 
     def _goes_on(self, line: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
@@ -254,7 +254,7 @@ class Windows:
                 assert body["frequencies"] == self.again[which]["frequencies"], f"{which} was final otherwise"
 
     def _demand_live(self, head: Mapping[str, Any], fresh: Collection[tuple[str, int]]) -> None:
-        """The head lists what is on the topic, where that is deleted some day; and what is too old is not there."""
+        """Demands that the head lists the live windows, and no expired ones."""
         retain = self.truth.deployment.retain
         for window, line in head["windows"].items():
             live = self.live.get(window, set())
@@ -265,7 +265,7 @@ class Windows:
                 assert not over, "what is too old is there"
 
     def unsaid(self, head: Mapping[str, Any], states: Mapping[int, Any]) -> str:
-        """Says what is missing on the topic though nothing more comes; nothing where all is said.
+        """Returns what is missing on the topic in a quiet stream, or nothing.
 
         Args:
             head: the newest one.

@@ -1,4 +1,4 @@
-"""The world outside the workers: what becomes of a call, and what goes wrong between two of them."""
+"""The world outside the workers: fates of calls, and faults between them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class World(Scheduler):
         writes: bool = True,
         told: bool = False,
     ) -> T:
-        """Runs one step of a worker against the outside, with the fate that the history has for it.
+        """Runs a step against the outside, with the fate that the history draws.
 
         What ``writes`` may also happen after its caller has given it up, whatever became of the caller, and twice: it
         was sent again as no answer came, of which the caller hears if it is ``told``.
@@ -177,7 +177,7 @@ class World(Scheduler):
             self.note("store went back", tag.decode())
 
     def lose(self, deployment: Deployment) -> None:
-        """The store loses a partition, or only its blobs; often in a power cut that takes the workers along."""
+        """The store loses a partition or its blobs, often with all workers."""
         server, rng = deployment.server, self.rng
         if not server.past:
             return
@@ -213,7 +213,7 @@ class World(Scheduler):
             self.note("retention", f"{number} begins at {partition.first}")
 
     def give_back(self, deployment: Deployment) -> None:
-        """Logs have their first records again: the brokers' answers that these were lost were wrong."""
+        """Logs regain their first records: brokers' answers had been wrong."""
         for partition in deployment.reports.partitions:
             partition.lost, partition.first = max(partition.lost, partition.first), 0
         for consumer in [worker.consumer for one in self.deployments for worker in one.workers]:
@@ -272,7 +272,7 @@ class World(Scheduler):
         self.note("a partition has no leader", f"{number} until {until:.2f}")
 
     def refuse(self, deployment: Deployment) -> None:
-        """The node of the store that has a partition is full, or answers nothing but errors."""
+        """The node of the store that has a partition is full, or fails."""
         number = self.rng.randrange(len(deployment.reports.partitions))
         until, full = self.now + self.rng.choice([5.0, 40.0, 90.0]), self.rng.random() < 0.5
         deployment.server.refused[f"{{{deployment.stream.name}:{number}}}".encode()] = until, full

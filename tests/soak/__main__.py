@@ -1,10 +1,9 @@
-"""A stream under load, and one fault after the other, drawn from a seed; what came of it at the end.
+"""Soaks a stream: load, and one seeded fault after the other.
 
-Run as ``python -m tests.soak --minutes 10``. After each fault all that was sent is to be counted and published within a
-deadline, the audit is equal, the snapshots' numbers have no hole, and each window is final once; at the end as many
-reports are published as were sent (more where the log has a record twice: a producer that lost its broker wrote it
-again), and each window has those that a plain recount of the log finds. What is not so ends it, with exit code 1. Each
-fault and the end are a line of JSON, too, where ``--lines`` says.
+Run as ``python -m tests.soak --minutes 10``. After each fault, all records are published within a deadline, the audit
+is equal, snapshot numbers have no hole, and each window is final once. At the end, published reports equal sent ones,
+except for records that a producer repeated, and each window equals a recount of the log. A difference ends the soak
+with exit code 1. ``--lines`` writes a line of JSON for each fault and the end.
 """
 
 import argparse
@@ -33,7 +32,7 @@ _CALM_SECONDS = 2.0
 
 
 def drawn(faults: Sequence[Fault], seed: int, until: float) -> Iterator[Fault]:
-    """All faults in an order drawn from the seed, then in another one, and so on until a moment."""
+    """Yields all faults in seeded orders until a moment."""
     rng = random.Random(seed)
     while True:
         for fault in rng.sample(faults, len(faults)):

@@ -1,3 +1,3 @@
-"""A soak is no test: ``make soak`` runs it; tests/integration/test_faults.py has the faults of it that are quick."""
+"""``make soak`` runs the soak; test_faults.py has its quick faults."""
 
 collect_ignore_glob = ["*.py"]

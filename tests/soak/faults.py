@@ -1,7 +1,6 @@
-"""The faults: each happens to a stage, takes its time, and is over when it returns.
+"""Faults: each happens to a stage, and is over when it returns.
 
-Whatever it was, afterwards nothing may be lost, doubled or out of order, and all that was sent is counted and published
-within a deadline.
+Afterwards nothing may be lost, doubled or out of order, and all records are published within a deadline.
 """
 
 import shutil
@@ -27,7 +26,7 @@ _REDIS_SECONDS = 2.0
 
 
 def worker_killed(stage: Stage) -> None:
-    """SIGKILL; another one is started at once, and has the partitions once the session is over."""
+    """SIGKILL; a new worker takes over after the session."""
     stage.mortal.kill()
     stage.replace()
 
@@ -39,7 +38,7 @@ def worker_stopped(stage: Stage) -> None:
 
 
 def worker_silent(stage: Stage) -> None:
-    """SIGSTOP for longer than its session lasts: it wakes up as the owner of what another one counts."""
+    """SIGSTOP for longer than the session; it wakes up as a zombie."""
     victim = stage.rng.choice(stage.workers)
     other = stage.mortal if victim is stage.steady else stage.steady
     victim.pause()
@@ -51,7 +50,7 @@ def worker_silent(stage: Stage) -> None:
 
 
 def rebalance_storm(stage: Stage) -> None:
-    """Members join and leave the group, one after the other, each with its part of the partitions."""
+    """Members join and leave the group, one after the other."""
     for _ in range(6):
         member = KafkaConsumer(
             stage.world.topic,
@@ -69,7 +68,7 @@ def rebalance_storm(stage: Stage) -> None:
 
 
 def publisher_killed_inside(stage: Stage) -> None:
-    """SIGKILL while the transaction of a snapshot is open, and while the other worker is silent."""
+    """SIGKILL inside a transaction, while the other worker is silent."""
     identity = stage.world.config.transactional_id(stage.world.name)
 
     def inside() -> bool:
@@ -97,7 +96,7 @@ def publisher_killed_inside(stage: Stage) -> None:
 
 
 def clock_jumped(stage: Stage) -> None:
-    """The wall clock of one worker jumps an hour ahead, an hour back, and is right again."""
+    """One worker's clock jumps an hour ahead and back."""
     victim = stage.rng.choice(stage.workers)
     for seconds in (3590.0, -3590.0, 0.0):
         stage.jump(victim, seconds)
@@ -105,7 +104,7 @@ def clock_jumped(stage: Stage) -> None:
 
 
 def partitions_added(stage: Stage) -> None:
-    """The topic gets a partition more, which counts once a head names it; a few times in all."""
+    """The topic grows by one partition, a few times in all."""
     world = stage.world
     if world.partitions < MOST_PARTITIONS:
         world.admin.create_partitions({world.topic: world.partitions + 1})
@@ -119,14 +118,14 @@ def partitions_added(stage: Stage) -> None:
 
 
 def redis_killed(stage: Stage) -> None:
-    """SIGKILL, and a while later it is there again with all that it had acknowledged."""
+    """SIGKILL of Redis; it returns with all acknowledged writes."""
     stage.redis.kill()
     time.sleep(stage.rng.uniform(0, 4))
     stage.redis.start()
 
 
 def redis_frozen(stage: Stage) -> None:
-    """It holds its connections and answers nothing, for longer than anybody waits."""
+    """Redis answers nothing for longer than the time-out."""
     with frozen(stage.redis):
         time.sleep(stage.rng.uniform(1, 3) * _REDIS_SECONDS)
 
@@ -161,7 +160,7 @@ def redis_set_back(stage: Stage) -> None:
 
 
 def redis_failed_over(stage: Stage) -> None:
-    """It is killed, and a replica that had not heard the last of it takes its place."""
+    """A replica that lacks the last writes replaces Redis."""
     with Proxy(("127.0.0.1", stage.redis.port)) as link:
         follower = another(stage.redis)
         with redis.Redis.from_url(follower.address) as client:
@@ -211,7 +210,7 @@ def redis_delayed(stage: Stage) -> None:
 
 
 def redis_cut(stage: Stage) -> None:
-    """Connections to Redis end, again and again, then there are none for a while."""
+    """Connections to Redis end repeatedly, then none is accepted."""
     _cut(stage, stage.redis_proxy)
 
 
@@ -226,7 +225,7 @@ def kafka_delayed(stage: Stage) -> None:
 
 
 def kafka_cut(stage: Stage) -> None:
-    """Connections to the brokers end, again and again, then there are none for a while."""
+    """Connections to the brokers end repeatedly, then none is accepted."""
     _cut(stage, stage.kafka_proxy)
 
 
@@ -241,13 +240,13 @@ def kafka_killed(stage: Stage) -> None:
 
 
 def kafka_frozen(stage: Stage) -> None:
-    """It holds its connections and answers nothing, for up to longer than a session lasts."""
+    """The broker answers nothing, for up to longer than a session."""
     with frozen(stage.services.kafka):
         time.sleep(stage.rng.uniform(0.3, 1.3) * SESSION_SECONDS)
 
 
 def offsets_deleted(stage: Stage) -> None:
-    """The group loses its offsets, as after their retention: while nobody is a member, as all are silent."""
+    """The group loses its offsets while all workers are silent."""
     world = stage.world
     for worker in stage.workers:
         worker.pause()
@@ -295,7 +294,7 @@ def _hang(stage: Stage, topic: str, key: bytes | None) -> None:
 
 
 def transaction_hanging(stage: Stage) -> None:
-    """A producer dies in its transaction: what others send behind it waits until the broker aborts it."""
+    """A producer dies in a transaction; the broker aborts it later."""
     _hang(stage, stage.world.topic, None)
 
 

@@ -1,4 +1,4 @@
-"""The log of a stream of windows, read and judged once more, record by record, by nothing but the contract."""
+"""Recounts the log of a stream of windows by the contract alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tests.integration.harness import World, until
 
 @dataclass
 class Plain:
-    """What the log of a stream comes to.
+    """Contents of a stream's log.
 
     Attributes:
         pane: how long panes are, in milliseconds.
@@ -47,7 +47,7 @@ class Plain:
         self.closed[partition] = max(closed, time - self.hold)
 
     def finals(self, name: str, length: int) -> dict[tuple[str, int], int]:
-        """The windows of a name that begin with every pane, have reports and are over, with their reports."""
+        """Returns the reports of a name's windows that are over."""
         closed = min(self.closed.values())
         starts = {
             start - back

@@ -1,4 +1,4 @@
-"""What faults happen to: a broker and a Redis behind proxies, a stream, two workers that count it, and its load."""
+"""Services behind proxies, a stream, its two workers, and its load."""
 
 import contextlib
 import dataclasses
@@ -54,7 +54,7 @@ _MALFORMED = 0.02
 
 
 class Load:
-    """Records at a steady rate, some of them malformed, on a thread of its own; straight to the broker.
+    """Sends records at a steady rate, some malformed, on its own thread.
 
     Args:
         world: whose stream.
@@ -140,7 +140,7 @@ class _Stream(World):
 
 
 class Stage:
-    """The services, the stream and its workers; a context manager.
+    """Services, stream and workers; a context manager.
 
     Two workers count: ``steady``, which is stopped at most for a while, so that its memory can be followed, and
     ``mortal``, which is killed and replaced.
@@ -207,7 +207,7 @@ class Stage:
             self._stack.__exit__(*raised)  # type: ignore[arg-type]
 
     def _end_redis(self) -> None:
-        """Ends the Redis of the moment, which after a failover the services do not know."""
+        """Stops the current Redis, which the services may not know."""
         self.redis.kill()
 
     @property
@@ -232,7 +232,7 @@ class Stage:
         until(lambda: len(worker.events("clock.jumped")) > jumps, f"the clock of {worker.log.name} jumps")
 
     def recovered(self) -> float:
-        """Waits until what was sent until now is counted and published; returns the seconds.
+        """Waits until all records are published; returns the seconds.
 
         Raises:
             AssertionError: it is not within `LAG_SECONDS`.
@@ -262,7 +262,7 @@ class Stage:
             self.say("\n".join([f"slow: the end of {worker.log.name}", *tail]))
 
     def assert_right(self) -> StreamVerdict:
-        """Asserts what holds at any time: an equal audit, what is published once and in order, and keys that stay."""
+        """Asserts an equal audit, ordered snapshots, and keys that stay."""
         verdict = self.world.audit()
         assert verdict.difference is None, verdict.difference
         self.published.read(self.world.snapshots.sequence())
@@ -276,7 +276,7 @@ class Stage:
             assert not worker.events("stream.stopped")
 
     def finish(self) -> Mapping[str, int]:
-        """Ends the load; returns what was sent and what was counted, once all is published, and all windows final.
+        """Ends the load; returns totals once all windows are final.
 
         Raises:
             AssertionError: a window was not final once, or with other reports than a plain recount of the log finds.
@@ -327,7 +327,7 @@ class Stage:
             self.world.sent.reports.append(drawn)
 
     def _assert_remaining(self) -> None:
-        """Asserts that who reads the topic only now finds just the windows that were not deleted."""
+        """Asserts that a new reader finds all windows except deleted ones."""
         world = self.world
         late = Snapshots(world.kafka, world.config.snapshots.topic, world.name)
         try:
@@ -340,7 +340,7 @@ class Stage:
 
 @contextlib.contextmanager
 def before(kafka: Server) -> Iterator[Proxy]:
-    """Restarts a broker with one more listener, which its clients reach by a proxy only."""
+    """Restarts a broker with a listener behind a proxy."""
     (inner,) = free_ports(1)
     with Proxy(("127.0.0.1", inner)) as proxy:
         path = kafka.folder / "kafka.properties"
@@ -354,7 +354,7 @@ def before(kafka: Server) -> Iterator[Proxy]:
 
 
 def another(server: Server) -> Server:
-    """An empty Redis beside one, as that is but for port and data; it is started."""
+    """Starts an empty Redis like another one."""
     (port,) = free_ports(1)
     name = f"{server.name}-next"
     data = server.folder / name

@@ -1,7 +1,7 @@
-"""``ldp-worker`` that writes where its threads are into its log at SIGUSR2, and whose wall clock jumps at SIGUSR1.
+"""``ldp-worker`` that logs its threads at SIGUSR2, and shifts its clock at SIGUSR1.
 
-Run as ``python -m tests.soak.traced run --config worker.toml --clock FILE``. The file says by how many seconds the
-clock is wrong; it is read at SIGUSR1. Python's clock is shifted, not the system's: it is wrong for one process alone.
+Run as ``python -m tests.soak.traced run --config worker.toml --clock FILE``. The file has the seconds by which Python's
+clock is wrong; it is read at SIGUSR1.
 """
 
 import json
@@ -34,7 +34,7 @@ class _Clock:
 
 
 def _say_where(*_: object) -> None:
-    """Writes where each thread is: with Python's own means, as faulthandler's crash among threads that go on."""
+    """Logs all stacks; faulthandler would crash among running threads."""
     for thread, frame in sys._current_frames().items():
         said = "".join(traceback.format_stack(frame))
         os.write(2, f"Thread {thread}:\n{said}\n".encode())

@@ -1,4 +1,4 @@
-"""What is measured of the workers meanwhile: memory and open files by time, and how long commits and snapshots take."""
+"""Measures workers: memory, open files, commit and snapshot times."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Slope:
-    """How something of one process grew.
+    """Growth of one value of a process.
 
     Attributes:
         first: at the beginning, once warm.
@@ -39,7 +39,7 @@ class Slope:
 
 
 class Watch:
-    """Looks at processes again and again, on a thread of its own; a context manager.
+    """Measures processes each second on its own thread; a context manager.
 
     Args:
         pids: the processes at the moment, the one first that is there all the time.
@@ -95,7 +95,7 @@ class Watch:
 
 
 class Latencies:
-    """How long something took, over all workers that there were: their histograms, as they last said them.
+    """Histograms of all workers, merged.
 
     Args:
         metric: the name of the histogram, without its prefix.
