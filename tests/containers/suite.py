@@ -10,7 +10,7 @@ from tests.containers.said import Findings, run
 TESTS = (
     "tests/integration/test_worker.py::test_sigterm_commits_and_a_restart_goes_on_there",
     "tests/integration/test_audit.py::test_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too",
-    "tests/integration/test_worker.py::test_it_answers_over_http",
+    "tests/integration/test_worker.py::test_probes_and_metrics_over_http",
 )
 
 

@@ -34,7 +34,7 @@ def gone(pid):
         return True
 
 
-def test_a_publisher_that_is_killed_is_started_again_and_counting_does_not_notice(world):
+def test_a_killed_publisher_process_restarts_while_counting_continues(world):
     (worker,) = world.start()
     with Sending(world) as sending:
         for kill in range(KILLS):
@@ -68,7 +68,7 @@ def test_a_publisher_that_is_killed_is_started_again_and_counting_does_not_notic
     until(lambda: all(map(gone, publishers(worker))), "its publishers are gone")
 
 
-def test_a_publisher_ends_with_a_parent_that_is_killed_and_another_worker_goes_on(world):
+def test_a_publisher_process_ends_with_its_killed_worker(world):
     (worker,) = world.start()
     world.send(20)
     before = world.covered()

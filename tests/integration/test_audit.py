@@ -67,9 +67,7 @@ def test_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too(kafka, 
 
 
 @pytest.mark.long
-def test_reports_that_another_redis_counts_are_an_error_of_check_and_never_equal(
-    kafka, redis_url, local_services, tmp_path
-):
+def test_a_worker_on_another_redis_is_an_error_of_check_and_audit(kafka, redis_url, local_services, tmp_path):
     with (
         Redises(local_services.folder, f"another-{secrets.token_hex(3)}") as redises,
         World(kafka, redis_url, tmp_path, partitions=2) as world,

@@ -112,7 +112,7 @@ def test_each_malformed_record_becomes_a_dead_letter(kafka, redis_url, tmp_path)
 
 
 @pytest.mark.long
-def test_of_a_flood_the_dead_letters_are_a_sample(kafka, redis_url, tmp_path):
+def test_dead_letters_of_a_flood_are_sampled(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         flood = 5000
         world.sent.futures += [world.put(b"\x00noise", 0) for _ in range(flood)]
@@ -147,7 +147,7 @@ def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
 
 
 @pytest.mark.long
-def test_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(kafka, redis_url, tmp_path):
+def test_a_dead_letter_topic_that_refuses_all_stops_progress_until_it_is_fixed(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "500"}) as world:
         sent = send(world, [(b"\x00" + random.Random(9).randbytes(5000), "version")])
         worker = world.launch()
@@ -166,7 +166,7 @@ def test_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(kafka
             assert_letter(letter, sent[where], cut=False)
 
 
-def test_dead_letters_are_not_lost_with_the_worker_that_sent_them(kafka, redis_url, tmp_path):
+def test_dead_letters_survive_a_killed_worker(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         world.start()
         sent = send(world, [(json.dumps(i).encode(), "version") for i in range(10)])

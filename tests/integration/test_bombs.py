@@ -56,7 +56,7 @@ def limited(world):
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [256 * MIB, 1024 * MIB], ids=["256 MiB", "1 GiB"])
-def test_a_record_of_this_size_in_every_codec(hostile, size):
+def test_a_decompression_bomb_of_every_codec_is_one_rejected_record(hostile, size):
     worker = limited(hostile.world)
     hostile.good()
     with Watched(worker):
@@ -67,7 +67,7 @@ def test_a_record_of_this_size_in_every_codec(hostile, size):
 
 
 @pytest.mark.long
-def test_check_and_watch_look_at_bombs_within_bounds(hostile):
+def test_check_reads_decompression_bombs_within_bounds(hostile):
     """They read what whoever sends has sent, as the worker does: the newest records, of whatever is among them."""
     world = hostile.world
     hostile.good()
@@ -96,7 +96,7 @@ def test_check_and_watch_look_at_bombs_within_bounds(hostile):
     assert int(peak_kib) * 1024 < MEMORY
 
 
-def test_what_is_just_over_the_limit_and_what_is_just_within(hostile):
+def test_batches_just_within_and_just_over_the_limit(hostile):
     head = bytes([1]) + hostile.world.stream.fingerprint
     hostile.good()
     for codec in [NONE, *CODECS]:
@@ -111,7 +111,7 @@ def test_what_is_just_over_the_limit_and_what_is_just_within(hostile):
 
 
 @pytest.mark.long
-def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
+def test_a_batch_of_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
     size = 53_000_000
     client = {"max_batch_bytes": 64 * MIB, "memory_bytes": 1024 * MIB} | PATIENT
     with World(
@@ -130,7 +130,7 @@ def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
 
 
 @pytest.mark.long
-def test_json_bombs(hostile):
+def test_deep_and_large_json_is_rejected_within_bounds(hostile):
     mark = f'{{"fingerprint":"{hostile.world.stream.fingerprint.hex()}","reports":'.encode()
     size = CAP - 64
 

@@ -42,7 +42,7 @@ def levels(result, subject):
     return {row["level"] for row in json.loads(result.stdout) if row["subject"].startswith(subject)}
 
 
-def test_topics_are_missing_then_made_then_left_alone(run):
+def test_create_topics_creates_missing_topics_once(run):
     before = run("check", "--json")
     assert before.exit_code == 1
     assert levels(before, "topic") == {"error"}
@@ -55,7 +55,7 @@ def test_topics_are_missing_then_made_then_left_alone(run):
     assert "error" not in levels(after, "")
 
 
-def test_records_older_than_the_retention_by_their_own_time_are_warned_of(run, kafka):
+def test_check_warns_of_records_older_than_the_retention(run, kafka):
     run("create-topics", "--partitions", "2")
     stream = load(run.path, {}).streams[0].stream
     report, now = frames.encode(stream, stream.oracle.perturb([1])), round(1000 * time.time())
@@ -85,7 +85,7 @@ def test_simulate_sends_every_report_to_all_partitions(run, kafka, tmp_path):
     assert min(ends.values()) > 0
 
 
-def test_windows_go_by_the_brokers_time_unless_they_are_to_go_by_the_producers(run, kafka, admin, tmp_path):
+def test_windows_use_broker_time_or_event_time(run, kafka, admin, tmp_path):
     with run.path.open("a", encoding="utf-8") as file:
         file.write('windows = ["1h"]\ngrace = "10m"\nout_of_order = "5m"\n')
     counts = tmp_path / "counts.csv"

@@ -28,9 +28,7 @@ def stamped(world, name, by):
     world.admin.alter_configs([topic])
 
 
-def test_topics_with_the_producers_time_refuse_a_worker_that_is_ahead_and_the_remedy_says_so(
-    kafka, redis_url, tmp_path
-):
+def test_a_clock_ahead_of_topics_with_producer_time_names_the_remedy(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=1) as world:
         topic, letters = world.config.snapshots.topic, world.config.dead_letters.topic
         for each in (topic, letters):

@@ -139,7 +139,7 @@ def uncounted(services, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["spark", "beam"])
-def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives, uncounted):
+def test_engines_count_an_archive_as_the_worker_does(engine, python, archives, uncounted):
     history = uncounted.folder / "archive"
     run(f"on_{engine}", python, *(folder for folder, _, _ in archives), history)
     for folder, topic, partitions in archives:

@@ -48,7 +48,7 @@ def others_count(world, worker, more):
     assert not worker.events("serve.retry")
 
 
-def test_a_partition_whose_fetch_is_refused_stops_no_other_and_is_named_by_readiness_metric_and_log(lied_to):
+def test_a_partition_refused_in_a_fetch_blocks_no_other(lied_to):
     world, proxy = lied_to
     (worker,) = world.start()
     with proxy.lies(lying.FETCH, UNKNOWN_SERVER_ERROR, topic=world.topic, partition=BAD):
@@ -66,7 +66,7 @@ def test_a_partition_whose_fetch_is_refused_stops_no_other_and_is_named_by_readi
     world.assert_right(world.covered())
 
 
-def test_a_partition_that_is_refused_in_a_claim_waits_alone(lied_to):
+def test_a_partition_refused_in_a_claim_blocks_no_other(lied_to):
     world, proxy = lied_to
     with proxy.lies(lying.LIST_OFFSETS, UNKNOWN_SERVER_ERROR, topic=world.topic, partition=BAD):
         worker = world.launch()
@@ -85,7 +85,7 @@ def test_a_partition_that_is_refused_in_a_claim_waits_alone(lied_to):
     [lying.INIT_PRODUCER_ID, lying.ADD_PARTITIONS_TO_TXN, lying.END_TXN],
     ids=["InitProducerId", "AddPartitionsToTxn", "EndTxn"],
 )
-def test_a_publisher_that_is_refused_publishes_again_with_a_new_producer(lied_to, api):
+def test_a_refused_publisher_retries_with_a_new_producer(lied_to, api):
     world, proxy = lied_to
     partition = 0 if api == lying.ADD_PARTITIONS_TO_TXN else None
     snapshot_producer = publishing.snapshot_producer_of(

@@ -92,7 +92,7 @@ def fill(world):
     world.settle()
 
 
-def test_a_stream_begins_with_history_and_the_audit_proves_the_whole(mixed):
+def test_an_imported_stream_continues_and_the_audit_is_equal(mixed):
     world, ends = mixed, mixed.ends()
     files = [history(world, p, end - 7) for p, end in sorted(ends.items())]
     done = imported(world, *files)
@@ -130,7 +130,7 @@ def test_a_stream_begins_with_history_and_the_audit_proves_the_whole(mixed):
 
 
 @pytest.mark.long
-def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_services, tmp_path):
+def test_an_import_killed_at_any_step_is_all_or_nothing(local_services, tmp_path):
     aims = [Aim("import", step.number, side) for step in IMPORTING for side in SIDES]
     with World(
         local_services.kafka.address, local_services.redis.address, tmp_path, partitions=len(aims)
@@ -162,7 +162,7 @@ def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_s
 
 
 @pytest.mark.long
-def test_what_would_lose_or_double_reports_is_refused(local_services, tmp_path):
+def test_an_import_that_would_lose_or_double_reports_is_refused(local_services, tmp_path):
     with World(local_services.kafka.address, local_services.redis.address, tmp_path, partitions=2) as world:
         world.send(40)
         world.settle()

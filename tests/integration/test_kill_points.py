@@ -24,7 +24,7 @@ def test_killed_at_a_numbered_step(kafka, redis_url, tmp_path):
     assert outcomes[-1].finals > outcomes[-1].deleted > 0
 
 
-def test_every_step_has_its_points():
+def test_every_step_has_kill_points():
     made = points.points()
     assert len(made) >= 200
     assert len({str(point) for point in made}) == len(made)

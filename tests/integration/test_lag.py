@@ -13,7 +13,7 @@ def committed(world):
     return {tp.partition: entry.offset for tp, entry in offsets.items() if entry.offset >= 0}
 
 
-def test_a_group_has_an_offset_everywhere_and_is_behind_no_transactions_marker(kafka, redis_url, tmp_path):
+def test_group_offsets_reach_the_end_of_every_partition(kafka, redis_url, tmp_path):
     """Without the first a partition has no lag to go by; without the second it has one of 1 for ever."""
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=3) as world:
         world.start()

@@ -177,7 +177,7 @@ def way(request, secure, tmp_path):
 
 
 @pytest.mark.parametrize("way", CASES, indirect=True)
-def test_what_does_not_fit_is_said_with_what_to_do(way, secure, monkeypatch):
+def test_connection_errors_name_the_remedy(way, secure, monkeypatch):
     toml, reason, advice = way
     for seconds in (0.5, 3.0, 20.0):  # on a machine that has much to do a broker answers later
         monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", seconds)
@@ -204,7 +204,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("way", ["TLS to a port that says nothing"], indirect=True)
-def test_every_command_ends_in_time(way):
+def test_every_command_times_out_on_a_silent_broker(way):
     toml, reason, advice = way
     toml.write_text(toml.read_text().replace("domain_size = 3", "domain_size = 845"))
     started = [
@@ -225,7 +225,7 @@ def test_every_command_ends_in_time(way):
 RUN = ("a wrong password", "no token endpoint", "no certificate", "no TLS", "another authority")
 
 
-def test_run_says_it_and_goes_on_trying(secure, tmp_path):
+def test_run_names_the_remedy_and_retries(secure, tmp_path):
     with contextlib.ExitStack() as stack:
         workers = {}
         for number, case in enumerate(RUN):

@@ -38,7 +38,7 @@ def publisher(workers):
     return sorted(workers, key=lambda worker: not worker.metric("publisher"))
 
 
-def test_a_killed_worker_that_comes_back_under_its_name_goes_on_and_moves_nothing(world):
+def test_a_restarted_member_resumes_without_a_rebalance(world):
     workers = start(world, "one", "two")
     world.send(8)
     world.covered()
@@ -63,7 +63,7 @@ def test_a_killed_worker_that_comes_back_under_its_name_goes_on_and_moves_nothin
 
 
 @pytest.mark.long
-def test_of_two_processes_with_one_name_the_one_before_stops_and_says_why(world):
+def test_the_older_of_two_members_with_one_name_stops(world):
     (first,) = start(world, "one")
     with Sending(world) as sending:
         sending.more()
@@ -80,7 +80,7 @@ def test_of_two_processes_with_one_name_the_one_before_stops_and_says_why(world)
 
 
 @pytest.mark.long
-def test_a_worker_with_a_name_that_is_told_to_stop_hands_over_at_once(world):
+def test_a_stopped_member_hands_over_at_once(world):
     workers = start(world, "one", "two")
     world.send(8)
     world.covered()

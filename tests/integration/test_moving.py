@@ -49,9 +49,7 @@ def abort(world):
     until(lambda: [world.ends()[p] for p in PARTITIONS] == [2, 2], "the markers are written")
 
 
-def test_a_stream_moves_to_another_cluster_and_no_report_is_lost_or_doubled(
-    local_services, own_services, tmp_path
-):
+def test_a_stream_moves_to_another_cluster_exactly_once(local_services, own_services, tmp_path):
     (old, new) = tmp_path / "here", tmp_path / "there"
     old.mkdir()
     new.mkdir()

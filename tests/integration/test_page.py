@@ -53,7 +53,7 @@ def records_of(world):
     return found
 
 
-def test_the_reports_of_a_click_are_counted(kafka, redis_url, tmp_path, chromium):
+def test_reports_of_the_example_page_are_counted(kafka, redis_url, tmp_path, chromium):
     """The estimate is within its interval of the truth: of three values one is not, once in 10⁷ runs."""
     with World(kafka, redis_url, tmp_path, protocol="olh", domain_size=3, labels=LABELS) as world:
         world.start()
@@ -88,7 +88,7 @@ def posted(address, body, path="/reports", method="POST", **headers):
         return connection.getresponse().status
 
 
-def test_a_bridge_passes_on_what_is_short_enough_and_of_its_own_page(kafka, redis_url, tmp_path, chromium):
+def test_the_bridge_accepts_short_requests_of_its_own_page_only(kafka, redis_url, tmp_path, chromium):
     with World(kafka, redis_url, tmp_path, partitions=1) as world, bridge(world) as address:
         assert posted(address, b"a worker judges this") == 204
         assert posted(address, b"x", Content_Type="text/plain") == 415  # a page elsewhere may post this

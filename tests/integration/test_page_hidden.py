@@ -26,7 +26,7 @@ def is_free(port):
         return answer.status == 200
 
 
-def test_a_hidden_tab_hears_no_events_and_is_up_to_date_when_it_is_seen(kafka, redis_url, tmp_path, chromium):
+def test_a_hidden_tab_closes_its_event_stream(kafka, redis_url, tmp_path, chromium):
     """All of its places but one are taken, so whether the last one is free is whether the page hears events."""
     with World(kafka, redis_url, tmp_path, partitions=1) as world, contextlib.ExitStack() as held:
         (worker,) = world.start()

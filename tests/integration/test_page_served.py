@@ -40,7 +40,7 @@ def answered(worker, path):
     return json.loads(body)
 
 
-def test_events_tell_of_a_new_snapshot(kafka, redis_url, tmp_path):
+def test_event_streams_announce_a_new_snapshot(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, reports=SETTINGS, **TABLE) as world:
         (worker,) = world.start()
         send(world, range(1))
@@ -84,7 +84,7 @@ def publish(world, sequence, hours):
 
 
 @pytest.mark.long
-def test_a_topic_that_is_made_again_is_read_anew(kafka, redis_url, tmp_path):
+def test_a_recreated_snapshot_topic_is_read_from_its_start(kafka, redis_url, tmp_path):
     """What was on the one that is deleted is not shown, and no window of it is the newest."""
     with (
         World(kafka, redis_url, tmp_path, partitions=1, **TABLE) as world,

@@ -78,7 +78,7 @@ def open_at(page, standin, **place):
     page.goto(standin.address + "#" + "&".join(f"{key}={value}" for key, value in place.items()))
 
 
-def test_what_is_shown_is_what_is_published_by_each_method(standin, chromium):
+def test_the_page_shows_the_values_of_each_method(standin, chromium):
     shown = collected()
     standin.snapshots["colours", "all", ""] = shown
     error, base = shown.said["standard_error"], np.array(shown.methods["base"])
@@ -121,7 +121,7 @@ def test_what_is_shown_is_what_is_published_by_each_method(standin, chromium):
 
 
 @pytest.mark.long
-def test_what_is_not_published_is_not_shown(standin, chromium):
+def test_the_page_shows_published_values_only(standin, chromium):
     """Neither Base nor its intervals, nor labels; of a set only its first values by name."""
     whole = collected()
     answers = {"norm-sub": 0.5, "power": None}
@@ -149,7 +149,7 @@ def test_what_is_not_published_is_not_shown(standin, chromium):
 
 
 @pytest.mark.long
-def test_bars_and_whiskers_are_as_long_as_they_say(standin, chromium):
+def test_bars_and_whiskers_are_to_scale(standin, chromium):
     """All on one scale: the offsets and widths of a table in pixels are a line's in the fractions."""
     shown = standin.snapshots["colours", "all", ""] = collected()
     order = np.argsort(-np.array(shown.methods["base"]))
@@ -172,7 +172,7 @@ def test_bars_and_whiskers_are_as_long_as_they_say(standin, chromium):
         assert np.abs(np.array(drawn) - np.array(said) * max(drawn) / max(said)).max() < 1.5
 
 
-def test_it_lives_without_reload_and_keeps_focus_and_place(standin, chromium):
+def test_live_updates_keep_focus_and_scroll_position(standin, chromium):
     standin.snapshots["colours", "all", ""] = collected(d=200, labels=None)
     with page_of(chromium) as page:
         open_at(page, standin, method="norm-sub")
@@ -210,7 +210,7 @@ def test_it_lives_without_reload_and_keeps_focus_and_place(standin, chromium):
 
 
 @pytest.mark.long
-def test_a_lost_connection_is_said_and_found_again(chromium):
+def test_the_page_reconnects_after_a_lost_connection(chromium):
     with page_of(chromium) as page:
         with Standin("colours") as first:
             first.snapshots["colours", "all", ""] = collected()
@@ -235,7 +235,7 @@ def listened(standin):
 
 
 @pytest.mark.long
-def test_a_worker_that_says_nothing_is_asked_anew(standin, chromium):
+def test_the_page_reconnects_to_a_silent_worker(standin, chromium):
     """One that hangs keeps its connections, and a line that is cut ends none: only silence tells."""
     standin.snapshots["colours", "all", ""] = collected()
     with page_of(chromium) as page:
@@ -257,7 +257,7 @@ def test_a_worker_that_says_nothing_is_asked_anew(standin, chromium):
 
 
 @pytest.mark.long
-def test_what_is_shown_stays_while_the_topic_cannot_be_read(standin, chromium):
+def test_the_page_keeps_its_values_while_the_topic_is_unreadable(standin, chromium):
     standin.snapshots["colours", "all", ""] = collected()
     standin.streams.append(standin.stream("shapes"))
     standin.snapshots["shapes", "all", ""] = collected(n=30_000, snapshot="3" * 32)
@@ -299,7 +299,7 @@ HOSTILE = [
 ]
 
 
-def test_labels_and_names_harm_nothing(chromium):
+def test_hostile_labels_and_names_are_shown_as_text(chromium):
     name = "<b onclick=x>&amp;\u202e\x01/../?#%2F"
     with Standin(name) as standin, page_of(chromium) as page:
         standin.streams[0] |= {
@@ -361,7 +361,7 @@ def with_windows(standin):
 
 
 @pytest.mark.long
-def test_windows_are_a_time_line_with_a_way_back(standin, chromium):
+def test_windows_form_a_timeline_with_history(standin, chromium):
     with_windows(standin)
     with page_of(chromium) as page:
         open_at(page, standin)
@@ -400,7 +400,7 @@ def test_windows_are_a_time_line_with_a_way_back(standin, chromium):
 
 
 @pytest.mark.long
-def test_a_window_that_is_gone_says_so_and_offers_the_newest(standin, chromium):
+def test_the_page_offers_the_newest_window_for_a_deleted_one(standin, chromium):
     with_windows(standin)
     with page_of(chromium) as page:
         open_at(page, standin, stream="colours", window="6h", start="5")
@@ -421,7 +421,7 @@ def test_a_window_that_is_gone_says_so_and_offers_the_newest(standin, chromium):
 
 
 @pytest.mark.long
-def test_a_keyboard_is_enough(standin, chromium):
+def test_the_page_works_with_a_keyboard(standin, chromium):
     with_windows(standin)
     with page_of(chromium) as page:
         open_at(page, standin)
@@ -459,7 +459,7 @@ def test_a_keyboard_is_enough(standin, chromium):
 
 @pytest.mark.long
 @pytest.mark.parametrize("look", ["light", "dark", "narrow"])
-def test_nothing_is_in_anybodys_way(standin, chromium, look):
+def test_the_page_has_no_accessibility_violations(standin, chromium, look):
     with_windows(standin)
     with page_of(chromium) as page:
         page.emulate_media(color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce")
@@ -476,7 +476,7 @@ def test_nothing_is_in_anybodys_way(standin, chromium, look):
         assert axe.violations(page) == {}
 
 
-def test_a_worker_shows_what_it_publishes_as_it_publishes_it(kafka, redis_url, tmp_path, chromium):
+def test_the_page_of_a_worker_shows_its_published_values(kafka, redis_url, tmp_path, chromium):
     """The same against a real worker, by what another reader of its topic finds."""
     queries = [{"name": "warm", "values": ["red", "<b>&amp;"]}, {"name": "most", "top": 2}]
     table = {"labels": ["red", "green", "blue", "<b>&amp;"], "domain_size": 4, "queries": queries}
@@ -513,7 +513,7 @@ def test_a_worker_shows_what_it_publishes_as_it_publishes_it(kafka, redis_url, t
         assert axe.violations(page) == {}
 
 
-def test_it_is_small_and_needs_nothing_from_elsewhere(standin, chromium):
+def test_the_page_is_small_and_loads_nothing_from_other_origins(standin, chromium):
     files = [path for path in PAGE.iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 100_000
     for path in files:
@@ -534,13 +534,13 @@ def test_it_is_small_and_needs_nothing_from_elsewhere(standin, chromium):
         } - {"page/index.html"}
 
 
-def test_every_method_has_its_line():
+def test_every_method_has_a_description():
     text = (PAGE / "methods.js").read_text(encoding="utf-8")
     assert re.findall(r'(?m)^  "?([a-z-]+)"?: "', text) == list(METHODS)
 
 
 @pytest.mark.long
-def test_a_name_that_every_object_has_in_the_address_breaks_nothing(standin, chromium):
+def test_names_of_object_prototypes_in_the_url_are_ordinary_names(standin, chromium):
     name = "__proto__"
     shown = collected()
     standin.snapshots["colours", "all", ""] = shown
@@ -556,7 +556,7 @@ def test_a_name_that_every_object_has_in_the_address_breaks_nothing(standin, chr
 
 
 @pytest.mark.long
-def test_it_is_said_why_messages_for_which_the_head_does_not_vouch_are_not_shown(standin, chromium):
+def test_the_page_reports_messages_that_the_head_does_not_name(standin, chromium):
     standin.unnamed = True
     with page_of(chromium) as page:
         open_at(page, standin)

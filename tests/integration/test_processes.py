@@ -58,7 +58,7 @@ def stop(worker):
     return code
 
 
-def test_two_processes_count_as_two_workers_and_one_that_is_killed_comes_back(world):
+def test_two_processes_count_as_two_workers_and_a_killed_one_restarts(world):
     worker = start(world)
     assert len(world.members()) == 2
     with Sending(world) as sending:

@@ -54,7 +54,7 @@ def gone(world, worker):
 
 
 @pytest.mark.long
-def test_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair):
+def test_a_publisher_killed_inside_its_transaction_hides_no_head(pair):
     first, second = pair
     (worker,) = first.start()
     first.send(20)
@@ -83,7 +83,7 @@ def test_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair):
     assert assert_snapshot_topic(first) == last.sequence > published + 1
 
 
-def test_another_group_with_the_same_name_stops_and_disturbs_nothing(kafka, redis_url, tmp_path):
+def test_a_second_deployment_of_a_stream_name_stops(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         (worker,) = world.start()
         world.send(40)
@@ -144,7 +144,7 @@ def test_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
 
 
 @pytest.mark.long
-def test_snapshots_with_too_few_new_reports_are_held_back(kafka, redis_url, tmp_path):
+def test_snapshots_with_few_new_reports_are_held_back(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         worker = world.launch(world.configure("few", snapshots={"fewest_new": 10}))
         world.send(9)

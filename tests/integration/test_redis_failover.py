@@ -155,7 +155,7 @@ def test_sentinels_fail_over_under_load(local_services, sentinels, authority, tm
         assert said.text.startswith(f"3 Sentinel(s), quorum 2: 127.0.0.1:{second} is the master")
 
 
-def test_a_master_that_no_sentinel_knows_is_said(sentinels, tmp_path):
+def test_check_names_a_master_that_no_sentinel_knows(sentinels, tmp_path):
     *_, ports, secure = sentinels
     sentinel = f"127.0.0.1:{ports[0]}"
     for url, reason, advice in (
@@ -260,7 +260,7 @@ def commit_waits(world):
     return any(worker.metric("errors_total", step="commit") for worker in world.workers)
 
 
-def test_a_cluster_that_is_none_or_not_whole_is_said(local_services, redises, cluster, tmp_path):
+def test_check_names_an_incomplete_cluster(local_services, redises, cluster, tmp_path):
     store = {"password": PASSWORD}
     first = next(
         s.port for s in cluster if s.running() and node(s.port).info("replication")["role"] == "master"

@@ -131,7 +131,7 @@ STEPS = {"run": run, "audit": recount, "check": look, "remove": remove, "import"
 
 @pytest.mark.long
 @pytest.mark.parametrize("who", WHO)
-def test_nothing_of_what_is_listed_can_be_left_out(admin, server, who):
+def test_every_listed_right_is_needed(admin, server, who):
     url = f"redis://worker@127.0.0.1:{server.port}"
     needed = [rule for rule, users in RULES.items() if who in users]
     assert needed
@@ -197,7 +197,7 @@ def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
 
 
 @pytest.mark.long
-def test_what_an_import_that_lacks_a_right_leaves_behind_nobody_reads(admin, server):
+def test_an_import_that_lacks_a_right_leaves_nothing_readable(admin, server):
     url = f"redis://worker@127.0.0.1:{server.port}"
     held = Metadata('{"group": "g"}', 1, 5, "a", {"all": "a", "0+60000": "a"}, "{}")
     blobs, refused = {"all": b"1", "0+60000": b"2"}, set()
@@ -234,7 +234,7 @@ def _text(value):
 @pytest.mark.parametrize(
     "valkey", [False, pytest.param(True, marks=pytest.mark.long)], ids=["Redis", "Valkey"]
 )
-def test_the_main_path_needs_no_more(redises, local_services, tmp_path, valkey):
+def test_the_listed_rights_are_enough(redises, local_services, tmp_path, valkey):
     if valkey and valkey_program() is None:
         pytest.fail("there is no valkey-server on PATH, nor a wheel with one", pytrace=False)
     port = redises.start(program=valkey_program() if valkey else None, requirepass=ADMIN).port
@@ -267,7 +267,7 @@ def test_the_main_path_needs_no_more(redises, local_services, tmp_path, valkey):
         assert admin.keys(f"{{{world.name}:*") == []
 
 
-def test_who_may_not_is_told(admin, server, tmp_path):
+def test_check_names_missing_rights_of_redis(admin, server, tmp_path):
     allow(admin, [])
     url = f"redis://worker@127.0.0.1:{server.port}"
     stream = (

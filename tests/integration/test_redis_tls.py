@@ -164,7 +164,7 @@ def written(folder: Path, url: str, **redis: str) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_does_not_fit_is_said_with_what_to_do(ways, case, tmp_path, monkeypatch):
+def test_connection_errors_name_the_remedy(ways, case, tmp_path, monkeypatch):
     monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 0.2)
     url, settings, reason, advice = CASES[case]
     ports = vars(ways) | {"none": free_ports(1)[0]}
@@ -192,14 +192,14 @@ def test_what_does_not_fit_is_said_with_what_to_do(ways, case, tmp_path, monkeyp
         ),
     ],
 )
-def test_files_are_looked_at_before_anything_starts(ways, redis, said):
+def test_certificate_files_are_validated_at_start(ways, redis, said):
     with pytest.raises(config.ConfigError) as fault:
         config.load(written(ways.folder, "rediss://127.0.0.1", **redis), {})
     assert said in str(fault.value)
     assert WRONG not in str(fault.value)
 
 
-def test_run_says_it_and_takes_no_partition_meanwhile(ways, local_services, tmp_path):
+def test_run_names_the_remedy_and_claims_nothing_meanwhile(ways, local_services, tmp_path):
     """It goes on trying, and serves once it is let in."""
     url = f"redis://127.0.0.1:{ways.login}/2"
     with World(

@@ -21,7 +21,7 @@ def refused(worker, step, *words):
 
 
 @pytest.mark.long
-def test_what_redis_refuses_is_waited_for(own_world):
+def test_commits_wait_for_a_redis_that_refuses(own_world):
     world = own_world
     (worker,) = world.start()
     world.send(8)

@@ -38,7 +38,7 @@ def reports_finding(world):
     return result.exit_code, found
 
 
-def test_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tmp_path):
+def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         fingerprint = world.stream.fingerprint.hex()
         exit_code, found = reports_finding(world)
@@ -81,7 +81,7 @@ def test_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tmp_path):
         assert ["fingerprint", "20", "0,", "1"] in lines
 
 
-def test_dead_letters_are_shown_and_their_values_only_on_demand(kafka, redis_url, tmp_path):
+def test_dead_letters_show_values_on_demand_only(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         assert run(world, "dead-letters").stdout == "no dead letters\n"
         world.start()

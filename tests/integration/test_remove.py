@@ -41,7 +41,7 @@ def kept(world):
     return len(keys), messages, has_group(world)
 
 
-def test_a_stream_is_removed_and_begins_anew(world, other):
+def test_a_removed_stream_leaves_nothing_and_can_start_again(world, other):
     for each in (world, other):
         each.send(40)
         each.start()

@@ -70,7 +70,7 @@ def command(world, *words):
     return result.exit_code, " ".join(result.output.split())
 
 
-def test_the_main_path_under_these_rights_alone(worlds):
+def test_the_documented_rights_are_enough(worlds):
     world = worlds[None]
     world.assert_right(world.covered())
     assert world.totals()["rejected"] == {"version": 1}
@@ -92,7 +92,7 @@ ROWS = [f"--operation {operation} --topic ldp-rows" for operation in ("Write", "
 
 @pytest.mark.long
 @pytest.mark.parametrize(("user", "without"), [(LIMITED[-1], None), (LIMITED[-2], "Write")])
-def test_rows_need_just_what_is_said(secure, tmp_path, user, without):
+def test_rows_need_the_documented_rights(secure, tmp_path, user, without):
     said = "| `rows.topic`, to write rows | Write and Read on `ldp-rows`, and DescribeConfigs for `check` |"
     assert said in README.read_text(encoding="utf-8")
     assert len(LIMITED) >= len(lines()) + 3
@@ -132,13 +132,13 @@ FAILS = {
 """Right -> the worker's event and error without it; None if a command reports it."""
 
 
-def test_each_line_is_looked_at():
+def test_every_documented_right_is_tested():
     assert [line.removeprefix("--operation ") for line in lines()] == list(FAILS)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lacking", FAILS)
-def test_without_a_line_something_fails(worlds, lacking):
+def test_every_documented_right_is_needed(worlds, lacking):
     world = worlds[f"--operation {lacking}"]
     (worker,) = world.workers
     resource = names(world)[lacking.rpartition(" ")[2]]
@@ -163,7 +163,7 @@ def test_without_a_line_something_fails(worlds, lacking):
 
 
 @pytest.mark.long
-def test_an_import_needs_less(secure, tmp_path):
+def test_an_import_needs_three_rights(secure, tmp_path):
     needed = [
         "--operation Read --topic colour-reports",
         "--operation Read --group ldp-worker-colours",

@@ -176,7 +176,7 @@ def command(world, *words):
 
 
 @pytest.mark.long
-def test_the_commands_know_the_rows(kafka, redis_url, tmp_path, postgres):
+def test_commands_and_a_sink_read_the_rows(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("commands")
     rows, table = {"methods": ["base"]}, {"labels": ["a", "b", "c", "d"], "queries": QUERIES}
     with World(kafka, redis_url, tmp_path, partitions=1, domain_size=4, rows=rows, **table) as world:
@@ -263,9 +263,7 @@ def row(rank, **changes):
 
 
 @pytest.mark.long
-def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_sink(
-    kafka, redis_url, tmp_path, postgres
-):
+def test_hostile_rows_run_no_command_and_stop_no_sink(kafka, redis_url, tmp_path, postgres):
     """psql read record bytes as a script: key and value of the first two ran a command, and the offset stayed."""
     url = postgres.database("attacked")
     with World(kafka, redis_url, tmp_path, partitions=1, rows={}) as world:
@@ -294,7 +292,7 @@ def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_si
 
 
 @pytest.mark.long
-def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postgres):
+def test_a_row_refused_by_postgres_is_skipped_and_others_are_written(postgres):
     """Before, one refused row of a snapshot kept all of it out, and the sink tried again for ever."""
     from deploy.rows.postgres import Table
 
@@ -314,7 +312,7 @@ def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postg
 
 
 @pytest.mark.long
-def test_without_its_topic_no_snapshot_goes_out(kafka, redis_url, tmp_path):
+def test_no_snapshot_is_published_without_its_rows_topic(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, rows={}) as world:
         (worker,) = world.start()
         world.admin.delete_topics([world.config.rows.topic])

@@ -27,9 +27,7 @@ def count(metrics, name):
     return sum(s.value for samples in families for s in samples if s.name == f"ldp_worker_{name}")
 
 
-def test_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(
-    kafka, redis_url, tmp_path, monkeypatch
-):
+def test_a_slow_batch_keeps_its_membership_and_commits_in_between(kafka, redis_url, tmp_path, monkeypatch):
     accumulate = ldp.GRR._accumulate
 
     def slowly(self, state, reports):

@@ -175,7 +175,7 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(client, stream, 
 
 
 @pytest.mark.parametrize("step", ["claim", "compare"])
-def test_keys_that_somebody_let_expire_stay(client, stream, counts, step):
+def test_claims_and_compares_remove_the_expiry_of_keys(client, stream, counts, step):
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "0+60000")
     counts.cut(0)
     keys = [*everything(client, stream)]

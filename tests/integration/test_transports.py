@@ -75,7 +75,7 @@ def test_the_main_path(worlds, way, capsys):
         )
 
 
-def test_tokens_are_renewed_under_a_worker_that_notices_nothing(secure, tmp_path, monkeypatch):
+def test_tokens_are_renewed_without_interruption(secure, tmp_path, monkeypatch):
     """The broker ends a session with its token: who does not come by another in time is cut off."""
     monkeypatch.setattr(secure.tokens, "seconds", 20)
     with over(secure, tmp_path / "renewed", "LOGINS", "OAUTHBEARER", sasl_oauthbearer_scope=None) as world:

@@ -41,7 +41,7 @@ def send(world, sent, *several):
     world.settle()
 
 
-def test_windows_are_read_by_whoever_reads_the_topic(kafka, redis_url, tmp_path):
+def test_readers_of_the_topic_see_final_provisional_and_deleted_windows(kafka, redis_url, tmp_path):
     windows = {"windows": ["1h", "3h every 1h"], "grace": "0s", "out_of_order": "1m", "retain": "3h"}
     with World(kafka, redis_url, tmp_path, partitions=2, reports=EVENT_TIME, **windows) as world:
         sent = {}

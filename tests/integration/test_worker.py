@@ -54,7 +54,7 @@ def send_in_every_way(world):
     producer.close()
 
 
-def test_it_answers_over_http(kafka, redis_url, tmp_path):
+def test_probes_and_metrics_over_http(kafka, redis_url, tmp_path):
     queries = [{"name": "first", "values": [0]}, {"name": "all", "values": list(range(5))}]
     with World(
         kafka, redis_url, tmp_path, protocol="grr", domain_size=5, queries=queries, partitions=2
