@@ -1,3 +1,3 @@
-"""Clients are no tests: tests/unit/ldp/test_judging.py judges them, and ``python -m tests.clients``."""
+"""Clients are no tests: tests/unit/ldp/test_conformance.py judges them, and ``python -m tests.clients``."""
 
 collect_ignore_glob = ["*.py"]
