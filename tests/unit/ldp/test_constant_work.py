@@ -13,7 +13,7 @@ from ldp import sampling
 pytestmark = pytest.mark.statistical
 
 FOLDER = str(Path(ldp.__file__).parent)
-SEEDS = 12
+SEEDS = 6
 CHOICE = 1  # `x if coin else y`, both made already: one way jumps over the other
 WORKED = [
     *(ldp.GRR("1", d) for d in (1, 5, 3000)),

@@ -140,7 +140,7 @@ def test_neighbouring_floats_keep_their_order(n, s, alpha):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.5, 4.0])
+@pytest.mark.parametrize("alpha", [4.0])
 def test_a_billion_reports(alpha):
     """The sum that is short at n = 10⁹ against every integer that has weight."""
     s, n = 3e4, 10**9

@@ -199,7 +199,7 @@ def test_all_of_the_top_are_covered(name):
 @pytest.mark.slow
 def test_all_of_the_top_are_covered_where_that_is_hardest_and_not_much_more():
     """Some that are surely on top, where underestimates hurt; one that is there for being overestimated."""
-    oracle, n, d, k, runs = ldp.OUE("1", 30), 30_000, 30, 4, 20_000
+    oracle, n, d, k, runs = ldp.OUE("1", 30), 30_000, 30, 4, 5_000
     users = np.array([6000] * (k - 1) + [12_000 // (d - k + 1)] * (d - k + 1))
     users[-1] += n - users.sum()
     rng = np.random.default_rng(9)
