@@ -1,11 +1,12 @@
-"""Alarms on simulated streams, honest and forged: ``python -m tests.alarms``, or with names only those parts.
+"""Alarms on simulated streams: ``python -m tests.alarms [PART ...]``.
 
-``honest`` (6 minutes): how many of 10,000 whole streams of honest users, of 8,192 reports each, raise an alarm, by
-protocol and test, at the risk of service and at one of 10 %, which shows how far the bounds are above what happens.
-``law`` (6 minutes): the same of 10,000 streams of 10⁶ reports, and of 1,000 at 10 %, where not the reports are drawn
-but what a test makes of each block, from its law: so many reports take too long. ``forged`` (5 minutes): after
-how many reports that were looked at there is an alarm, by the share of forged ones; the median of 5 streams. ``cost``
-(3 seconds): what a watch takes of a core. One core, 1 GiB.
+- ``honest`` (6 min): alarms of 10,000 honest streams of 8,192 reports, by protocol and test, at the risk of service and
+  at 10 %.
+- ``law`` (6 min): the same for 10,000 streams of 10⁶ reports; draws the statistics of each block instead of reports.
+- ``forged`` (5 min): examined reports until an alarm, by the share of poisoning reports; the median of 5 streams.
+- ``cost`` (3 s): CPU time of a watch.
+
+One core, 1 GiB.
 """
 
 import sys
@@ -31,7 +32,7 @@ RUNS = 5
 
 
 def whole() -> None:
-    """Prints how many whole honest streams raise an alarm, at two risks, and how many may on average."""
+    """Prints how many honest streams raise an alarm at two risks, and the expected bound."""
     print(f"{honest.STREAMS:,} streams of {honest.BLOCKS} blocks of reports; alarms, and how many may be")
     print(f"{'protocol':16}{'test':10}" + "".join(f"{f'risk {risk:g}':>20}" for risk in honest.RISKS))
     for protocol, test, found in honest.rows():
@@ -40,7 +41,7 @@ def whole() -> None:
 
 
 def law() -> None:
-    """Prints how many honest streams raise an alarm, at two risks: the law of what tests are given is drawn from."""
+    """Prints how many honest streams raise an alarm at two risks, by drawn statistics."""
     raisers: dict[str, Callable[[float, np.random.Generator], bool]] = {
         "ones, oue d=1024": ones_raise,
         "uniform, olh": partial(uniform_raises, ldp.OLH("1", 1024)),
@@ -56,7 +57,7 @@ def law() -> None:
 
 
 def ones_raise(risk: float, rng: np.random.Generator) -> bool:
-    """Whether a stream's sums of ones do; each block's is drawn from two binomials, as the law has it."""
+    """Returns whether the sums of ones raise an alarm; each is drawn from two binomials."""
     oracle = ldp.OUE("1", 1024)
     ones = Ones(oracle, risk)
     others = rng.binomial(BLOCK * (oracle.domain_size - 1), float(oracle.q), size=BLOCKS)
@@ -65,14 +66,14 @@ def ones_raise(risk: float, rng: np.random.Generator) -> bool:
 
 
 def uniform_raises(oracle: ldp.Oracle, risk: float, rng: np.random.Generator) -> bool:
-    """Whether a stream's bins do; each block's are drawn."""
+    """Returns whether the bins raise an alarm; each block is drawn."""
     uniform = Uniform(oracle, risk)
     drawn = rng.multinomial(BLOCK, np.full(uniform.bins, 1 / uniform.bins), size=BLOCKS)
     return any(uniform.count(counts) for counts in drawn)
 
 
 def repeats_raise(risk: float, rng: np.random.Generator) -> bool:
-    """Whether a stream's repeated reports do, of users who all have one value; they are drawn by Poisson's law."""
+    """Returns whether repeated reports of one value raise an alarm, by Poisson's law."""
     oracle = ldp.OLH("1", 1024)
     repeats, p = Repeats(oracle, risk), float(oracle.p)
     same = (p**2 + (1 - p) ** 2 / (oracle.g - 1)) / 2**32  # of two reports
@@ -81,7 +82,7 @@ def repeats_raise(risk: float, rng: np.random.Generator) -> bool:
 
 
 def forged() -> None:
-    """Prints after how many reports that are looked at there is an alarm, and by which tests."""
+    """Prints after how many examined reports which tests raise an alarm."""
     print(f"{'attack':32}" + "".join(f"{share:>24.1%}" for share in SHARES))
     for name, (oracle, forge) in attacks().items():
         row = ""
@@ -93,7 +94,7 @@ def forged() -> None:
 
 
 def until_alarm(oracle: ldp.Oracle, forge: Forge, share: float, seed: int) -> tuple[int, str]:
-    """Reports until the first alarm, and the tests that raise it; of none the end of a period and no test."""
+    """Returns the reports until the first alarm and its tests; without one, those of a period."""
     rng = np.random.default_rng(seed)
     tests: list[Ones | Uniform | Repeats] = [
         kind(oracle, RISK / 2) for kind in (Ones, Uniform, Repeats) if kind.applies(oracle)
@@ -111,7 +112,7 @@ def until_alarm(oracle: ldp.Oracle, forge: Forge, share: float, seed: int) -> tu
 
 
 def cost() -> None:
-    """Prints what a watch takes of a core, at a block a second, and of each batch where nothing is due."""
+    """Prints the CPU time of a watch for a block, and for a batch that it skips."""
     print(
         f"{'protocol':12}{'a block, ms':>14}{'of a core':>12}{'a batch, µs':>14}{'counting 10,000, µs':>22}"
     )
@@ -130,7 +131,7 @@ def cost() -> None:
 
 
 def costs(oracle: ldp.Oracle) -> tuple[float, float, float]:
-    """Seconds of a block, of a batch where nothing is due, and of counting 10,000 records of one report: medians."""
+    """Returns median seconds of a block, of a skipped batch, and of counting 10,000 records."""
     stream, size, calls = ldp.Stream("cost", oracle), 10_000, 1000
     rng = np.random.default_rng(3)
     reports = oracle.perturb(rng.integers(oracle.domain_size, size=size), rng=rng)
@@ -164,7 +165,7 @@ PARTS = {"honest": whole, "law": law, "forged": forged, "cost": cost}
 
 
 def chosen() -> Iterator[str]:
-    """The parts that are asked for."""
+    """Yields the requested parts."""
     for name in sys.argv[1:] or PARTS:
         if name not in PARTS:
             sys.exit(f"{name!r} is no part; there are {', '.join(PARTS)}")

@@ -1,3 +1,3 @@
-"""A simulation is no test: ``python -m tests.alarms`` runs it, pytest is not even to import it."""
+"""Keeps pytest from importing a simulation; ``python -m tests.alarms`` runs it."""
 
 collect_ignore_glob = ["*.py"]

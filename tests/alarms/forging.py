@@ -1,4 +1,4 @@
-"""Forged reports that raise the estimate of value 0, or of the values 0 to 9, and honest ones to hide them among."""
+"""Poisoning reports that raise the estimate of value 0, or of the values 0 to 9."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,17 @@ Forge = Callable[[int, np.random.Generator], Reports]
 
 TARGETS = 10
 SEARCH = 1 << 16
-"""Seeds that the one who forges reports of OLH tries, to find those that support most targets at once."""
+"""Seeds that an attacker on OLH tries to find those that support most targets."""
 
 
 def one_vector(oracle: ldp.OUE, rng: np.random.Generator) -> Forge:
-    """The same vector each time, of as many ones as pass for honest, the target's among them."""
+    """Repeats one vector with the target and the most ones that are accepted."""
     vector = most_ones(oracle)(1, rng)
     return lambda n, _: np.repeat(vector, n)
 
 
 def most_ones(oracle: ldp.OUE) -> Forge:
-    """A vector of as many ones as pass for honest, the target's and others at random, each time."""
+    """Draws vectors with the target and the most ones that are accepted."""
 
     def forge(n: int, rng: np.random.Generator) -> Reports:
         others = rng.random((n, oracle.domain_size - 1)).argsort(axis=1)[:, : oracle.most_supported - 1] + 1
@@ -34,7 +34,7 @@ def most_ones(oracle: ldp.OUE) -> Forge:
 
 
 def mean_ones(oracle: ldp.OUE) -> Forge:
-    """As `most_ones`, but of as many ones as honest vectors have on average."""
+    """Draws vectors with the target and the mean number of ones of honest vectors."""
     ones = round(float(oracle.p + (oracle.domain_size - 1) * oracle.q))
 
     def forge(n: int, rng: np.random.Generator) -> Reports:
@@ -45,7 +45,7 @@ def mean_ones(oracle: ldp.OUE) -> Forge:
 
 
 def seeds(oracle: ldp.OLH, many: int) -> Forge:
-    """One of so many seeds each time, with the bucket that supports most targets: the best of those searched."""
+    """Draws one of the best seeds found, with the bucket that supports most targets."""
     tried = np.random.default_rng(8).integers(1 << 32, size=SEARCH, dtype=np.uint32)
     hashed = np.stack(
         [kernels.HASH[oracle.hash](tried, np.full(SEARCH, v), oracle.g) for v in range(TARGETS)]
@@ -58,14 +58,14 @@ def seeds(oracle: ldp.OLH, many: int) -> Forge:
 
 
 def one_index(oracle: ldp.Oracle, value: int = 0) -> Forge:
-    """The same index each time, which supports the target."""
+    """Repeats one index that supports the target."""
     index = int(oracle.perturb([value], rng=np.random.default_rng(1))["index"][0])
     report = np.array([(index,)], oracle.report_dtype)
     return lambda n, _: np.repeat(report, n)
 
 
 def honest_but_one(oracle: ldp.Oracle) -> Forge:
-    """All coins tossed, of a device that has the target: no law tells it from an honest one."""
+    """Perturbs the target honestly: no test can distinguish these reports."""
     return lambda n, rng: oracle.perturb(np.zeros(n, np.int64), rng=rng)
 
 
@@ -78,7 +78,7 @@ def _reports(oracle: ldp.OUE, ones: npt.NDArray[np.int64]) -> Reports:
 
 
 def attacks() -> dict[str, tuple[ldp.Oracle, Forge]]:
-    """Every attack by its name, with the protocol that it is on."""
+    """Returns the attacks by name, each with its protocol."""
     oue, olh = ldp.OUE("1", domain_size=1024), ldp.OLH("1", domain_size=1024)
     hadamard = ldp.HadamardResponse("1", domain_size=845)
     return {

@@ -1,4 +1,4 @@
-"""Whole honest streams: each user's report perturbed, looked at by the watch of the service, block by block."""
+"""Alarms on honest streams, examined block by block as in service."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from ldp.alarms.watch import RISK, block_of
 
 STREAMS = 10_000
 BLOCKS = 2
-"""Of a stream: every test is evaluated twice, once on what two blocks come to."""
+"""Blocks of a stream: each test is evaluated twice."""
 RISKS = (RISK, 0.1)
-"""That of service, at which hardly ever a stream may raise an alarm, and one at which it can be seen how many do."""
+"""The risk of service, and a risk large enough to count alarms."""
 
 ORACLES: dict[str, ldp.Oracle] = {
     "oue d=32": ldp.OUE("1", 32),
@@ -24,11 +24,11 @@ ORACLES: dict[str, ldp.Oracle] = {
     "subset d=20": ldp.SubsetSelection("1", 20),
     "hadamard d=845": ldp.HadamardResponse("1", 845),
 }
-"""Of each protocol with alarms; domains are small where perturbing takes long."""
+"""The protocols with alarms; domains are small where perturbation is slow."""
 
 
 def rows() -> Iterator[tuple[str, str, dict[float, tuple[int, float]]]]:
-    """Yields for each protocol and test how many streams raise an alarm at each risk, and how many may on average."""
+    """Yields protocol, test, and per risk the alarms and the expected bound."""
     for name, oracle in ORACLES.items():
         raised = raisers(oracle, STREAMS, BLOCKS, np.random.default_rng(11))
         tests = [kind.name for kind in (Ones, Uniform, Repeats) if kind.applies(oracle)]
@@ -40,13 +40,13 @@ def rows() -> Iterator[tuple[str, str, dict[float, tuple[int, float]]]]:
 def raisers(
     oracle: ldp.Oracle, streams: int, blocks: int, rng: np.random.Generator
 ) -> Counter[tuple[float, str]]:
-    """How many honest streams raise an alarm, by risk and test; values follow Zipf's law."""
+    """Counts honest streams that raise an alarm, by risk and test; values follow Zipf's law."""
     raised, size = Counter[tuple[float, str]](), block_of(oracle)
     shares = np.cumsum(1.0 / np.arange(1, oracle.domain_size + 1))
     for _ in range(streams):
         users = np.searchsorted(shares, rng.random(blocks * size) * shares[-1], side="right")
         reports = oracle.perturb(users, rng=rng)
-        # a watch looks at one block a second: whenever it asks, one has passed
+        # a watch examines one block a second: each call of the clock is a second later
         watches = {risk: Watch(oracle, count().__next__, rng, risk) for risk in RISKS}
         for block in np.split(reports, blocks):
             raised.update((risk, alarm.test) for risk in RISKS for alarm in watches[risk].look(block))

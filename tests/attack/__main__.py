@@ -1,15 +1,15 @@
 """An attack on OLH's default hash: pairs of values that share a bucket more or less often than once in g seeds.
 
-``python -m tests.attack`` prints tables; with names, only those: ``named`` (half a minute), ``blind`` and ``chosen``
-(ten minutes each), ``demonstration`` (two minutes), ``predecessor`` (three minutes). It uses one core and up to 3 GiB.
+``python -m tests.attack [PART ...]`` prints tables: ``named`` (30 s), ``blind`` and ``chosen`` (10 min each),
+``demonstration`` (2 min), ``predecessor`` (3 min). One core, up to 3 GiB.
 
 C is the share of all 2³² seeds under which two values have one bucket of g. A random function has C − 1/g near 0 with
-standard deviation √((1/g)(1−1/g)/2³²), 7.6·10⁻⁶ at g = 2. What the estimate of a value w of OLH is off by, whatever the
-number of reports, is the sum of f_v·(C − 1/g)·g/(g−1) over the other values v.
+standard deviation √((1/g)(1−1/g)/2³²), 7.6·10⁻⁶ at g = 2. The bias of OLH's estimate of a value w, for any number of
+reports, is the sum of f_v·(C − 1/g)·g/(g−1) over the other values v.
 
-Each family of pairs goes through a tournament: all are counted under 2¹⁴ random seeds, those that are farthest from 1/g
-under 2¹⁸ others, of these the farthest under 2²⁴ others, and the farthest of all under every seed. Beside each largest
-number of standard deviations stands what as many numbers of a random function have as their largest (the median).
+Each family of pairs goes through a tournament: all are counted under 2¹⁴ random seeds, the farthest from 1/g under 2¹⁸
+others, the farthest of these under 2²⁴ others, and the finalists under every seed. Each largest deviation is printed
+beside the median of the largest of as many standard normal numbers.
 """
 
 import sys
@@ -37,7 +37,7 @@ NAMED = [
 ]
 """Weak pairs of the predecessor, pairs of close words, and the ends of the largest domain."""
 ROUNDS = ((1 << 14, 256), (1 << 18, 64), (1 << 24, 16))
-"""Of each round, the seeds, and one of how many pairs goes on."""
+"""The seeds of each round, and the divisor of the pairs that go on."""
 FINALISTS = 2  # pairs of a family that are counted under every seed
 
 Words = npt.NDArray[np.uint32]
@@ -57,12 +57,12 @@ def usual_largest(numbers: int) -> float:
 
 
 def largest_usual(z: npt.NDArray[np.float64]) -> str:
-    """The largest deviation beside the usual one of as many."""
+    """Formats the largest deviation beside the usual one."""
     return f"{np.abs(z).max():5.2f} ({usual_largest(z.size):.2f})"
 
 
 def count(pairs: Pairs, words_of: WordsOf, seeds: Words) -> npt.NDArray[np.int64]:
-    """(n, m) the collisions of each pair, for the m numbers of buckets that let enough be expected for a normal law."""
+    """Returns (n, m) collisions of the pairs, for the m numbers of buckets with a normal law."""
     buckets = BUCKETS[seeds.size // BUCKETS >= 256]
     return collisions(words_of(pairs[:, 0]), words_of(pairs[:, 1]), seeds, buckets)
 
@@ -106,7 +106,7 @@ def final(
 def all_pairs(
     name: str, values: Pairs, seeds_drawn: int, mask: int, words_of: WordsOf, rng: np.random.Generator
 ) -> float:
-    """Every pair of many values, by one bit of the hash under the same seeds; the farthest under all seeds."""
+    """Compares every pair of values by one bit of the hash; counts the farthest under all seeds."""
     seeds = rng.integers(1 << 32, size=seeds_drawn, dtype=np.uint32)
     bits = top_bits(words_of(values), seeds, mask)
     number = len(values) * (len(values) - 1) // 2
@@ -119,7 +119,7 @@ def all_pairs(
 
 
 def climb(words_of: WordsOf, rng: np.random.Generator, climbers: int = 64, steps: int = 600) -> float:
-    """Pairs that are changed a little again and again, and kept when they are farther from 1/g at 2²⁰ seeds."""
+    """Changes pairs step by step and keeps those farther from 1/g at 2²⁰ seeds."""
     seeds = rng.integers(1 << 32, size=1 << 20, dtype=np.uint32)
 
     def heights(pairs: Pairs) -> npt.NDArray[np.float64]:
@@ -165,7 +165,7 @@ def named(words_of: WordsOf = words_of_mul32) -> None:
 
 
 def blind() -> None:
-    """Print the table of the families that know nothing of mul32."""
+    """Print the table of the families that do not depend on mul32."""
     rng = np.random.default_rng(8)
     heading("mul32")
     worst = [tournament(name, pairs, words_of_mul32, rng) for name, pairs in families.blind(rng)]
@@ -197,7 +197,7 @@ def every_pair(words_of: WordsOf, rng: np.random.Generator, d: int) -> Iterable[
 
 
 def predecessor() -> None:
-    """Print what the same attack finds in mix32."""
+    """Print the results of the same attack on mix32."""
     rng = np.random.default_rng(8)
     heading("mix32")
     for name, pairs in families.blind(rng):
@@ -209,7 +209,7 @@ def predecessor() -> None:
 
 
 def demonstration() -> None:
-    """Print the estimates that are farthest off: d = 2²⁰, n = 10⁶, ε = 1, 30 % of the users on one value."""
+    """Print the estimates with the largest error: d = 2²⁰, n = 10⁶, ε = 1, 30 % of the users on one value."""
     import ldp
 
     d, n, heavy = 1 << 20, 1_000_000, 223

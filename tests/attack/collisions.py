@@ -1,7 +1,7 @@
 """How often two values share a bucket of OLH's hash: compiled loops over seeds, of one pair or of many.
 
 A hash under attack is four words of 32 bits for each value, (e, a, b, c), and x = T·c for y = (seed ^ e)·a and
-T = y ^ y>>11 ^ b. The predecessor "mix32" is here in the same form, to see that an attack finds what is to be found.
+T = y ^ y>>11 ^ b. The predecessor "mix32" has the same form; it shows that the attack finds known weaknesses.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ Words = npt.NDArray[np.uint32]
 Counts = npt.NDArray[np.int64]
 
 BUCKETS = np.array([2, 3, 4, 16, 55, 256, 1 << 15, 1 << 16])
-"""The numbers of buckets, g, under which pairs are looked at."""
+"""The numbers of buckets, g."""
 CHUNK = 2048  # seeds hashed together: their words stay in the first-level cache
 
 
 def _population_count(_typing: Any, _word: Any) -> Any:
-    """The number of bits set in a word of 64 bits, by the compiler's own operation."""
+    """The number of bits set in a word of 64 bits, by a compiler intrinsic."""
 
     def build(_context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
         return builder.ctpop(*operands)
@@ -60,7 +60,7 @@ def words_of_mul32(values: Counts) -> Words:
 
 @njit(cache=True, nogil=True)
 def words_of_mix32(values: Counts) -> Words:
-    """(n, 4) of the predecessor: v·0x9E3779B1, and words of which `hashed` takes no notice; c = 0 tells it."""
+    """(n, 4) of the predecessor: v·0x9E3779B1 and unused words; c = 0 marks it for `hashed`."""
     words = np.zeros((values.size, 4), np.uint32)
     for i in range(values.size):
         words[i, 0] = uint32(uint32(values[i]) * uint32(0x9E3779B1))
@@ -144,7 +144,7 @@ def top_bits(words: Words, seeds: Words, mask: int) -> npt.NDArray[np.uint64]:
 
 @njit(cache=True, nogil=True)
 def far_pairs(bits: npt.NDArray[np.uint64], beyond: int, room: int) -> Counts:
-    """(m ≤ room, 3) all pairs i < j whose bits agree oftener or seldomer than half by over ``beyond``: i, j, excess."""
+    """(m ≤ room, 3) pairs i < j whose agreement differs from half by over ``beyond``: i, j, excess."""
     found = np.empty((room, 3), np.int64)
     m, half = 0, 32 * bits.shape[1]
     block = 64  # rows kept in the second-level cache

@@ -1,4 +1,4 @@
-"""Pairs of values that a weak hash would betray: drawn, structured, or chosen by who knows how mul32 is made."""
+"""Pairs of values that expose a weak hash: random, structured, or chosen from mul32's words."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _WORD = 0xFFFFFFFF
 
 
 def blind(rng: np.random.Generator) -> Iterator[tuple[str, Pairs]]:
-    """(name, (n, 2) pairs) of values, whatever the hash is."""
+    """Yields (name, (n, 2) pairs) of values, independent of the hash."""
     yield "random", rng.integers(VALUES, size=(2 * MOST, 2))
     v = rng.integers(VALUES, size=MOST)
     one, two = rng.integers(24, size=(2, v.size))
@@ -42,7 +42,7 @@ def blind(rng: np.random.Generator) -> Iterator[tuple[str, Pairs]]:
 
 
 def chosen(rng: np.random.Generator) -> Iterator[tuple[str, Pairs]]:
-    """(name, (n, 2) pairs) of values whose words e, a, b, c are close or related."""
+    """Yields (name, (n, 2) pairs) of values whose words e, a, b, c are close or related."""
     e, a, b, c = (np.ascontiguousarray(column) for column in words_of_mul32(np.arange(VALUES)).T)
     kinds = c >> np.uint32(2) & np.uint32(0x33333333)  # the 16 bits in which c's differ, brought together
     for by, mask in ((2, 0x0F0F0F0F), (4, 0x00FF00FF), (8, 0x0000FFFF)):
@@ -154,7 +154,7 @@ def _inside(other: Words) -> Pairs:
 
 @njit(cache=True, nogil=True)
 def before(words: Words) -> Words:
-    """The word of which mix, after the step, makes each of these."""
+    """Inverts mix and the step before it."""
     made = np.empty_like(words)
     for i in range(words.size):
         x = words[i]

@@ -1,7 +1,7 @@
-"""Five clients and all faults, judged as ``ldp audit-client`` judges: a table of verdicts, with seconds.
+"""Conformance verdicts on five clients and all faults, as a table: ``python -m tests.clients``.
 
-``python -m tests.clients``. Of another package, pure-ldp, version 1.1.2 leaves the own bit as the noise made it before
-it sets it, and 1.2.0 does not; they run in environments of their own. It ends with 1 where a verdict is wrong.
+The package pure-ldp runs in two versions, each in its own environment: 1.1.2 keeps the noise of the own bit when it
+sets the bit, 1.2.0 clears it first. The exit status is 1 if a verdict is wrong.
 """
 
 import os
@@ -26,7 +26,7 @@ Row = tuple[str, ldp.Oracle, Sequence[str], int, str]
 
 
 def clients() -> Iterator[Row]:
-    """Each with a protocol, its command, how many reports, and the verdict that is right."""
+    """Yields clients with protocol, command, number of reports and the expected verdict."""
     node = str(Path(str(executable.ROOT_DIR)) / "bin" / "node")
     foreign = environment(HERE.parent / "bench" / "packages.txt")
     older = cache() / "pure-ldp-1.1.2"

@@ -1,3 +1,3 @@
-"""Clients are no tests: tests/unit/ldp/test_conformance.py judges them, and ``python -m tests.clients``."""
+"""Keeps pytest from importing the clients; tests/unit/ldp/test_conformance.py runs them."""
 
 collect_ignore_glob = ["*.py"]

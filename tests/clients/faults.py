@@ -1,4 +1,4 @@
-"""Clients with a fault each: what they are, and what a verdict on them has to say."""
+"""Clients with one fault each, and the findings expected of a verdict."""
 
 import sys
 from pathlib import Path
@@ -21,14 +21,14 @@ FAULTS = [
     (ldp.SUE("1", 20), "other epsilon", "it spends|reports that support"),
     (ldp.GRR("1", 5), "slow by value", "time: a report of value 0 takes"),
 ]
-"""A protocol, a fault, and parts of which one is in its findings."""
+"""Protocol, fault, and alternatives (|) of which one is in the findings."""
 REJECTED = [
     (ldp.SubsetSelection("3", 300), "draw order", "would be rejected: line"),
     (ldp.GRR("1", 300), "big endian", "would be rejected: line"),
     (ldp.GRR("1", 5), "old document", "(fingerprint)"),
     (ldp.GRR("1", 5), "silent", "lines for"),
 ]
-"""And of those whose frames no worker would take."""
+"""The same for clients whose frames a worker rejects."""
 
 
 def reports(fault: str) -> int:
@@ -37,5 +37,5 @@ def reports(fault: str) -> int:
 
 
 def command(fault: str) -> list[str]:
-    """How it is run."""
+    """Returns the command of a client with the fault."""
     return [sys.executable, MUTANT, fault, "{}"]

@@ -1,6 +1,6 @@
-"""Clients with a fault each, as commands: ``python mutant.py FAULT document.json``, values on stdin, frames on stdout.
+"""Clients with one fault each: ``python mutant.py FAULT document.json``, values on stdin, frames on stdout.
 
-Each is the project's own client but for its fault; `honest` has none.
+Each is the project's client with one change; `honest` has none.
 """
 
 import json
@@ -24,7 +24,7 @@ D = ORACLE.domain_size
 
 
 class Coins:
-    """In the place of `secrets`: coins of a generator."""
+    """Replaces `secrets` by a seeded generator."""
 
     def __init__(self, seed: object) -> None:
         self._generator = random.Random(str(seed))
@@ -42,7 +42,7 @@ def frame(integers: tuple[int, ...]) -> bytes:
 
 def report(value: int, i: int) -> bytes:
     match FAULT:
-        case "off by one":  # of the last value alone
+        case "off by one":  # only for the last value
             return CLIENT.report(value - (value == D - 1))
         case "next bucket":  # OLH: the hash of another value
             return CLIENT.report((value + 1) % D)
@@ -50,7 +50,7 @@ def report(value: int, i: int) -> bytes:
             row, column = value, sampling.integer(ORACLE.state_size)
             odd, own = (column & row).bit_count() % 2, sampling.coin(ORACLE.p)
             return frame((column ^ (row & -row) * (odd == own),))
-        case "biased":  # one in ten is told as it is
+        case "biased":  # one value in ten is sent unperturbed
             return CLIENT.report(value) if sampling.integer(10) else frame((value,))
         case "float threshold":  # rounded to four bits, as a cheap generator would have it
             keep = sampling.integer(16) < round(16 * float((ORACLE.E - 1) / (ORACLE.E + D - 1)))
@@ -59,7 +59,7 @@ def report(value: int, i: int) -> bytes:
             sampling.secrets = Coins(i)  # type: ignore[attr-defined]
         case "seed by value":  # a seed that stays with the value: memoised
             sampling.secrets = Coins(value)  # type: ignore[attr-defined]
-        case "coin of the seed":  # OLH: who reads the seed knows the coin
+        case "coin of the seed":  # OLH: the seed determines the coin
             seed = sampling.integer(1 << 32)
             coin = int.from_bytes(sha256(seed.to_bytes(4, "little")).digest()[:4], "little")
             bucket = ORACLE._bucket(seed, value)
@@ -82,7 +82,7 @@ def report(value: int, i: int) -> bytes:
             return HEADER + body[::-1]
         case "old document":
             return HEADER[:1] + bytes(4) + CLIENT.report(value)[wire.HEADER_BYTES :]
-        case "silent":  # of one value nothing is heard
+        case "silent":  # one value is never reported
             return b"" if value == D - 1 else CLIENT.report(value)
         case "slow by value":
             time.sleep(0.002 * (value == 0))

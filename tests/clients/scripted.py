@@ -1,7 +1,6 @@
 """The project's client with coins from seeds, as a command: ``python scripted.py document.json``, for ``--vectors``.
 
-It reads ``SEED VALUE`` from each line. With a second argument it has a fault: the bytes of a draw are taken the other
-way round.
+It reads ``SEED VALUE`` from each line. A second argument adds a fault: the bytes of a draw are big-endian.
 """
 
 import json
@@ -18,7 +17,7 @@ ORDER = "big" if len(sys.argv) > 2 else "little"
 
 
 class Coins:
-    """In the place of `secrets`: the coins that tests/vectors/README.md defines."""
+    """Replaces `secrets` by the coins that tests/vectors/README.md defines."""
 
     def __init__(self, seed: str) -> None:
         self._seed, self._block, self._ready = bytes.fromhex(seed), 0, b""
