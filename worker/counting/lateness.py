@@ -1,8 +1,7 @@
-"""Lateness: in which pane each report counts, decided record by record in the log's order.
+"""Lateness: the pane of each report, decided record by record in the log's order.
 
 A pane whose end is at or before the closed line takes no more. The line is the highest timestamp accepted so far, less
-what timestamps may be out of order and the grace; it moves with every record, inside a batch, too, and never back. So
-where a batch begins or ends changes nothing.
+disorder and grace. It moves with every record and never back, so batch boundaries change nothing.
 """
 
 from collections.abc import Callable
@@ -36,15 +35,15 @@ _FEW, _RUNS = 64, 1024
 
 
 class Placed(NamedTuple):
-    """Where the accepted records of a stretch count.
+    """The panes of the accepted records of one rule.
 
     Attributes:
-        starts: the starts of the panes that they are in, or `LATE` or `UNDATED`, in the order of their first records.
-        firsts: of each the index of that record.
-        sizes: of each the number of reports.
-        runs: (2, r) reports that follow each other and are in one of them: which one, and the index behind the last.
-        late: how many records are late, by age.
-        undated: how many have no time.
+        starts: the panes' starts, or `LATE` or `UNDATED`, in the order of their first records.
+        firsts: the index of each one's first record.
+        sizes: each one's number of reports.
+        runs: (2, r) consecutive reports of one place: its index, and the index behind the last report.
+        late: late records by age.
+        undated: records without a valid timestamp.
         watermark: the highest timestamp accepted so far, or −1.
         closed: the line behind them.
     """
@@ -60,26 +59,21 @@ class Placed(NamedTuple):
 
 
 def dated(times: Ints) -> Ints:
-    """Returns timestamps with −1 for each that is negative or not below `TIME_ENDS`; O(records).
-
-    Example:
-        >>> dated(np.array([5, (1 << 63) - 1, -7])).tolist()
-        [5, -1, -1]
-    """
+    """Returns timestamps with −1 for each that is negative or not below `TIME_ENDS`; O(records)."""
     good = times.view(np.uint64) < TIME_ENDS
     return times if good.all() else np.where(good, times, -1)
 
 
 @dataclass(frozen=True)
 class Late:
-    """The late records of a batch, in the log's order, and what each was too late for.
+    """The late records of a batch, in the log's order.
 
     Attributes:
-        at: (n,) which of the records they are.
+        at: (n,) their indices.
         times: (n,) their timestamps.
-        starts: (n,) the starts of the panes that they were too late for.
-        lines: (n,) the closed line when each came; its pane ends at or before it.
-        pane: how long a pane is.
+        starts: (n,) the starts of the panes that they missed.
+        lines: (n,) the closed line at each record; its pane ends at or before it.
+        pane: the length of a pane.
     """
 
     at: Ints
@@ -100,17 +94,17 @@ def place(
     pane: int,
     most: int,
 ) -> Placed:
-    """Places records; O(reports).
+    """Returns the panes of records; O(reports).
 
     Args:
         times: (a,) the timestamps of accepted records in the log's order, at least one; see `dated`.
-        counts: (a,) how many reports each has.
-        reports: how many that are.
-        watermark: the highest accepted before them, or None.
+        counts: (a,) the number of reports of each.
+        reports: their sum.
+        watermark: the highest timestamp before them, or None.
         closed: the line before them.
-        hold: what the line is behind the watermark: out of order and grace.
-        pane: how long a pane is; all in milliseconds.
-        most: the panes that there may be. Where the records are in more, those from one of the next on are not placed.
+        hold: watermark less line: disorder and grace.
+        pane: the length of a pane; all times in milliseconds.
+        most: the most panes. Records from the one that needs one more on may be left out.
 
     Example:
         >>> times = np.array([5, 31, 32, 7, -1, 19])
@@ -145,12 +139,11 @@ def _walk(
 ) -> tuple[int, int, int, int, int, int]:
     """Fills in each place's number, first record and reports, the ages of the late, and the runs.
 
-    Args but for those of `place`: the watermark and the line before; space, a sixth each for numbers, firsts, sizes and
-    ages, two for what finds a place by its number; and as many runs as there is room for.
+    ``space`` has six equal parts: numbers, firsts, sizes, ages, and two for the hash table of numbers.
 
     Returns:
-        How many places there are; how many runs; how many records are placed, fewer than all where there was no more
-        room for one of both; how many are undated; the watermark; the line.
+        The numbers of places, of runs, of placed records (fewer than all without room) and of undated ones; the
+        watermark; the line.
     """
     seen, line = before
     room = len(space) // 6
@@ -205,7 +198,7 @@ def _sums(times: Ints, counts: Ints) -> tuple[int, int, int]:
 
 @_inlined
 def _judged(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
-    """Returns the number of the pane that a time is in, unless it is none or too late; notes by how much it is."""
+    """Returns a time's pane number, `LATE` or `UNDATED`; counts the age of a late one."""
     if time < 0 or time >= TIME_ENDS:
         return UNDATED
     over = line - (number + 1) * pane
@@ -217,7 +210,7 @@ def _judged(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
 
 @_inlined
 def _number(time: int, pane: int, inverse: float) -> int:
-    """Returns the number of the pane that a time is in; a division takes ten times as long."""
+    """Returns a time's pane number; a division would take ten times as long."""
     number = int(time * inverse)  # at most one off
     rest = time - number * pane
     return number - (rest < 0) + (rest >= pane)
@@ -225,7 +218,7 @@ def _number(time: int, pane: int, inverse: float) -> int:
 
 @_inlined
 def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
-    """Returns which of n places has a number; n if none has, and then it is noted there, if there is room."""
+    """Returns the place of a number; n if it is new, and then adds it if there is room."""
     key = number & (len(table) - 1)
     while table[key] >= 0:
         if numbers[table[key]] == number:
@@ -238,7 +231,7 @@ def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
 
 @_inlined
 def _age(over: int) -> int:
-    """Returns which of the ages that many milliseconds are, or the number of ages."""
+    """Returns the index of the age class of a delay; the number of classes if it is longer."""
     age = 0
     while age < len(_AGES) and _AGES[age] < over:
         age += 1
@@ -248,17 +241,7 @@ def _age(over: int) -> int:
 def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane: int) -> Late:
     """Returns the late ones of accepted records, with the line that each of them met; O(records).
 
-    Args:
-        times: (a,) their timestamps, `dated`.
-        watermark: as `place` has it.
-        closed: see there.
-        hold: see there.
-        pane: see there.
-
-    Example:
-        >>> late = late_of(np.array([5, 31, 32, 7]), None, 0, hold=20, pane=10)
-        >>> late.at.tolist(), late.times.tolist(), late.starts.tolist(), late.lines.tolist()
-        ([3], [7], [0], [12])
+    Arguments as for `place`, with `dated` times.
     """
     seen = np.maximum.accumulate(np.append(-1 if watermark is None else watermark, times))
     lines = np.maximum(closed, np.maximum(seen, 0) - hold)
@@ -269,6 +252,6 @@ def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane:
 
 
 def warm() -> None:
-    """Compiles what places records, before work begins."""
+    """Compiles `place` before work begins."""
     ones = np.ones(1, np.int64)
     place(ones, ones, 1, watermark=0, closed=0, hold=0, pane=1, most=1)

@@ -1,7 +1,6 @@
-"""The ports: what counting and publishing need of the world, what passes through, and how it can fail.
+"""Ports: the interfaces of counting and publishing to Kafka and Redis, with their values and errors.
 
-Kafka implements them in `worker.kafka`, Redis in `worker.store.redis`; the tests' world of faults implements all of
-them in memory. The algorithms that use them are in `worker.counting.ownership` and `worker.publishing.publisher`.
+`worker.kafka` and `worker.store.redis` implement them, and so do the tests in memory.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -25,14 +24,10 @@ COUNTED = "counted"
 
 
 class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a fault of ours
-    """A step got no answer, or no clear one: it may have happened or not. It is retried.
+    """A step had no clear answer: it may have happened or not. It is retried.
 
     Attributes:
-        remedy: what an operator can do about the cause, by the side that raised it; empty if unknown.
-
-    Args:
-        cause: names the side (Kafka or Redis), the operation, and what happened.
-        remedy: see above.
+        remedy: what an operator can do, if known.
     """
 
     def __init__(self, cause: str = "", remedy: str = "") -> None:
@@ -41,15 +36,15 @@ class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a 
 
 
 class NotOwner(Exception):  # noqa: N818
-    """Kafka does not count this worker as the partitions' owner at this moment."""
+    """Kafka does not accept this worker as the owner of the partitions now."""
 
 
 class Displaced(Exception):  # noqa: N818
-    """Another process is in the group under this worker's name: the stream stops here, as it is counted there."""
+    """Another process joined the group under this worker's name: the stream stops here."""
 
 
 class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports.
+    """Stored counts are missing, damaged or of another lineage: the stream stops.
 
     Attributes:
         cause: what was found.
@@ -65,7 +60,7 @@ class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its 
 
 
 class NewerState(StateLost):
-    """Stored counts that a newer version of the worker wrote: this one cannot go on with them, that one can."""
+    """A newer version of the worker wrote the stored counts, and can go on with them."""
 
 
 Failure: TypeAlias = Unavailable | StateLost
@@ -73,7 +68,7 @@ Failure: TypeAlias = Unavailable | StateLost
 
 
 class Answer(StrEnum):
-    """What the store says to a commit or a compare."""
+    """The answer of the store to a commit or a compare."""
 
     DONE = "done"
     LINEAGE = "lineage"
@@ -84,15 +79,15 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Metadata:
-    """What the store keeps of a partition beside its blobs; `worker.counting.layout` says how.
+    """What the store keeps of a partition in addition to its blobs; see `worker.counting.layout`.
 
     Attributes:
-        lineage: what the counts are of, as it is stored; see `worker.counting.lineage`.
-        epoch: raised by each claim; a writer of an older one is fenced.
+        lineage: the identity of the counts, as stored; see `worker.counting.lineage`.
+        epoch: raised by each claim; a writer with an older one is fenced.
         offset: the counts are those of [start, offset).
-        flush: id of the commit that wrote this, 32 hex digits; empty before the first commit.
-        blobs: window -> flush id of the commit that wrote its live blob.
-        totals: canonical JSON of the rest of the state: start, rules, accepted, rejected, late, watermark, gaps.
+        flush: the id of the commit that wrote this, 32 hex digits; empty before the first commit.
+        blobs: cell -> flush id of the commit that wrote its live blob.
+        totals: the rest of the state as canonical JSON.
     """
 
     lineage: str
@@ -112,16 +107,16 @@ class StoredPartition:
 
 
 class Log(Protocol):
-    """What a worker needs of one topic's log and of its consumer group; called from one thread.
+    """One topic's log and its consumer group; called from one thread.
 
-    What the brokers refuse of one partition is returned in the place of its answer.
+    If the brokers refuse one partition, the error takes the place of its answer.
     """
 
     def topic_id(self) -> str:
-        """Asks for the id of the topic, another one if it was created again: what was polled before is of this one."""
+        """Asks for the id of the topic, which differs if the topic was created again."""
 
     def generation(self) -> object | None:
-        """Returns what identifies this membership and its rebalance; None while there is none."""
+        """Returns the identity of this membership and its rebalance; None without one."""
 
     def assigned(self) -> Set[int]:
         """Returns the partitions that the group assigns to this worker."""
@@ -133,31 +128,31 @@ class Log(Protocol):
         """Returns each log's (first offset, last stable offset)."""
 
     def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns where each log goes on at an offset or behind it.
+        """Returns the proven offset at which each log goes on, at or behind a given one.
 
-        The result is the offset itself if the leader answers a fetch there. It is the log's first offset if two looks,
-        with a pause between them, agree: the leader refuses a fetch at the offset and one just before the first offset,
-        and answers one at the first offset. A partition is left out while that is not proven: ask again later.
+        That is the given offset if the leader answers a fetch there. It is the log's first offset if two looks, with
+        a pause between them, agree: the leader refuses a fetch at the offset and one just before the first offset,
+        and answers one at the first offset. A partition without a proof is left out: ask again later.
         """
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting, for lag tools; what becomes of it does not matter."""
+        """Commits offsets without waiting, for lag tools; the outcome does not matter."""
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
+        """Makes `poll` return the partition's records from an offset on, read by its rules."""
 
     def stop(self, partition: int) -> None:
-        """Lets `poll` return no more of the partition's records."""
+        """Makes `poll` return no more of the partition's records."""
 
 
 class NonMemberLog(Protocol):
-    """What who is no member of a group needs of its topic and of it."""
+    """One topic and a consumer group, for a process that does not join the group."""
 
     def topic_id(self) -> str:
-        """Returns the id of the topic, another one if it was created again."""
+        """Returns the id of the topic, which differs if the topic was created again."""
 
     def partitions(self) -> Set[int]:
         """Returns all partitions of the topic."""
@@ -172,14 +167,14 @@ class NonMemberLog(Protocol):
         """Returns whether there are committed records in [begin, end) of a partition's log."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets, unless the group has members: they commit what they count themselves."""
+        """Commits offsets, unless the group has members: they commit what they count."""
 
 
 class Store(Protocol):
-    """What a worker needs of the store of one stream.
+    """The store of one stream.
 
-    Each step of a partition is atomic there. Steps of many partitions are sent together and fail each for itself; if a
-    reply is lost, each of them may have been done or not.
+    Each step of a partition is atomic. Steps of many partitions are sent together and fail one by one; after a lost
+    reply each of them may have happened or not.
     """
 
     def peek(self, partition: int) -> Metadata | None:
@@ -191,36 +186,36 @@ class Store(Protocol):
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> Mapping[int, StoredPartition | Failure | None]:
-        """Raises epochs of which epoch and lineage still are those that were found, then loads.
+        """Raises each epoch if epoch and lineage are still those that were found, then loads.
 
         Args:
-            wanted: partition -> what `peek` returned, and what the partition begins with if nothing was found.
+            wanted: partition -> what `peek` returned, and the metadata to begin with if nothing was found.
 
         Returns:
-            Each partition, its metadata with the raised epoch; None if another claimed it meanwhile.
+            Each partition with the raised epoch; None if another worker claimed it meanwhile.
         """
 
     def stage_all(
         self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
     ) -> Mapping[int, Unavailable | None]:
-        """Writes blobs under keys of each partition's attempt, which vanish if nothing promotes them."""
+        """Writes blobs under keys of each partition's attempt, which expire unless promoted."""
 
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> Mapping[int, Answer | Unavailable]:
-        """Replaces metadata, the second by the third, and puts the attempt's blobs beside them; or changes nothing."""
+        """Replaces the first metadata by the second with the attempt's blobs, or changes nothing."""
 
     def compare_all(self, held: Mapping[int, Metadata]) -> Mapping[int, Answer | Unavailable]:
-        """Returns whether the store still holds exactly what this owner last read or wrote of each partition."""
+        """Returns whether the store still holds what this owner last read or wrote of each partition."""
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         """Writes blobs as `stage_all` does."""
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Puts the attempt's blobs and metadata where there are none, and says DONE.
+        """Writes the attempt's blobs and metadata where there are none, and returns DONE.
 
-        It says so, too, of just these counts that are there already; UNSTAGED if the blobs are gone, and FORKED if
-        anything else is there. Then nothing is changed.
+        Also returns DONE if just these counts are there already; UNSTAGED if the blobs expired; FORKED if anything
+        else is there. Then nothing is changed.
         """
 
 
@@ -228,21 +223,21 @@ class DeadLetters(Protocol):
     """Where malformed records go, and by choice late ones."""
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
-        """Sends what a batch has of rejected records and of unreadable record batches, without waiting.
+        """Sends the rejected records and unreadable record batches of a batch, without waiting.
 
         Args:
-            batch: a counted one.
-            verdicts: on its records, as `ldp.frames.Decoded` has them.
+            batch: a counted batch.
+            verdicts: of its records, as `ldp.frames.Decoded` has them.
 
         Returns:
-            How many of them leave no dead letter, as too many come at once.
+            How many of them leave no dead letter because of the rate limit.
 
         Raises:
             Unavailable: they cannot be sent now; some may have been.
         """
 
     def add_late(self, batch: Batch, late: Late) -> int:
-        """Sends late records of a batch, which are counted all the same; as `add` does."""
+        """Sends late records of a batch, which are counted anyway; as `add` does."""
 
     def flush(self) -> None:
         """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
@@ -255,12 +250,12 @@ class HeadReader(Protocol):
         """Returns the newest head.
 
         Args:
-            decided: the newest one that is committed, once nothing below the topic's end is open any more; else the
-                newest that was sent, whatever became of it. Heads never go back, so counts that are not behind that one
-                are behind no committed one either, and need not wait for transactions of others.
+            decided: wait until nothing below the topic's end is open, and return the newest committed head. Otherwise
+                return the newest that was sent: heads never go back, so counts that are not behind it are behind no
+                committed one.
 
         Raises:
-            Unavailable: the topic cannot be read; or its end is not decided yet, and it was to be.
+            Unavailable: the topic cannot be read, or its end is not decided yet.
         """
 
 
@@ -274,26 +269,26 @@ class SnapshotProducer(HeadReader, Protocol):
         """Publishes a snapshot as a whole, with its rows; raises `Unavailable` if it may or may not be published."""
 
     def rows(self) -> Sequence[bytes]:
-        """Returns the keys of the stream's rows that there are; only one of rows is asked. It may take minutes."""
+        """Returns the keys of the stream's rows on the topic of rows. It may take minutes."""
 
     def close(self) -> None:
-        """Lets go; an open transaction is aborted."""
+        """Closes the producer; an open transaction is aborted."""
 
 
 class StateReader(Protocol):
-    """Where cuts are read."""
+    """The reader of the stored partitions."""
 
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
 
     def cut_all(self, partitions: Collection[int]) -> Mapping[int, StoredPartition | Failure | None]:
-        """Returns each partition's metadata and blobs as they stand together, or None."""
+        """Returns each partition's metadata and blobs, read in one step, or None."""
 
 
 class Events(Protocol):
-    """What counting and publishing tell of what happens to them, once each; `worker.observe.events` listens.
+    """The observer of counting and publishing, called once for each event, from any thread.
 
-    Nothing of it holds what a record held. What is called may be called from any thread.
+    No argument holds a record's content. `worker.observe.events` implements it.
     """
 
     def info(self, event: str, **facts: object) -> None:
@@ -319,19 +314,16 @@ class Events(Protocol):
         """A batch is counted: so many records, and so many reports in them."""
 
     def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """So many accepted records were too late for their pane, by age, and so many have no timestamp.
-
-        Of the late ones so many leave no dead letter, though they were to.
-        """
+        """Accepted records were late, by age, or undated; `left_out` late ones leave no dead letter."""
 
     def forged(self, test: str, reports: int, found: str) -> None:
-        """Among so many reports that were looked at are some that no honest client sends; see `ldp.alarms`."""
+        """A test found reports that no honest client sends; see `ldp.alarms`."""
 
     def keyed(self, records: int) -> None:
-        """So many records came with a key or headers, which nobody has looked at."""
+        """Records came with a key or headers, which are ignored."""
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """So many records are malformed, by reason, and but for those left out they were sent to the dead letters."""
+        """Records are malformed, by reason; `left_out` of them leave no dead letter."""
 
     # a commit
 
@@ -348,7 +340,7 @@ class Events(Protocol):
         """A partition is held no longer; it is claimed again, here or elsewhere."""
 
     def released(self, partition: int) -> None:
-        """A partition is let go of, as Kafka takes it away."""
+        """Kafka took a partition away."""
 
     # publishing
 
@@ -356,22 +348,22 @@ class Events(Protocol):
         """Whether this worker publishes the stream's snapshots."""
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """A snapshot is published; the deviation is that of Base's sum, see `ldp.query.sum_deviation`."""
+        """A snapshot is published; the deviation of Base's sum is that of `ldp.query.sum_deviation`."""
 
     def lines(self, closed: Mapping[str, int], watermark: int) -> None:
-        """How far the windows of each name are closed in the newest head; and the highest timestamp that is counted."""
+        """How far the windows of each name are closed in the head, and the highest timestamp."""
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
-        """In a final window so many values' frequencies changed since the one before, and those of these sets."""
+        """How many values, and which sets, changed from the final window before."""
 
     def checked(self, seconds: float | None) -> None:
-        """The newest snapshot covers all that is counted; publishing took so long, where there was something new."""
+        """The newest snapshot covers all counts; publishing took `seconds`, None if nothing was new."""
 
     def publish_failed(self, error: Unavailable) -> None:
         """Publishing is tried again later."""
 
     def ticked(self) -> None:
-        """A publisher's tick is over, whatever came of it."""
+        """A publisher's tick is over."""
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """No recommendation could be made from a snapshot's estimate."""

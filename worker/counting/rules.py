@@ -1,9 +1,8 @@
-"""Rules: what decides whether a record counts, each kept with the offset from which it holds.
+"""Rules: what decides whether and where a record counts, each kept with the offset from which it holds.
 
-The counts of a partition are a function of its log and of these rules, so a rule is recorded with the counts and never
-taken from a worker's configuration: a changed configuration adds a rule, records before it stay judged as they were.
-While a change is rolled out, workers of the old and of the new configuration take turns; a revision tells them which
-is the newer, so that the recorded rules only ever grow at their end, by one for each configuration at most.
+The counts of a partition are a function of its log and of its rules, so rules are recorded with the counts. A changed
+configuration adds a rule; records before it keep theirs. During a roll-out workers of the old and the new
+configuration take turns: a revision says which is the newer, so that each configuration adds at most one rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +24,14 @@ FIELDS = frozenset(
 
 @dataclass(frozen=True)
 class RecordLimits:
-    """What a rule demands of a record.
+    """The limits of a record, and its windows.
 
     Attributes:
-        most_reports: how many reports it may have; None for any number.
-        ones: whether a unary report is rejected for a number of ones that no honest client would send.
-        max_batch_bytes: how many bytes the record batch that it came in may have after decompression; None for any
-            number. What holds at a batch's first offset holds for the whole of it.
-        windowing: the windows that it counts in; None for that of all time alone.
+        most_reports: the most reports of a record; None for any number.
+        ones: whether a unary report with an implausible number of ones is rejected.
+        max_batch_bytes: the most bytes of a record batch after decompression; None for any number. The rule of a
+            batch's first offset holds for the whole batch.
+        windowing: the windows to count in; None for all time only.
     """
 
     most_reports: int | None
@@ -51,11 +50,11 @@ class RecordLimits:
 
 @dataclass(frozen=True)
 class RequestedRule:
-    """What a configuration asks for.
+    """The rule of a configuration.
 
     Attributes:
-        revision: of two configurations the higher one is the newer; None where the configuration does not say.
-        terms: what it demands of a record.
+        revision: the higher of two revisions is the newer; None if not configured.
+        terms: the limits of a record.
     """
 
     revision: int | None = None
@@ -67,9 +66,9 @@ class Rule:
     """Limits that hold from an offset on, until the next rule's.
 
     Attributes:
-        offset: the first one that they hold for.
+        offset: the first offset.
         revision: higher than that of every rule before it.
-        terms: what is demanded of a record.
+        terms: the limits of a record.
     """
 
     offset: int
@@ -77,7 +76,7 @@ class Rule:
     terms: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON's types, without a limit for batches and without windows where it has none.
+        """Returns the rule in JSON's types, without absent limits and windows.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, ones=True)).as_json()
@@ -94,11 +93,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Older:
-    """A configuration that is not followed, because what is recorded is newer.
+    """A configuration that is not followed, because a newer rule is recorded.
 
     Attributes:
         why: which of both is which.
-        todo: how to have it followed all the same.
+        todo: how to make workers follow it anyway.
     """
 
     why: str
@@ -106,13 +105,7 @@ class Older:
 
 
 def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
-    """Returns whether rules begin with all of the others.
-
-    Example:
-        >>> old, new = Rule(0, 1, RecordLimits(100, ones=True)), Rule(9, 2, RecordLimits(1, ones=True))
-        >>> continues([old, new], [old]), continues([old], [old, new]), continues([old], [])
-        (True, False, True)
-    """
+    """Returns whether rules begin with all of the others."""
     return list(rules[: len(others)]) == list(others)
 
 
@@ -122,19 +115,14 @@ def first(configured: RequestedRule, start: int) -> Rule:
 
 
 def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
-    """Reads recorded rules.
+    """Reads recorded rules, as `Rule.as_json` writes them.
 
     Args:
-        listed: as `Rule.as_json` writes them.
-        start: the offset that counting began at.
+        listed: the rules in JSON's types.
+        start: the offset at which counting began.
 
     Raises:
-        KeyError, TypeError, ValueError: no rules, one that this version does not know, or some that are not in order.
-
-    Example:
-        >>> rules = parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
-        >>> rules == [Rule(7, 1, RecordLimits(100, ones=True))]
-        True
+        KeyError, TypeError, ValueError: no rules, unknown ones, or not in order.
     """
     rules = []
     for said in listed:
@@ -152,7 +140,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
 
 
 def _typed(rule: Rule) -> bool:
-    """Returns whether the numbers of a rule that was read are numbers."""
+    """Returns whether the numbers of a rule are numbers."""
     terms = rule.terms
     numbers: list[object] = [rule.offset, rule.revision]
     numbers += [n for n in (terms.most_reports, terms.max_batch_bytes) if n is not None]
@@ -162,19 +150,18 @@ def _typed(rule: Rule) -> bool:
 
 
 def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:
-    """Decides what becomes of a configuration where rules are recorded already.
+    """Decides whether a configuration adds a rule to the recorded ones.
 
-    With a revision, the higher one is the newer. Without, terms that were never recorded are new, and terms that others
-    have replaced are old: they are those of a worker that a roll-out has not reached yet.
+    The higher revision is the newer. Without a revision, limits that were never recorded are new, and limits that
+    others have replaced are old: their worker awaits the roll-out.
 
     Args:
         recorded: the rules so far; some may begin beyond the offset.
-        configured: what this worker's configuration asks for.
-        offset: the first one that a new rule may hold for: no record from it on has been judged yet.
+        configured: the configured rule.
+        offset: the first offset that no record was judged at.
 
     Returns:
-        A rule to add at the end of the recorded ones; or that the configuration is older than they are; or None, if it
-        asks for what the last of them says.
+        A rule to append; or that the configuration is older; or None if the last rule is the configured one.
 
     Example:
         >>> recorded = [Rule(0, 1, RecordLimits(100, ones=True)), Rule(9, 2, RecordLimits(1, ones=True))]

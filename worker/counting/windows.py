@@ -1,9 +1,8 @@
-"""Windows in event time: which there are, and the panes that they are made of.
+"""Windows in event time, and the panes that they are made of.
 
 A window is named as it is configured: ``1h`` follow each other, ``24h every 1h`` overlap. Starts are multiples of the
-hop since the epoch, ends are exclusive, times are milliseconds. What is counted are panes, as long as the greatest
-common divisor of the hops: each window is a sum of panes, so a report is counted once, however many windows it is in.
-``all`` is the window of all time, which is made of everything.
+hop since the epoch, ends are exclusive, times are milliseconds. Reports are counted in panes, as long as the greatest
+common divisor of the hops, so that each window is a sum of panes. ``all`` is the window of all time.
 """
 
 import functools
@@ -30,16 +29,14 @@ class Window:
     """Windows of one length.
 
     Attributes:
-        name: as it was given.
-        length: of each, in milliseconds.
-        every: from one's start to the next one's; the length is a multiple of it.
+        name: the configured name.
+        length: in milliseconds.
+        every: from one start to the next, in milliseconds; the length is a multiple of it.
 
     Example:
         >>> day = parse("24h every 1h")
         >>> day.length // day.every, day.next_start(7_200_000) // UNITS["h"], day.last_end(90_000_000) // UNITS["h"]
         (24, 3, 25)
-        >>> [start // UNITS["h"] for start in day.starts(Pane(25 * UNITS["h"], UNITS["h"]))][::23]
-        [2, 25]
     """
 
     name: str
@@ -66,11 +63,11 @@ class Window:
 
 @dataclass(frozen=True, order=True)
 class Pane:
-    """A stretch of time whose reports are counted together.
+    """A period whose reports are counted together.
 
     Attributes:
         start: its first millisecond.
-        length: in milliseconds. It is another one than that of other panes where the windows were changed.
+        length: in milliseconds; panes from before a change of windows have another one.
     """
 
     start: int
@@ -82,25 +79,17 @@ class Pane:
         return self.start + self.length
 
     def __str__(self) -> str:
-        """Returns its name, which `pane_of` reads."""
+        """Returns the name that `pane_of` reads."""
         return f"{self.start}+{self.length}"
 
     def within(self, start: int, end: int) -> bool:
-        """Returns whether a window from start to end has all of it."""
+        """Returns whether a window from start to end contains it."""
         return start <= self.start and self.end <= end
 
 
 @functools.lru_cache(1 << 12)  # each commit and each cut reads the names of all panes
 def pane_of(cell: str) -> Pane | None:
-    """Reads the name of a cell; None for that of all time.
-
-    Raises:
-        ValueError: it is no such name.
-
-    Example:
-        >>> pane_of(str(Pane(7_200_000, 3_600_000)))
-        Pane(start=7200000, length=3600000)
-    """
+    """Reads the name of a cell; None for that of all time. Raises ValueError for anything else."""
     if cell == ALL:
         return None
     if not re.fullmatch(r"(0|[1-9][0-9]*)\+[1-9][0-9]*", cell, re.ASCII):
@@ -112,10 +101,7 @@ def pane_of(cell: str) -> Pane | None:
 
 
 def milliseconds(text: str) -> int:
-    """Reads a length of time.
-
-    Raises:
-        ValueError: it is none, or over `LONGEST`.
+    """Reads a length of time; raises ValueError if it is none, or over `LONGEST`.
 
     Example:
         >>> milliseconds("90s"), milliseconds("1d"), milliseconds("0s")
@@ -130,18 +116,11 @@ def milliseconds(text: str) -> int:
 
 
 def parse(text: str) -> Window:
-    """Reads what a window is configured as.
-
-    Raises:
-        ValueError: it is no window.
+    """Reads a configured window; raises ValueError if it is none.
 
     Example:
         >>> parse("1h")
         Window(name='1h', length=3600000, every=3600000)
-        >>> parse("1h every 25m")
-        Traceback (most recent call last):
-        ...
-        ValueError: '1h every 25m' given; a window's length is a multiple of its hop, so that it is whole panes
     """
     length, *every = text.split(" every ")
     if len(every) > 1:
@@ -160,10 +139,6 @@ def parse_all(names: tuple[str, ...]) -> tuple[Window, ...]:
 
     Raises:
         ValueError: there are none, one is no window, or two are the same.
-
-    Example:
-        >>> [window.every for window in parse_all(("all", "1h", "24h every 1h"))]
-        [3600000, 3600000]
     """
     if not names:
         raise ValueError("no windows given; there is at least one, like 'all' or '1h'")
@@ -176,12 +151,12 @@ def parse_all(names: tuple[str, ...]) -> tuple[Window, ...]:
 
 @dataclass(frozen=True)
 class Windowing:
-    """The windows of a stream, and how long they wait.
+    """The windows of a stream, and how long they stay open.
 
     Attributes:
         windows: their names; `ALL` may be one of them.
-        grace: milliseconds for which a window waits for reports that are delayed.
-        out_of_order: milliseconds by which the log's timestamps may be out of their order beside.
+        grace: how long a window waits for delayed reports, in milliseconds.
+        out_of_order: the disorder of the log's timestamps, in milliseconds.
 
     Example:
         >>> hourly = Windowing(("all", "1h", "90m every 30m"), grace=600_000, out_of_order=60_000)
@@ -194,39 +169,35 @@ class Windowing:
     out_of_order: int = 0
 
     def __post_init__(self) -> None:
-        """Demands windows beside that of all time.
-
-        Raises:
-            ValueError: there are none, or they cannot be read.
-        """
+        """Raises ValueError if there is no window other than that of all time."""
         if not self.parsed:
             raise ValueError(
                 f"{list(self.windows)} given; without other windows than {ALL!r} there are no panes"
             )
 
     def __str__(self) -> str:
-        """Returns it as people read it."""
+        """Returns a description for people."""
         names = ", ".join(self.windows)
         return f"windows {names}, grace {self.grace} ms, out of order {self.out_of_order} ms"
 
     @functools.cached_property
     def parsed(self) -> tuple[Window, ...]:
-        """Its windows but for that of all time."""
+        """The windows without that of all time."""
         return parse_all(self.windows)
 
     @functools.cached_property
     def pane(self) -> int:
-        """How long a pane is, in milliseconds: each hop, and so each window, is whole panes."""
+        """The length of a pane, in milliseconds."""
         return math.gcd(*(window.every for window in self.parsed))
 
     @functools.cached_property
     def hold(self) -> int:
-        """How far the closed line is behind the highest timestamp, in milliseconds."""
+        """How far the closed line is behind the watermark, in milliseconds."""
         return self.grace + self.out_of_order
 
     @functools.cached_property
     def most_panes(self) -> int:
-        """How many panes a partition may have before it waits until windows of before are final.
+        """The most panes of a partition, before it waits until older windows are final.
 
         Twice what its own reports keep open: the longest window, both ways out of order, the grace, one at each end.
         """
