@@ -1,4 +1,4 @@
-"""What became of a batch that was counted."""
+"""Applied: the outcome of a counted batch."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,16 +11,15 @@ from worker.counting.lateness import Late
 
 @dataclass
 class Applied:
-    """What became of a batch, as `worker.counting.partition_state.PartitionState.apply` returns it.
+    """The outcome of a batch, as `PartitionState.apply` returns it.
 
     Attributes:
-        verdicts: (m,) uint8, on its records as `ldp.frames.Decoded` has them; fewer than there are where one has no
-            room.
-        rejected: how many were rejected, by reason, unreadable record batches among them.
+        verdicts: (m,) uint8, of its records as `ldp.frames.Decoded` has them, up to one that needs a pane too many.
+        rejected: rejected records by reason, unreadable record batches among them.
         late: accepted records that were too late for their pane, by age.
-        undated: accepted records without a time.
-        reports: the reports that were counted, in an array for each rule that judged some.
-        late_records: which records were late, where that was asked for.
+        undated: accepted records without a valid timestamp.
+        reports: the counted reports, an array for each rule.
+        late_records: the late records, if asked for.
     """
 
     verdicts: npt.NDArray[np.uint8]
@@ -32,5 +31,5 @@ class Applied:
 
     @property
     def accepted(self) -> int:
-        """How many records were accepted."""
+        """The number of accepted records."""
         return len(self.verdicts) - int(np.count_nonzero(self.verdicts))

@@ -1,7 +1,6 @@
-"""Names the fields of a stream's public document that changed, and the remedy.
+"""Differences between a stream's public document and an earlier one, and the remedy.
 
-A lineage has the fingerprint of the document, a hash. Each head has the text that was hashed (`ldp.Stream.hashed`), so
-the newest head shows what the document was before a change.
+A lineage has only the document's fingerprint. The newest head has the text that was hashed (`ldp.Stream.hashed`).
 """
 
 import hashlib
@@ -22,15 +21,15 @@ _LONGEST = 60
 
 
 def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) -> list[str]:
-    """Names the fields of a stream's document that changed since counts of another fingerprint were made.
+    """Returns the changed fields of a stream's document, one text each.
 
     Args:
-        stream: as it is configured.
+        stream: the configured stream.
         before: the lineage of the newest head.
-        fingerprint: of the document that the counts are of, in hexadecimal digits.
+        fingerprint: of the document of the counts, in hexadecimal digits.
 
     Returns:
-        One text for each field; nothing if the document is the same, or if the head does not have the old one.
+        The changes; empty if the head does not have the document of that fingerprint.
 
     Example:
         >>> before, now = ldp.Stream("s", ldp.GRR("1", 3)), ldp.Stream("s", ldp.GRR("1/2", 3), ["a", "b", "c"])
@@ -49,19 +48,14 @@ def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) 
 
 
 def remedy(stream: ldp.Stream, fingerprint: object) -> str:
-    """Returns what to do where counts are of another history than the configured stream.
-
-    Args:
-        stream: as it is configured.
-        fingerprint: of the document that the counts are of, in hexadecimal digits.
-    """
+    """Returns the remedy if counts of this fingerprint are of another history than the stream."""
     if fingerprint != stream.fingerprint.hex():
         return _NEW_TOPIC
     return f"undo the change of the configuration, or {NEW_NAME}"
 
 
 def _shown(document: Mapping[str, Any], name: str) -> str:
-    """Returns a field's value as it is configured; of labels only the hash is known."""
+    """Returns a field's value as it is configured, or the hash of labels."""
     if name not in document:
         return "none"
     value = document[name]

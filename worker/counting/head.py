@@ -1,7 +1,7 @@
-"""The head: what was published last, as the snapshot topic itself says it.
+"""Head: the newest published snapshot, as the snapshot topic records it.
 
-It is the record from which a publisher goes on, and the third source of what was counted, beside Redis and the group's
-offsets: where it says that something was counted, counts that are not there were lost.
+A publisher goes on from it. For a claim it is the third witness of what was counted, in addition to Redis and the
+group's offsets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,33 +21,31 @@ from worker.counting.rules import Rule
 
 
 class NewerHead(ValueError):  # noqa: N818  # named for what was found
-    """A head that a newer version of the worker wrote."""
+    """A newer version of the worker wrote the head."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The newest published snapshot; number 0 when there is none.
+    """The newest published snapshot; number 0 if there is none.
 
     Attributes:
         sequence: its number.
         offsets: partition -> the offset up to which it was counted.
-        reports: how many reports it has.
-        gaps: partition -> stretches [from, to) that are not in it, because they were lost.
+        reports: its number of reports.
+        gaps: partition -> offsets [from, to) that were lost.
         uncounted: partitions that it left out though they have records.
-        rules: partition -> by what its records were judged, in JSON's types.
-        lineage: what its counts are of, by the names of `IDENTITY`.
-        floors: partition -> the line at which its windows begin; those that a stream of windows has admitted.
+        rules: partition -> its rules, in JSON's types.
+        lineage: the identity of its counts, by the names of `IDENTITY`.
+        floors: admitted partition -> the line at which its windows begin.
         lines: name of windows -> how far they are closed.
-        rows: what the stream can have on a topic of rows; None where it has none.
-        methods: those that can have bodies on the topic: all, where the head's document does not say it.
-        reached: how far some windows were really closed; None where there are none.
+        rows: what the stream can have on a topic of rows, if anything.
+        methods: the methods that can have bodies on the topic.
+        reached: how far some windows were closed; None without windows.
 
     Example:
         >>> head = Head(3, {0: 7}, 5, lineage={"fingerprint": "8e9f39d0"})
         >>> head.behind(Cut({0: 6}, {})), head.behind(Cut({0: 7, 1: 2}, {}))
         (True, False)
-        >>> head.foreign('{"group": "ldp-worker-colours", "topic_id": "Xk", "fingerprint": "8e9f39d0"}')
-        []
     """
 
     sequence: int = 0
@@ -67,14 +65,13 @@ class Head:
     def read(cls, value: bytes, stream: str) -> "Head":
         """Reads the record of a stream's head.
 
-        A record of the head's key that is no head is not ours: readers pass it over and go on to an older one. That is
-        no guess, as compaction removes the older records of a key first, so the newest readable head that is there is
-        the newest that was published. A head of a newer version is ours, and is never passed over: what an older one
-        says may no longer hold.
+        Readers pass over a record that is no head, and go on to an older one: compaction removes the older records of
+        a key first, so the newest readable head is the newest that was published. A newer version's head is never
+        passed over.
 
         Args:
             value: of the record.
-            stream: whose head it has to be.
+            stream: the name of the stream.
 
         Raises:
             NewerHead: a newer version wrote it.
@@ -92,7 +89,7 @@ class Head:
         """Reads a head's document.
 
         Raises:
-            NewerHead: a newer version wrote it: its schema is newer, or rules have fields that this one does not know.
+            NewerHead: its schema is newer, or its rules have unknown fields.
             ValueError: it is no head.
         """
         if type(schema := body.get("schema")) is int and schema > SCHEMA:
@@ -124,7 +121,7 @@ class Head:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Head":
-        """Returns the head of a snapshot, which is what `parse` reads of its message."""
+        """Returns the head of a snapshot, as `parse` reads it from its message."""
         cut = snapshot.cut
         return cls(
             snapshot.sequence,
@@ -142,7 +139,7 @@ class Head:
         )
 
     def behind(self, cut: Cut) -> bool:
-        """Returns whether a cut is behind this head in any partition, by its offset or by a rule that it lacks."""
+        """Returns whether a cut is behind this head in any partition, by its offset or by a missing rule."""
         return any(
             cut.offsets.get(partition, -1) < offset for partition, offset in self.offsets.items()
         ) or any(
@@ -151,7 +148,7 @@ class Head:
         )
 
     def contradicts(self, cut: Cut) -> list[int]:
-        """Returns the partitions of a cut whose rules are not this head's, and perhaps more that hold beyond it."""
+        """Returns the partitions of a cut whose rules do not continue this head's."""
         return [
             p
             for p, said in self.rules.items()
@@ -160,15 +157,15 @@ class Head:
         ]
 
     def judged(self, partition: int) -> list[Rule]:
-        """Returns by what a partition's records were judged, as far as this head says."""
+        """Returns a partition's rules, as far as this head has them."""
         said = self.rules.get(partition)
         return rules.parse(said, said[0]["offset"]) if said else []
 
     def needed_from(self, since: Mapping[str, int]) -> int:
-        """Returns the line below which no window that is still open begins.
+        """Returns the line below which no open window begins.
 
         Args:
-            since: the windows that there are, each with the first start that may be published.
+            since: the first start of each window that may be published.
 
         Example:
             >>> hour = 3_600_000
@@ -185,7 +182,7 @@ class Head:
         return min(open_from, default=0)
 
     def foreign(self, lineage: str) -> list[str]:
-        """Names what differs between this head and a stored lineage; nothing for the same counts."""
+        """Returns how this head differs from a stored lineage; nothing for the same counts."""
         ours = identity(lineage)
         return [
             f"{name} {self.lineage[name]!r} there, {ours[name]!r} here"
@@ -195,23 +192,13 @@ class Head:
 
 
 def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
-    """Returns what a head has of a lineage in addition to the fingerprint, which every message has.
-
-    Example:
-        >>> named(
-        ...     ldp.Stream("colours", ldp.GRR("1", 3)),
-        ...     '{"fingerprint": "8e9f39d0", "group": "g-colours", "layout": 1, "topic_id": "Xk"}',
-        ... )
-        ... # doctest: +NORMALIZE_WHITESPACE
-        {'group': 'g-colours', 'topic_id': 'Xk',
-         'document': '{"domain_size":3,"epsilon":"1/1","protocol":"grr"}'}
-    """
+    """Returns the lineage of a head, without the fingerprint, which every message has."""
     here = {name: str(said) for name, said in identity(lineage).items() if name != "fingerprint"}
     return here | {"document": stream.hashed.decode()}
 
 
 def others_of(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> tuple[str, str]:
-    """Returns what differs between a configured stream and a head that is of other counts, and the remedy."""
+    """Returns how a configured stream differs from a foreign head, and the remedy."""
     theirs = head.lineage.get("fingerprint", stream.fingerprint.hex())
     what = "; ".join([*changes(stream, head.lineage, theirs), *differing])
     return what, f"{remedy(stream, theirs)}. A second deployment needs another snapshots.topic"

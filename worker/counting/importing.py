@@ -1,10 +1,8 @@
-"""Import: what somebody else counted of a log's prefix becomes a partition's state, from which workers go on.
+"""Import: a history that another program counted becomes a partition's state.
 
-Who counted may be anybody who knows the frames, Spark or Beam over an archive, say. What is imported has no windows: it
-is the state of a partition that was counted for all time alone, by the rule that its records were judged by, from its
-start on. Where the configuration names windows, the worker that claims it adds that rule at the import's offset. So a
-head admits the partition as any other before it counts in a window; its windows begin beyond all that was imported;
-and until then nothing of them is final. An import never touches counts that are there.
+The history is that of a log's prefix, counted for all time by one rule, by Spark or Beam over an archive for example.
+The worker that claims the partition adds the configured rule at the import's offset, and a head admits the partition
+before it counts in windows, so they begin beyond all that was imported. An import never changes existing counts.
 """
 
 import hashlib
@@ -37,31 +35,27 @@ from worker.counting.windows import ALL
 
 
 class Refused(Exception):  # noqa: N818  # what became of it
-    """A history cannot be a partition's state: it is of something else, or counts are there, or were."""
+    """A history cannot be a partition's state: it is of something else, or there are or were counts."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """A history that is to be imported, and of which part of its partition's log it is."""
+    """A history to import, and the part of the log that it counts."""
 
     history: State
     stretch: Stretch
 
     @property
     def flush(self) -> str:
-        """The id under which it is stored: the same for the same history, so that a second import knows the first."""
+        """The flush id to store it under, a digest: a second import of the same history finds the first."""
         return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
 
     def rule(self, start: int) -> Rule:
-        """Returns by what its records were judged; the revision is older than any that is configured."""
+        """Returns the rule of its records; its revision is older than any that is configured."""
         return Rule(start, 0, RecordLimits(self.stretch.most_reports, ones=True))
 
     def state(self, start: int) -> PartitionState:
-        """Returns the state that a worker has which counted its records by that rule.
-
-        Args:
-            start: where its prefix begins, at its own start or where the log has nothing before that.
-        """
+        """Returns the state of a worker that counted its records by that rule, from ``start`` on."""
         history, stretch = self.history, self.stretch
         return PartitionState(
             start=start,
@@ -75,10 +69,10 @@ class Prefix:
         )
 
     def is_in(self, found: Metadata) -> bool:
-        """Returns whether what is stored has it: as it was imported, or counted on since.
+        """Returns whether stored counts contain it, as imported or counted on since.
 
-        Then a worker has added its rule, and what comes before that was judged by the batch's: counts are a function
-        of the log and the rules, so those of its records are among them.
+        Counts are a function of the log and the rules, so a first rule that is the import's shows that its records
+        are among them.
         """
         if (found.offset, found.flush) == (self.stretch.offset, self.flush):
             return True
@@ -88,21 +82,15 @@ class Prefix:
 
 
 def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
-    """Returns a history as a prefix of a stream's topic.
-
-    Raises:
-        Refused: it is none, and why.
+    """Returns a history as a prefix of a stream's topic; raises Refused if it is none.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
         >>> log = (Stretch("reports", 0, 5, 9, max_timestamp=70),)
         >>> counted = State(stream, 3, [0, 1, 2], records=2, rejected={"json": 1}, log=log)
         >>> state = prefix_of(stream, "reports", counted).state(start=5)
-        >>> state.offset, state.accepted, state.windows.watermark, [rule.as_json() for rule in state.rules]
-        (9, 2, 70, [{'offset': 5, 'revision': 0, 'most_reports': None, 'ones': True}])
-        >>> prefix_of(stream, "others", counted)
-        Traceback (most recent call last):
-        worker.counting.importing.Refused: it is of reports, partition 0, offsets 5 to 8; the stream's topic is others
+        >>> state.offset, state.accepted, state.windows.watermark
+        (9, 2, 70)
     """
     if history.stream.document() != stream.document():
         ours, theirs = stream.fingerprint.hex(), history.stream.fingerprint.hex()
@@ -134,7 +122,7 @@ def mirrored(
     """Returns the counts of a whole partition as the history of its mirror, which has the same records.
 
     Args:
-        stream: whose.
+        stream: the stream.
         partition: its number, the same in the mirror.
         counted: its state; None if nothing was claimed.
         end: of its log.
@@ -142,17 +130,10 @@ def mirrored(
         mirror_end: of the mirror's log.
 
     Returns:
-        The history; None where the mirror has no record and nothing was counted.
+        The history; None if the mirror has no record and nothing was counted.
 
     Raises:
         Refused: the counts are not those of the whole log, or not by one rule; or the mirror lacks the beginning.
-
-    Example:
-        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> counted = PartitionState.fresh(stream, 40)
-        >>> mirrored(stream, 0, counted, end=41, topic="there.reports", mirror_end=7)
-        Traceback (most recent call last):
-        worker.counting.importing.Refused: partition 0: 1 offset is not counted yet
     """
     offset = 0 if counted is None else counted.offset
     if left := end - offset:
@@ -207,32 +188,31 @@ class Import:
     head_reader: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
-        """Makes each history its partition's state, one after the other; all are looked at before the first.
+        """Makes each history its partition's state; all are checked before the first is stored.
 
-        The steps, in the only safe order. Whatever becomes of one, a partition has nothing yet or all of its import,
-        and the same import can be run again:
+        The steps have this order for safety. After a failure a partition has nothing or all of its import, and the
+        same import can be run again:
 
-        1. Each history is held against the stream: its document, its topic, and that there is one of a partition.
-        2. The topic's id and its partitions are read.
-        3. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
-        4. The decided head is read: counts that it speaks of must be found after it, too.
-        5. The log's bounds are read: it has to go on where an import ends, and to have no record before its start. A
-           second answer has to agree, about the topic's id, too.
-        6. The store's metadata are read. What is there is this import, or in its way.
-        7. A partition at a time, the counts are staged under a key of this attempt.
-        8. One script puts them in their place together with the metadata, if there are none yet.
-        9. Kafka gets the offset as a mirror, so that losing the counts is noticed; members of the group do it
-           themselves.
+        1. Compare each history with the stream: document and topic, and one history a partition.
+        2. Read the topic's id and its partitions.
+        3. Read Kafka's offsets: they follow the store, so the counts that they name must be found after them.
+        4. Read the decided head: the counts that it names must be found after it, too.
+        5. Read the log's bounds: the log must go on where an import ends, and have no record before its start. A
+           second answer must agree, about the topic's id, too.
+        6. Read the store's metadata. Anything there except this import is an obstacle.
+        7. Stage the counts under a key of this attempt, a partition at a time.
+        8. One script moves them into place with the metadata, if there are none yet.
+        9. Kafka gets the offset as a mirror, so that a loss is noticed; members of the group do it themselves.
 
-        A worker that claims meanwhile has the partition first, and the script of step 8 changes nothing; or it finds
-        the import, and resumes at its offset as at any that is stored.
+        A worker that claims meanwhile is first, and step 8 changes nothing; or it finds the import, and resumes at
+        its offset.
 
         Args:
-            histories: one of each partition that is to begin so, by what it is called in errors.
-            on_done: told of each that is stored, and whether it was before.
+            histories: one for each partition, by the name that errors use.
+            on_done: called for each stored import, with whether it was stored before.
 
         Raises:
-            Refused: why any of them cannot be imported, a line for each. None is, unless a worker claimed one just now.
+            Refused: why any of them cannot be imported, a line each. None is, unless a worker claimed one just now.
             StateLost: what is stored cannot be read.
             Unavailable: the outside does not answer; what was done stays.
         """
@@ -278,10 +258,7 @@ class Import:
         return dict(sorted(prefixes.items()))
 
     def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
-        """Returns where counting began: where the log begins, if it has no record between that and the history's start.
-
-        Offsets without a record are those of transaction markers, and of what was aborted.
-        """
+        """Returns where the log begins, if it has no record between that and the history's start; else that start."""
         first, start = bounds[0], prefix.stretch.start
         # asked twice, as a wrong no would leave records out
         if start <= first or any(
@@ -300,11 +277,7 @@ class Import:
         head: Head,
         found: Mapping[int, Metadata | None],
     ) -> None:
-        """Sees that each partition has nothing yet, and never had what is not in its history.
-
-        Raises:
-            Refused: one has, or had.
-        """
+        """Raises Refused if a partition has counts, or had some that its history lacks."""
         if others := head.foreign(lineage):
             raise Refused(str(foreign(self.stream, head, others)))
         faults = []
@@ -348,7 +321,7 @@ _NEVER = "an import never touches counts that are there"
 
 
 def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
-    """Says what is in the way of an import where something is stored; None if it is the import itself."""
+    """Returns how stored counts obstruct an import; None if they are the import itself."""
     if others := differing(found.lineage, lineage):
         return f"it has counts of another history, {'; '.join(others)}; {_NEVER}"
     if prefix.is_in(found):
@@ -358,7 +331,7 @@ def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
 
 
 def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
-    """Says which records a history lacks that would never be counted, or which it has that the log has not."""
+    """Returns which records would never be counted, or are not in the log; None if there are none."""
     (first, end), stretch = bounds, prefix.stretch
     if start > first:
         return f"the counts begin at offset {start}, and the log has records before that, from {first} on"
@@ -378,7 +351,7 @@ def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
 def _lost(
     prefix: Prefix, start: int, committed: tuple[int, str] | None, head: Head, group: str
 ) -> str | None:
-    """Says that counts were there once, which are not those of a history; None where it brings back all there were."""
+    """Returns why counts were lost that a history does not restore; None if it restores all."""
     partition, offset = prefix.stretch.partition, prefix.stretch.offset
     if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
         return (

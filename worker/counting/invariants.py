@@ -1,8 +1,7 @@
-"""Invariants: what holds of every state that counting can reach, and so of whatever is stored.
+"""Invariants of every state that counting can reach, checked on stored states.
 
-A checksum shows that stored bytes changed. An invariant shows that they were wrong when they were written, or that they
-were written together with a checksum by another program. Only what follows from the rules of counting is demanded,
-gaps, imports and changed rules included: a state that breaks one is damaged for certain.
+A checksum shows that stored bytes changed. An invariant shows that they were wrong when they were written. Only what
+follows from the rules of counting is checked, so a state that breaks one is damaged for certain.
 """
 
 from collections.abc import Iterator
@@ -20,11 +19,7 @@ _MOST = (1 << 63) - 1
 
 
 def demand_state(stream: ldp.Stream, state: PartitionState) -> None:
-    """Demands that counting can reach a state; O(state).
-
-    Raises:
-        StateLost: it cannot, and why.
-    """
+    """Raises StateLost if counting cannot reach a state; O(state)."""
     if (why := next(impossible(stream, state), None)) is not None:
         raise StateLost(f"counting cannot reach what is stored: {why}")
 
@@ -35,8 +30,6 @@ def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", 3))
         >>> state = PartitionState.fresh(stream, 5)
-        >>> list(impossible(stream, state))
-        []
         >>> state.cells["all"].reports = 1
         >>> next(impossible(stream, state))
         "'all': counts sum to 0; each report supports one value, so allowed is n = 1"
@@ -48,7 +41,7 @@ def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _whole(value: object, least: int = 0, most: int = _MOST) -> bool:
-    """Returns whether a value is an integer between two others, and no bool."""
+    """Returns whether a value is an integer in a range, and no bool."""
     return type(value) is int and least <= value <= most
 
 
@@ -71,7 +64,7 @@ def _numbers(state: PartitionState) -> Iterator[str]:
 
 
 def _times(state: PartitionState) -> Iterator[str]:
-    """Offsets and times, in their order."""
+    """Checks the order of offsets and times."""
     edges, windows = (
         [state.start, *(offset for gap in state.gaps for offset in gap), state.offset],
         state.windows,
@@ -113,7 +106,7 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    """What numbers of records and of reports are to each other: each record has a report or more."""
+    """Checks the numbers of records and reports: each record has at least one report."""
     if ALL not in state.cells:
         yield f"the counts are {sorted(state.cells)}; {ALL!r} is not among them"
         return

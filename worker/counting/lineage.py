@@ -1,12 +1,8 @@
-"""Lineage: what a partition's counts are of, and which stored counts a version of the worker goes on with.
+"""Lineage: the identity of a partition's counts, and the version of their layout.
 
-A lineage is stored with the counts, as canonical JSON. It has two parts:
-
-- what must never change: the group, the topic's id and the fingerprint of the stream. Counts of others are another
-  history, never to be mixed;
-- how they are stored: the version of the layout. A worker refuses a newer one.
-
-The store compares a lineage as it is stored, so a worker carries on the text that it found, not one of its own.
+It is stored with the counts as canonical JSON: the group, the topic's id and the stream's fingerprint, which never
+change, and the layout's version. Counts of another identity are another history, never to be mixed. The store compares
+the stored text, so a worker carries on the text that it found.
 """
 
 import functools
@@ -23,7 +19,7 @@ IDENTITY = ("group", "topic_id", "fingerprint")
 
 
 def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
-    """Returns the lineage of a partition that is counted from now on.
+    """Returns the lineage of newly counted partitions.
 
     Example:
         >>> lineage_of("g", ldp.Stream("colours", ldp.GRR("1", 3)), "Xk")
@@ -41,13 +37,13 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
 
 
 def identity(stored: str) -> dict[str, object]:
-    """Returns what must never change of a stored lineage; None for what it does not say."""
+    """Returns the identity in a stored lineage; None for a missing field."""
     said = _said(stored)
     return {name: said.get(name) for name in IDENTITY}
 
 
 def differing(stored: str, ours: str) -> list[str]:
-    """Names what makes a stored lineage another history than ours; nothing for the same, however it is stored.
+    """Returns how a stored lineage differs from ours in identity; nothing for the same history.
 
     Example:
         >>> ours = '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
@@ -62,12 +58,7 @@ def differing(stored: str, ours: str) -> list[str]:
 
 
 def newer(stored: str) -> str | None:
-    """Says what of a stored lineage only a newer version of the worker can have written, or None.
-
-    Example:
-        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 2, "topic_id": "Xk"}')
-        'layout 2, where this version reads up to 1'
-    """
+    """Returns what only a newer version of the worker can have written in a stored lineage, or None."""
     said = _said(stored)
     if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:
         return f"layout {said['layout']}, where this version reads up to {LAYOUT}"
@@ -78,7 +69,7 @@ def newer(stored: str) -> str | None:
 
 @functools.lru_cache  # there are few, and each step of a claim or a commit reads one
 def _said(stored: str) -> Mapping[str, Any]:
-    """Returns what a stored lineage says; nothing for what is none."""
+    """Returns the fields of a stored lineage; nothing for malformed text."""
     try:
         said = json.loads(stored)
     except (ValueError, RecursionError):

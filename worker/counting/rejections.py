@@ -1,4 +1,4 @@
-"""Rejections: a client for another stream hears of it from nobody, so worker and commands say what is rejected."""
+"""Rejections: counts of rejected records by reason, and their periodic event."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ REASONS: Mapping[str, str] = {
 
 
 def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str]:
-    """Counts the reasons of a batch's verdicts, and its unreadable record batches.
+    """Returns the reasons of verdicts and of unreadable record batches, counted.
 
     Example:
         >>> counted(np.array([0, 2, 2], np.uint8), 1)
@@ -40,19 +40,13 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
 
 
 def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
-    r"""Counts the reasons for which a stream rejects records; O(bytes).
+    r"""Returns the reasons for which a stream rejects records, counted; O(bytes).
 
     Args:
-        stream: whose records they should be.
-        terms: what is demanded of a record beside.
+        stream: the stream that judges the records.
+        terms: the limits of a record.
         columns: the records.
-        unreadable: how many record batches among them cannot be read.
-
-    Example:
-        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> columns = Columns.of(range(4), [0] * 4, [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
-        >>> reasons(stream, RecordLimits(1, ones=True), columns, 1)
-        Counter({'version': 2, 'batch': 1, 'empty': 1})
+        unreadable: the number of unreadable record batches among them.
     """
     decoded = frames.decode(
         stream,
@@ -66,7 +60,7 @@ def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadabl
 
 
 def said(counts: Mapping[str, int]) -> str:
-    """Says reasons with their counts, the most frequent first.
+    """Returns reasons with their counts as text, the most frequent first.
 
     Example:
         >>> said({"json": 2, "fingerprint": 1200})
@@ -80,7 +74,7 @@ class Rejections:
 
     Args:
         clock: seconds.
-        events: told of rejected records.
+        events: receives the event.
 
     Example:
         >>> from types import SimpleNamespace
@@ -88,12 +82,10 @@ class Rejections:
         >>> events = SimpleNamespace(warning=lambda _, **facts: print(*facts.values()))
         >>> rejections = Rejections(lambda: now[0], events)
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
-        >>> applied = Applied(np.array([0, 2, 2], np.uint8), Counter(version=2))
-        >>> rejections.add(batch, applied, left_out=0)
-        >>> rejections.add(batch, applied, left_out=1)
+        >>> rejections.add(batch, Applied(np.array([0, 2, 2], np.uint8), Counter(version=2)), left_out=0)
         >>> now[0] = 2.0
         >>> rejections.say()
-        {'version': 4} 1 2 3 6
+        {'version': 2} 0 1 3 6
     """
 
     def __init__(self, clock: Callable[[], float], events: Events) -> None:
@@ -104,10 +96,7 @@ class Rejections:
         self._due = clock()
 
     def add(self, batch: Batch, applied: Applied, left_out: int) -> None:
-        """Adds a counted batch; emits the event if it is due.
-
-        Of its rejected records so many were left out of the dead letters.
-        """
+        """Adds a counted batch, of whose rejected records ``left_out`` have no dead letter; emits a due event."""
         if self._first is None:
             if not applied.rejected:
                 return
@@ -120,7 +109,7 @@ class Rejections:
         self.say()
 
     def say(self) -> None:
-        """Emits what was rejected since the last event, if anything was and the event is due."""
+        """Emits the event if records were rejected since the last one and it is due."""
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first

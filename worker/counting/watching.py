@@ -1,4 +1,4 @@
-"""Watching reports as they are counted, for forged ones: each is looked at once only, however often it is counted."""
+"""Watching: tests counted reports for poisoning, each report once."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,22 +12,15 @@ from worker.counting.ports import Events
 
 
 class Watching:
-    """A watch over one stream's reports, kept in memory alone: who begins again watches anew.
+    """Tests one stream's reports; its memory ends with the process.
 
-    What is counted again, because it was let go of before it was stored, is not looked at again: the laws of
-    `ldp.alarms` are of reports that are independent.
+    Reports that are counted again after a drop are not tested again: the laws of `ldp.alarms` are those of independent
+    reports.
 
     Args:
-        oracle: whose reports.
+        oracle: of the reports.
         clock: seconds.
-        events: told of alarms.
-
-    Example:
-        >>> from worker.counting.columns import Columns
-        >>> watching = Watching(ldp.GRR("1", domain_size=3), lambda: 0.0, events=None)
-        >>> batch = Batch(0, 5, 8, Columns.of([], [], []))
-        >>> watching.look(batch, []), watching.look(batch, [])
-        (True, False)
+        events: receives alarms.
     """
 
     def __init__(self, oracle: ldp.Oracle, clock: Callable[[], float], events: Events) -> None:
@@ -35,7 +28,7 @@ class Watching:
         self._seen = dict[int, int]()
 
     def look(self, batch: Batch, reports: Iterable[npt.NDArray[np.void]]) -> bool:
-        """Looks at the counted reports of a batch; returns whether it did: not where some were looked at before."""
+        """Tests the reports of a batch; returns False if some of them were tested before."""
         if batch.start < self._seen.get(batch.partition, 0):
             return False
         self._seen[batch.partition] = batch.end

@@ -1,8 +1,7 @@
-"""Comparing: what changed from a final window to the next one of its name, each a full length after the other.
+"""Comparison of each final window with the one before it.
 
-What stands for it is in the publisher's memory alone, one estimate for each name: nothing of it is in Redis, or on the
-topic. So a publisher that takes over compares once it has published two; what it missed is on the topic still,
-where `ldp.analysis.changes` reads it.
+The estimates to compare with are in the publisher's memory only, one a name: a publisher that takes over compares once
+it has published two. `ldp.changes` compares any windows on the topic.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +18,8 @@ class Comparer:
 
     Args:
         queries: of its snapshots; the sets among them are compared.
-        level: the false discovery rate of each comparison, of the values and of the sets; 0 for no comparison.
-        at_least: a difference up to so much is none.
+        level: the false discovery rate of each comparison; 0 for no comparison.
+        at_least: the largest difference that counts as none.
     """
 
     def __init__(self, queries: Sequence[Query] = (), level: float = 0.0, at_least: float = 0.0) -> None:
@@ -33,12 +32,10 @@ class Comparer:
         finals: Sequence[tuple[Period, ldp.Estimate]],
         tell: Callable[[Period, int, Sequence[str]], object],
     ) -> None:
-        """Takes windows that are published, final and complete, each name's in their order, and tells of each pair.
+        """Compares complete final windows, each name's in order, and emits the changes of each pair.
 
-        What is told: which window, of how many values the frequency changed, and the names of the sets of which it did.
-
-        Windows that overlap are compared with the one a whole length before, so that no report is in both; those in
-        between are passed over.
+        ``tell`` gets the window, the number of values whose frequency changed, and the names of the sets whose did.
+        Overlapping windows are compared with the one a whole length before, so that no report is in both.
         """
         for window, estimate in finals:
             # of reports at several rates the counts do not say of how many of each a window is

@@ -1,4 +1,4 @@
-"""Reading a cut: all partitions of a stream as they stand in the store, each read in one step."""
+"""Reads a cut: all partitions of a stream, each in one step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _MOST, _MOST_BYTES = 10, 32 << 20
 
 @dataclass(frozen=True)
 class StoredCut:
-    """A stream as it stands in the store.
+    """The stored state of a stream.
 
     Attributes:
-        states: partition -> its state; without those that nobody claimed.
+        states: claimed partition -> its state.
         flushes: partition -> cell -> the commit that wrote it.
-        uncounted: partitions that ought to have counts and have none.
+        uncounted: partitions that should have counts and have none.
     """
 
     states: Mapping[int, PartitionState]
@@ -41,7 +41,7 @@ class StoredCut:
         return total
 
     def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
-        """Returns by which commits a window's panes were written: the same ones, and nothing of it has changed."""
+        """Returns the commits that wrote a window's panes: equal ones mean that nothing has changed."""
         within = {
             str(pane) for state in self.states.values() for pane in state.panes if pane.within(start, end)
         }
@@ -63,12 +63,12 @@ def read(
     """Reads all partitions, some at a time; O(state) each.
 
     Args:
-        stream: whose.
-        cuts: where they are.
+        stream: the stream.
+        cuts: the reader of the store.
         partitions: of its topic.
-        uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
-            to have some; see `worker.kafka.reports.group`.
-        on_alive: called again and again meanwhile.
+        uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
+            have some; see `worker.kafka.reports.group`.
+        on_alive: a heartbeat.
 
     Raises:
         StateLost: one cannot be read, or they are counted as different histories.
@@ -102,7 +102,7 @@ def read(
 def _cuts(
     stream: ldp.Stream, cuts: StateReader, partitions: Sequence[int], on_alive: Callable[[], object]
 ) -> Iterator[tuple[int, StoredPartition | None]]:
-    """Returns partitions as they are stored, asked for some at a time: what is read waits in memory."""
+    """Yields stored partitions, read some at a time to bound memory."""
     most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))
     for first in range(0, len(partitions), most):
         on_alive()

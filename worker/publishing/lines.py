@@ -1,8 +1,8 @@
-"""Lines: which windows of a stream are final at a cut, which go on, and what the next head says of them.
+"""Window progress: which windows are final at a cut, and what the next head records of them.
 
-A window is final once every partition has closed it, and then never again: the line of its name in the head has passed
-it. Nothing of this is decided by a clock but one label: where a partition has no room for more panes, and those that
-hold its windows back stand still, the oldest windows are closed as bounded, so that the others can go on.
+A window is final once every partition has closed it: its name's line in the head has passed it and never goes back. No
+clock decides this, except one label: if a partition has no room for more panes, and the partitions that hold its
+windows back are idle, the oldest windows are closed as bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ class Due:
     """A window that a snapshot may publish.
 
     Attributes:
-        period: which.
+        period: the window.
         complete: whether every report of it is counted, as far as the partitions have come.
     """
 
@@ -30,15 +30,14 @@ class Due:
 
 @dataclass(frozen=True)
 class Lines:
-    """What a cut of a stream of windows says.
+    """The window progress of a cut.
 
     Attributes:
-        floors: partition -> its floor, for all that the next head names.
+        floors: partition -> the line at which its windows begin, for all that the next head names.
         lines: name -> the line of the next head, with the starts that were on the topic before it.
-        due: the windows that become final, and those that are open and may have changed; each name's in their order.
-        reached: how far some windows were closed by all partitions, or as bounded: a line begins beyond all reports
-            where windows are added.
-        come: the time from which that of windows that are over is counted.
+        due: windows that become final, and open ones that may have changed; each name's in order.
+        reached: how far some windows were closed by all partitions, or as bounded.
+        come: the time from which the age of final windows is counted.
     """
 
     floors: Mapping[int, int]
@@ -54,18 +53,18 @@ def decide(
     partitions: Sequence[int],
     still: Callable[[int], bool],
 ) -> Lines | None:
-    """Decides how far the windows of a stream are closed; O(partitions · panes · windows).
+    """Returns the window progress of a stream; O(partitions · panes · windows).
 
-    What is published are the windows that every partition's state has recorded, never those of a configuration.
+    Only windows that every partition's state has recorded are published.
 
     Args:
-        head: what was published.
+        head: the newest head.
         states: the partitions that have a state.
         partitions: all of the topic.
-        still: whether a partition has not moved for so long that it is idle.
+        still: whether a partition is idle.
 
     Returns:
-        None where there are no windows but that of all time, never were any, and no partition has some ahead.
+        None if no windows other than that of all time are or were configured, and no partition has some ahead.
     """
     # windows that the newest rule has no more may still lie ahead of a state that was set back
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
@@ -90,14 +89,14 @@ def decide(
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:
-    """Returns how far windows are closed; where none are counted in any more, how far time has come."""
+    """Returns how far windows are closed, or how far time has come if none are counted."""
     if any(state.windowing for state in states):
         return reached
     return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
 
 
 def _since(window: Window, state: PartitionState) -> int:
-    """Returns the first start that a partition may publish, or may at the earliest once it has such windows."""
+    """Returns the first start that a partition may publish, now or once it has such windows."""
     if window.name in state.windows.first_start:
         return state.windows.first_start[window.name]
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)
@@ -141,7 +140,7 @@ def _closed(
 def _due(
     window: Window, before: Line, after: Line, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
-    """Yields one name's windows that are to be published: those that become final, and those that are open."""
+    """Yields one name's windows to publish: those that become final, and open ones."""
     for start in sorted(_starts(window, states)):
         end = start + window.length
         # windows without reports are passed by the line
@@ -161,8 +160,8 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
     """Returns whether no gap of a partition's log can have had reports of a window.
 
-    A report that was lost was not late, so the line closed before the gap had not passed its pane. And it came before
-    the first one after the gap, so its time is at most that one's, but for what times may be delayed and out of order.
+    A lost report was not late, so its pane was open before the gap. It came before the first report after the gap, so
+    its time is at most that one's, plus delay and disorder.
     """
     for state in states.values():
         hold = max((rule.terms.windowing.hold for rule in state.rules if rule.terms.windowing), default=0)
@@ -179,17 +178,14 @@ def kept(
     come: int,
     most: int | None = None,
 ) -> tuple[dict[str, Line], list[Period]]:
-    """Brings up to date which windows are on the topic.
+    """Returns the lines with the starts on the topic, and the windows to delete from it.
 
     Args:
         lines: of the next head, with the starts that were there before.
-        published: the windows that go there with it.
-        retain: for how long after its end a window stays, in milliseconds; None for ever, and then nothing is noted.
+        published: the windows that are published with it.
+        retain: how long a window stays after its end, in milliseconds; None for ever, without recorded starts.
         come: the time from which that is counted.
         most: how many windows of a name are deleted at once, the oldest first; None for all.
-
-    Returns:
-        The lines with their starts; and the windows whose messages are to be deleted.
     """
     if retain is None:
         return {name: Line(line.closed, line.bounded) for name, line in lines.items()}, []

@@ -1,4 +1,4 @@
-"""Plans the next snapshot: what a cut of the store says that the newest head does not."""
+"""Plans the next snapshot: what a cut of the store has that the newest head lacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,18 @@ Written = tuple[frozenset[tuple[int, str, str]], bool]
 
 @dataclass(frozen=True)
 class Content:
-    """What a stream's snapshots have beside the counts, and when there is one.
+    """The configured content of a stream's snapshots.
 
     Attributes:
         queries: what they answer.
         level: confidence level of Base's intervals.
-        methods: those whose bodies there are, Base among them.
-        fewest_new: a snapshot with fewer new reports than that, but some, is held back, unless a partition without room
-            waits for it.
-        idle_after: for how many seconds a partition stands still before it is called idle.
-        retain: for how long after its end the messages of a window stay, in milliseconds; None for ever.
+        methods: the published methods, Base among them.
+        fewest_new: a snapshot with fewer new reports, but some, is held back, unless a partition waits for room.
+        idle_after: seconds after which an unmoved partition is idle.
+        retain: how long the messages of a window stay after its end, in milliseconds; None for ever.
         rows: the topic of rows.
-        changed_level: the false discovery rate of what changed from window to window; 0 for no comparison.
-        changed_at_least: a change up to so much is none.
+        changed_level: the false discovery rate of changes from window to window; 0 for no comparison.
+        changed_at_least: the largest change that counts as none.
     """
 
     queries: Sequence[Query] = ()
@@ -49,14 +48,14 @@ class Content:
 
 @dataclass(frozen=True)
 class Plan:
-    """A cut of the store, beside the newest head.
+    """A cut of the store, compared with the newest head.
 
     Attributes:
-        head: what was published.
-        stored: what was read.
-        windows: what it says of windows; None without any.
-        cut: where the snapshot cuts the stream, without what it says of its own messages.
-        reports: how many it has.
+        head: the newest head.
+        stored: the cut.
+        windows: its window progress; None without windows.
+        cut: the cut as the snapshot records it, without its messages.
+        reports: its number of reports.
     """
 
     head: Head
@@ -69,14 +68,7 @@ class Plan:
     def of(
         cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
     ) -> "Plan":
-        """Plans the snapshot of a cut.
-
-        Args:
-            head: what was published.
-            stored: the cut.
-            partitions: all of the topic.
-            still: whether a partition stands still.
-        """
+        """Plans the snapshot of a cut; ``still`` returns whether a partition is idle."""
         windows, states = lines.decide(head, stored.states, partitions, still), stored.states
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
@@ -95,10 +87,10 @@ class Plan:
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
-        """Demands that a cut that is not behind the head goes on from it.
+        """Checks a cut that is not behind the head.
 
         Raises:
-            StateLost: it has fewer reports though no more of the log is lost, or counts by other rules.
+            StateLost: it has fewer reports without another gap, or counts by other rules.
         """
         head = self.head
         if differing := head.contradicts(self.cut):
@@ -115,7 +107,7 @@ class Plan:
             )
 
     def is_new(self, content: Content, *, otherwise: bool) -> bool:
-        """Returns whether there is something to say that the head does not; ``otherwise`` beside the counts."""
+        """Returns whether the cut has something new; ``otherwise`` for anything except the counts."""
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits
@@ -125,7 +117,7 @@ class Plan:
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.lines)) != said
 
     def is_held_back(self, content: Content) -> bool:
-        """Returns whether too little is new; but who has no room for more panes waits for windows to be final."""
+        """Returns whether too little is new; never while a partition has no room for panes."""
         if any(state.full for state in self.stored.states.values()):
             return False
         changed = self.reports != self.head.reports or self.cut.gaps != self.head.gaps
@@ -133,11 +125,11 @@ class Plan:
         return few or self.reports < content.fewest_new
 
     def announces(self, content: Content) -> bool:
-        """Returns whether it is so early that only partitions are admitted, by a head without a snapshot."""
+        """Returns whether partitions are only admitted, by a head without a snapshot."""
         return not self.reports or (not self.head.reports and self.is_held_back(content))
 
     def due(self, written: Mapping[Period, Written]) -> list[Due]:
-        """Returns the windows that are final now, and of those that are open the ones that were written otherwise."""
+        """Returns the windows that are final now, and the open ones that changed."""
         windows = [] if self.windows is None else self.windows.due
         return [due for due in windows if written.get(due.period) != self.written(due)]
 

@@ -1,8 +1,8 @@
-"""Snapshots out: a consistent cut of the store becomes one transaction on the snapshot topic.
+"""Publisher: publishes consistent cuts of the store, each in one transaction on the snapshot topic.
 
-What was published is itself the record of what was published: the head, a message of the same transaction, carries the
-sequence and the offsets. A publisher that starts, or that is in any doubt, reads the head back and goes on from there.
-Partitions do not depend on each other, so any set of per-partition states, each read in one step, is a consistent cut.
+The head, a message of the same transaction, carries the sequence and the offsets. A publisher that starts, or is in
+doubt, reads it back and goes on from there. Partitions do not depend on each other, so any set of per-partition
+states, each read in one step, is a consistent cut.
 """
 
 import threading
@@ -34,14 +34,13 @@ _HEARD_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Group:
-    """The topic and its consumer group, as a publisher sees them at the moment.
+    """The topic and its consumer group at the moment.
 
     Attributes:
         partitions: returns the topic's partitions.
-        uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
-            to have some; see `worker.kafka.reports.group`.
-        epoch: returns the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any
-            thread.
+        uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
+            have some; see `worker.kafka.reports.group`.
+        epoch: returns the epoch under which this worker believes to own partition 0, or None; safe from any thread.
     """
 
     partitions: Callable[[], Sequence[int]]
@@ -89,10 +88,10 @@ class Publisher:
         self._on_alive: Callable[[], object] = lambda: None
 
     def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
-        """Ticks until stopped, then once more, so that what was committed last is published, too.
+        """Ticks until stopped, then once more for the last commit.
 
-        ``on_alive`` is called between ticks, and within those that take long: a commit of a transaction can wait for
-        ever, and a watchdog has to see it.
+        ``on_alive`` is called between ticks, and within long ones: the commit of a transaction can block without a
+        limit.
         """
         self._on_alive = on_alive
         while not stopping.wait(self._wait(every)):
@@ -103,34 +102,31 @@ class Publisher:
         self._let_go()
 
     def _wait(self, every: float) -> float:
-        """Returns the seconds until the next tick: few before the first snapshot of a publisher that took over.
-
-        Readers have waited since the one before went away. Where nothing is new, that ends after ``every`` seconds.
-        """
+        """Returns the seconds until the next tick: few until a new owner has published."""
         waits_for_epoch = self._group.epoch() is None
         new = self._taken_over is not None and self._clock() < self._taken_over + every
         return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
 
     def tick(self) -> None:
-        """Publishes a snapshot if there is something new to say and this worker is the one to say it.
+        """Publishes a snapshot if something is new and this worker owns partition 0.
 
-        The steps, in the only safe order. Whatever becomes of one, readers have all of a snapshot or nothing of it, and
-        after any doubt the next tick begins with the head:
+        The steps have this order for safety. After a failure readers have all of a snapshot or nothing of it, and the
+        next tick begins with the head:
 
         1. The store says whether this worker holds partition 0.
-        2. The snapshot producer is opened, if it is not: every older publisher is fenced off, what one left open is
-           aborted, and the head is read, once all below the topic's end is decided.
-        3. The cut is read, each partition as it stands at one moment.
-        4. The head says whether the cut is behind it, contradicts it, or has something new; or it was deleted.
-        5. The snapshot is taken: the estimate, by each method, as messages.
+        2. Open the snapshot producer if it is not: that fences every older publisher, aborts an open transaction, and
+           reads the head, once all below the topic's end is decided.
+        3. Read the cut, each partition in one step.
+        4. Compare the cut with the head: it is behind, contradicts it, or has something new; or the head was deleted.
+        5. Take the snapshot: the estimate, by each method, as messages.
         6. The store says once more whether this worker holds partition 0.
-        7. A transaction begins, and each message is sent.
-        8. Each message's own acknowledgement has come.
-        9. The transaction is committed.
+        7. Begin a transaction, and send each message.
+        8. Wait for each message's own acknowledgement.
+        9. Commit the transaction.
         10. The snapshot is the head.
 
         Raises:
-            StateLost: the stored counts, or the snapshots already published, are of another stream.
+            StateLost: the stored counts, or the published snapshots, are of another stream.
         """
         try:
             # Step 1.
@@ -171,10 +167,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0 if it is ours in the store, too, else None.
-
-        A fenced publisher must not fence its successor.
-        """
+        """Returns the lineage of partition 0 if this worker owns it in the store, too; else None."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
@@ -200,10 +193,7 @@ class Publisher:
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
     def _is_gone(self, plan: Plan) -> bool:
-        """Returns whether the head was deleted before the partitions that it names for the first time had read it.
-
-        They would wait for ever: nothing new is counted before they are named.
-        """
+        """Returns whether the head was deleted before the partitions that it admits had read it."""
         states = plan.stored.states
         named = [states[p] for p in plan.head.floors if p in states]
         if all(state.waits_at is None for state in named):
@@ -215,14 +205,14 @@ class Publisher:
         return self._snapshot_producer.head(decided=True).sequence < plan.head.sequence
 
     def _warn_behind(self, plan: Plan) -> None:
-        """Emits the event once, then once a minute: there are several ticks a second until the owners caught up."""
+        """Emits the event once, then once a minute."""
         if self._behind_due is None or self._clock() >= self._behind_due:
             self._behind_due = self._clock() + _BEHIND_SECONDS
             head, cut = dict(plan.head.offsets), dict(plan.cut.offsets)
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
     def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
-        """Warns if numbers restart at 1, though an owner before this one had reports enough for a snapshot."""
+        """Warns if numbers restart at 1, though an earlier owner had enough reports for a snapshot."""
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(
@@ -234,7 +224,7 @@ class Publisher:
             )
 
     def _tell(self, stored: StoredCut) -> None:
-        """Tells how far the windows are closed that every partition counts."""
+        """Emits how far the windows are closed that every partition counts."""
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
         ]
@@ -244,9 +234,9 @@ class Publisher:
             self._events.lines({name: ends[name] for name in sorted(shared & ends.keys())}, max(marks))
 
     def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
-        """Returns what says whether a partition has stood still for so long that it is idle, by this one's clock.
+        """Returns a function that returns whether a partition is idle, by this clock.
 
-        Only time moves a line: what is malformed or late, or a transaction's marker, moves the offset alone.
+        Only time moves a line: malformed and late records and markers move the offset only.
         """
         now = self._clock()
         for partition in partitions:
@@ -257,7 +247,7 @@ class Publisher:
         return lambda partition: now - self._moved.get(partition, (None, now))[1] >= self._content.idle_after
 
     def _publish(self, lineage: str, plan: Plan) -> bool:
-        """Publishes a planned snapshot, if this worker still is the one to; returns whether it did."""
+        """Publishes a planned snapshot if this worker still owns partition 0; returns whether it did."""
         # Step 5.
         due = list[Due]()
         if plan.announces(self._content):

@@ -1,8 +1,7 @@
-"""Which method suits each query of a stream best: found beside the publishing, said in the snapshots that follow.
+"""Recommender: finds the method that suits each query best, on a thread of its own.
 
-The reports choose it (`ldp.analysis.method_selection`). That takes seconds where a snapshot takes milliseconds, so
-it has a thread of its own, and snapshots carry the newest recommendation. Where no method is clearly best, there is
-none.
+The reports choose it (`ldp.selection`), which takes seconds. Snapshots carry the newest recommendation; there is none
+if no method is clearly best.
 """
 
 import math
@@ -33,7 +32,7 @@ SHARE = 0.1
 
 
 def in_background(work: Callable[[], None]) -> None:
-    """Runs work on a thread that the process does not wait for when it ends."""
+    """Runs work on a daemon thread."""
     threading.Thread(target=work, name="recommend", daemon=True).start()
 
 
@@ -66,7 +65,7 @@ class Recommender:
 
     @property
     def latest(self) -> Mapping[str, Recommended]:
-        """The newest recommendation for each query that has one, by its name; empty before the first."""
+        """The newest recommendation by the query's name."""
         return self._latest
 
     @property
@@ -75,13 +74,11 @@ class Recommender:
         return {name: found.method for name, found in self._latest.items()}
 
     def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
-        """Takes a published estimate to recommend from, if it is time to; returns at once.
-
-        The same reports as the last time say nothing new: then nothing is begun.
+        """Takes a published estimate, and begins a recommendation if one is due and reports are new.
 
         Args:
             sequence: the snapshot's number, which is also the simulation's seed.
-            estimate: what it says; not changed any more.
+            estimate: the published estimate; not changed any more.
         """
         if not self._queries or self._repeats < FEWEST:
             return

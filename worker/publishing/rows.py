@@ -1,8 +1,7 @@
-"""Rows out: which records go to the topic of rows with a snapshot, and which go from there.
+"""Rows: the records of the topic of rows that a snapshot writes and deletes.
 
-Nobody reads that topic to publish: the head says which rows a window can have there, so that whoever publishes next can
-delete them with their window, whatever configuration wrote them. Only where the head says nothing of the topic, since
-rows are new or were not written for a while, the topic itself is read once.
+The head records which rows a window can have, so that the next publisher can delete them with their window. The topic
+itself is read only if the head does not record it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,14 +29,14 @@ MOST_DELETED = 50_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of a stream's rows with its next snapshot.
+    """The rows of the next snapshot.
 
     Attributes:
         stream: the stream's name.
-        slots: the rows that each window gets; None for none.
-        rows: what the next head says of them, if anything.
+        slots: the rows of each window; None for none.
+        rows: what the next head records of them, if anything.
         leaving: rows of all time that are no longer written.
-        older: rows of windows that are no longer written, with the windows that can have them ending at `until`.
+        older: rows of windows that are no longer written, for windows that end up to `until`.
         until: in milliseconds.
         stale: rows on the topic of windows that are gone.
     """
@@ -51,7 +50,7 @@ class Plan:
     stale: Sequence[Row] = ()
 
     def of(self, snapshot: Snapshot) -> list[Row]:
-        """Returns the rows of a snapshot, of all time or of a window, and tombstones for those that it has no more."""
+        """Returns the rows of a snapshot, and tombstones for rows that it no longer has."""
         if self.slots is None:
             return []
         gone = self.leaving if snapshot.window.start is None else self._older(snapshot.window)
@@ -73,10 +72,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class RowTopic:
-    """The topic of rows, as one stream writes it; see `Plan` for what goes there.
+    """The topic of rows, as one stream writes it.
 
     Attributes:
-        topic: its name; None where no rows are written.
+        topic: its name; None if no rows are written.
         slots: the rows of each window.
     """
 
@@ -84,12 +83,12 @@ class RowTopic:
     slots: Slots | None = None
 
     def is_said(self, head: Head) -> bool:
-        """Returns whether a head says of the rows what the next one would."""
+        """Returns whether a head records the rows as the next one would."""
         said = None if head.rows is None else (head.rows.topic, head.rows.slots)
         return said == (None if self.topic is None else (self.topic, self.slots))
 
     def carried(self, head: Head) -> Rows | None:
-        """Returns what a head says that goes without rows."""
+        """Returns what a head without rows records of them."""
         return None if self.topic is None else head.rows
 
     @property
@@ -109,14 +108,14 @@ class RowTopic:
         come: int,
         there: Callable[[], Iterable[bytes]],
     ) -> Plan:
-        """Returns what becomes of the rows; O(windows that the head lists), and where it has to, the topic's reading.
+        """Plans the rows; O(windows that the head lists), and reads the topic if needed.
 
         Args:
             stream: the stream's name.
-            head: what was published.
-            lines: of the next head, with the starts that are on the topic of snapshots then.
+            head: the newest head.
+            lines: of the next head, with the starts on the snapshot topic.
             due: the windows that are published with it.
-            retain: for how long after its end a window stays, in milliseconds; None for ever.
+            retain: how long a window stays after its end, in milliseconds; None for ever.
             come: the time from which that is counted.
             there: returns the keys of the stream's rows on the topic.
         """
@@ -148,7 +147,7 @@ class RowTopic:
     def _found(
         self, stream: str, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int
     ) -> Plan:
-        """Returns a plan that goes by what is on the topic: windows that end up to ``gone`` and are not listed, go."""
+        """Returns a plan by what is on the topic: unlisted windows that end up to ``gone`` are deleted."""
         leaving, older, stale = None, None, list[Row]()
         for encoded in there:
             try:
@@ -167,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row's place; a place that makes them more than any configuration writes is another program's."""
+    """Adds a row's place, unless that is more than any configuration writes: then it is another program's."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

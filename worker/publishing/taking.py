@@ -1,4 +1,4 @@
-"""Takes a planned snapshot: the estimates, by each method, as the messages and rows of one transaction."""
+"""Takes a planned snapshot: the messages and rows of one transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from worker.publishing.planning import Content, Plan
 
 @dataclass(frozen=True)
 class Taken:
-    """A snapshot that is to be sent.
+    """A snapshot to send.
 
     Attributes:
         snapshot: that of all time.
         messages: for the snapshot topic.
         rows: for the topic of rows.
-        estimate: of all time; None for a head alone.
+        estimate: of all time; None for a head without a snapshot.
         finals: the complete windows that become final, with their estimates.
     """
 
@@ -37,7 +37,7 @@ class Taken:
 
 
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
-    """Takes a head alone, which admits partitions and says what the one before it said of windows and rows."""
+    """Takes a head without a snapshot, which admits partitions and repeats the last one's windows and rows."""
     head = plan.head
     rows, methods = content.rows.carried(head), _said(head.methods)
     cut = replace(plan.cut, lines=head.lines, reached=head.reached, rows=rows, methods=methods)
@@ -55,17 +55,17 @@ def take(
     there: Callable[[], Iterable[bytes]],
     on_alive: Callable[[], object],
 ) -> Taken:
-    """Takes the snapshot of all time, and those of the windows that are due; O(windows · methods · domain).
+    """Takes the snapshot of all time, and those of due windows; O(windows · methods · domain).
 
     Args:
-        stream: whose.
-        plan: what is new.
-        due: its windows that are to be written.
-        content: what a snapshot has.
+        stream: the stream.
+        plan: the planned cut.
+        due: its windows to write.
+        content: the configured content.
         lineage: of the counts.
         recommended: the method for each query.
         there: returns the keys of the stream's rows on the topic of rows.
-        on_alive: called again and again meanwhile.
+        on_alive: a heartbeat.
     """
     head, stored = plan.head, plan.stored
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
@@ -106,7 +106,7 @@ def take(
 
 
 def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
-    """Takes a snapshot, whose numbers are as the messages and the rows have them."""
+    """Takes a snapshot, with its numbers rounded as the messages and the rows have them."""
     return snapshot.rounded(snapshot.take(stream, **given))
 
 
@@ -115,5 +115,5 @@ def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:
 
 
 def _said(methods: Sequence[str]) -> tuple[str, ...] | None:
-    """Returns what a head says of methods: those there can be, unless that is all."""
+    """Returns the methods that a head records; None for all."""
     return tuple(methods) if len(methods) < len(METHODS) else None

@@ -1,4 +1,4 @@
-"""Remedies: what to do about an error of Redis, by its cause, in one table."""
+"""Remedies for the errors of Redis."""
 
 import redis
 from redis.sentinel import MasterNotFoundError
@@ -60,18 +60,18 @@ _REMEDIES = {
 
 
 def said(error: Exception) -> str:
-    """Returns what happened, by type and text; of a cluster the client library tells less than it was told."""
+    """Returns an error's type and text, with the cause that the cluster client hides."""
     text = f"{type(error).__name__}: {error}"
     told = error.__cause__.__context__ if error.__cause__ is not None else None
     return f"{text} ({type(told).__name__}: {told})" if isinstance(told, redis.ResponseError) else text
 
 
 def remedy(error: Exception, at: Address | None = None) -> str:
-    """Returns what to do about an error of Redis.
+    """Returns the remedy for an error of Redis.
 
     Args:
-        error: what the client library raised.
-        at: the address, if the error came on the way there; None once the client was let in.
+        error: the client library's exception.
+        at: the address, if the error came while connecting.
 
     Example:
         >>> from redis import AuthenticationError

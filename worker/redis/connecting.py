@@ -18,17 +18,17 @@ TIMEOUT_SECONDS = 5.0
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
-    """Returns a client; by itself it sends nothing twice, because a lost reply must stay in doubt.
+    """Returns a client, which does not retry by itself: a lost reply must stay in doubt.
 
-    The client of a server or of Sentinels connects when it is used, and anew after a fail-over. That of a cluster asks
-    at once who has which keys; where a node redirects it, because keys have moved, it follows.
+    The client of a server or of Sentinels connects when it is used, and again after a fail-over. That of a cluster
+    asks at once for the nodes, and follows their redirections.
 
     Args:
         table: the configuration's.
-        retries: how often it may send a command again; more than 0 is for who only reads.
+        retries: how often it may send a command again; more than 0 only for readers.
 
     Raises:
-        redis.exceptions.RedisClusterException: of a cluster no node answered.
+        redis.exceptions.RedisClusterException: no node of a cluster answered.
     """
     at, retry = table.address, Retry(NoBackoff(), retries)
     settings: dict[str, Any] = {
@@ -49,7 +49,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
 
 
 def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
-    """Returns the servers that a client writes to; those of a cluster each with a name."""
+    """Returns the servers that a client writes to; those of a cluster with their names."""
     if isinstance(client, redis.RedisCluster):
         nodes: list[Any] = client.nodes_manager.get_nodes_by_server_type("primary")
         found = [(str(node.name), client.get_redis_connection(node)) for node in nodes]
@@ -58,7 +58,7 @@ def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
 
 
 def _reaching(table: RedisTable) -> dict[str, Any]:
-    """Returns the arguments of every connection, whoever it leads to."""
+    """Returns the arguments of every connection."""
     settings: dict[str, Any] = {
         "socket_timeout": TIMEOUT_SECONDS,
         "socket_connect_timeout": TIMEOUT_SECONDS,
@@ -77,10 +77,10 @@ def _reaching(table: RedisTable) -> dict[str, Any]:
 
 
 class _Sentinels(Sentinel):
-    """Sentinels that say why none of them names a master, where the library shows its own settings instead."""
+    """Sentinels whose error says why none of them names a master."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Returns where the master is, by the first Sentinel that knows; it is asked first the next time."""
+        """Returns the master's address; the Sentinel that knew it is asked first next time."""
         why = []
         for number, sentinel in enumerate(self.sentinels):
             try:
@@ -99,7 +99,7 @@ class _Sentinels(Sentinel):
 
 
 class _Master(redis.Redis):
-    """A client of whoever is the master; closes those of the Sentinels that name it, too."""
+    """A client of the present master; closes those of its Sentinels, too."""
 
     def close(self) -> None:
         super().close()

@@ -1,4 +1,4 @@
-"""Commands that are sent together: one round trip for many, each answered for itself."""
+"""Pipelines: one round trip for many commands, each with its own answer."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Command:
     """A command about one key, or a script about keys of one hash tag.
 
     Attributes:
-        key: says which node of a cluster gets it.
-        send: puts it on a client or on a pipeline.
-        text: the same for a server that does not know the script, with its text; also what is no script has one.
+        key: selects the node of a cluster.
+        send: adds it to a client or to a pipeline.
+        text: the same with the script's text, for a server that does not have the script.
     """
 
     key: str
@@ -31,20 +31,16 @@ class Command:
 
     @classmethod
     def plain(cls, key: str, send: Callable[[Any], Any]) -> "Command":
-        """Returns one that is no script."""
+        """Returns a command without a script."""
         return cls(key, send, send)
 
 
 def together(client: Client, commands: Sequence[Command]) -> list[Any]:
     """Sends commands in one pipeline a server, without MULTI, and returns the answers in order.
 
-    A server runs the commands in order, with those of others between them. If the connection is lost, a first part of
-    them may have been run. An error is returned in the place of an answer: what Redis refuses is one command's, what
-    a server does not answer is that of every command that it was sent.
-
-    Args:
-        client: of one server, or of a cluster.
-        commands: what to send.
+    A server runs them in order, among the commands of others. After a lost connection a first part of them may have
+    been run. An error takes the place of an answer: a refusal that of one command, a time-out that of all sent to the
+    server.
     """
     replies: list[Any] = [None] * len(commands)
     for server, places in _by_server(client, commands, replies):
@@ -64,7 +60,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
 def _by_server(
     client: Client, commands: Sequence[Command], replies: list[Any]
 ) -> Iterable[tuple[Any, list[int]]]:
-    """Returns the servers, each with the places of its commands; notes an error for those that no node has."""
+    """Returns the servers with the places of their commands; notes an error for commands without a node."""
     if not isinstance(client, redis.RedisCluster):
         return [(client, list(range(len(commands))))] if commands else []
     servers = dict[str, tuple[Any, list[int]]]()
@@ -80,7 +76,7 @@ def _by_server(
 
 
 def _sent(server: Any, commands: Sequence[Callable[[Any], Any]]) -> list[Any]:
-    """Sends commands to one server in one pipeline; returns what it answers to each, or why it does not."""
+    """Sends commands to one server in one pipeline; returns the answers or errors."""
     if not commands:
         return []
     try:
@@ -94,7 +90,7 @@ def _sent(server: Any, commands: Sequence[Callable[[Any], Any]]) -> list[Any]:
 
 
 def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
-    """Sends one command by a client that follows to the node that has its keys."""
+    """Sends one command by a client that follows redirections."""
     try:
         return send(client)
     except ERRORS as error:
@@ -102,7 +98,7 @@ def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
 
 
 def _look_for_nodes(client: "redis.RedisCluster") -> None:
-    """Asks a cluster again who has which keys, as its client does after a command that was not answered."""
+    """Asks a cluster for its nodes again, as its client does after an unanswered command."""
     try:
         client.nodes_manager.initialize()
     except ERRORS:

@@ -1,4 +1,4 @@
-"""Reaching: a client that was answered, or why there is none and what to do."""
+"""Connects to Redis with one checked request."""
 
 from worker.config import Redis as RedisTable
 from worker.config.redaction import redacted
@@ -9,12 +9,7 @@ from worker.redis.errors import ERRORS
 
 
 class Unreachable(Unavailable):
-    """Redis did not let this client in, or did not answer.
-
-    Args:
-        error: what the client library raised.
-        table: the configuration's.
-    """
+    """Redis refused this client or did not answer."""
 
     def __init__(self, error: Exception, table: RedisTable) -> None:
         todo = remedy(error, table.address)
@@ -23,14 +18,10 @@ class Unreachable(Unavailable):
 
 
 def reach(table: RedisTable, key: str) -> Client:
-    """Connects, and asks for a key, as whoever may do less is of no use.
-
-    Args:
-        table: the configuration's.
-        key: one that is read or written later.
+    """Connects, and asks for a key: a client that may not read it is of no use.
 
     Raises:
-        Unreachable: nobody answered, or refused.
+        Unreachable: Redis refused or did not answer.
     """
     client = None
     try:

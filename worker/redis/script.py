@@ -1,4 +1,4 @@
-"""A script in Lua, which a server runs as one step."""
+"""Lua scripts, which a server runs as one step."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,13 +13,8 @@ from worker.redis.pipelining import Command
 class Script:
     """A script of a client.
 
-    A server that does not know it, as one that was just promoted does not, gets its text: that server alone, so that no
-    other node of a cluster has to answer. All keys that it touches have to be named: of keys on their way from one node
-    to another only those are looked for at both.
-
-    Args:
-        client: who sends it.
-        text: in Lua.
+    Only a server that does not have it gets its text. All keys that it touches must be named, for keys on their way
+    from one node to another.
     """
 
     def __init__(self, client: Client, text: str) -> None:

@@ -1,6 +1,6 @@
-"""The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys.
+"""The store in Redis. Every step is one command or one script beside this file; `layout` has the keys.
 
-Steps of many partitions are sent together, without MULTI: each partition's is atomic and has an outcome of its own.
+Steps of many partitions are sent together, without MULTI: each partition's is atomic and has its own outcome.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -160,7 +160,7 @@ class RedisStore:
         args: Callable[[Metadata | None], list[Any]],
         known: Metadata | None,
     ) -> _Step[StoredPartition | StateLost | None]:
-        """Loads a partition by a script that answers with other metadata where those that it is given are no longer."""
+        """Loads a partition by a script, again with the returned metadata if the given ones are outdated."""
         while True:
             keys = [self._meta(partition), *self._live(partition, [] if known is None else known.blobs)]
             (reply,) = yield [script.on(keys, args(known))]
@@ -195,7 +195,7 @@ class RedisStore:
         ]
 
     def _together(self, steps: Mapping[int, _Step[_T]]) -> dict[int, _T | Unavailable]:
-        """Takes the steps of many partitions, their commands together; returns what came of each."""
+        """Runs the steps of many partitions, their commands together; returns the outcomes."""
         outcomes = dict[int, _T | Unavailable]()
         replies = dict[int, Any](dict.fromkeys(steps))  # what the first send of a step has to be is None
         while replies:
@@ -221,7 +221,7 @@ def _setting(key: str, blob: bytes) -> Callable[[Any], Any]:
 
 
 def _came(outcome: _T | Failure) -> _T:
-    """Returns what came of a step, or raises why nothing did."""
+    """Returns a step's result, or raises its failure."""
     if isinstance(outcome, Unavailable | StateLost):
         raise outcome
     return outcome
