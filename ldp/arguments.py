@@ -98,12 +98,7 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
 
 
 def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Users' values, as given: (n,), each in 0..d−1; n may be 0.
-
-    Raises:
-        TypeError: values that are not integers.
-        ValueError: a value outside the domain, or not one dimension.
-    """
+    """Returns users' values: (n,), each in 0..d−1; n may be 0. Raises TypeError or ValueError."""
     import numpy as np
 
     array = np.asarray(values)
@@ -121,12 +116,7 @@ def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
 
 
 def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np.int64]:
-    """Support counts of n reports, as given: (d,) integers in 0..n.
-
-    Raises:
-        TypeError: counts that are not integers.
-        ValueError: a count outside 0..n, or another number of counts than d.
-    """
+    """Returns support counts of n reports: (d,) integers in 0..n. Raises TypeError or ValueError."""
     import numpy as np
 
     counts = np.asarray(counts)
@@ -140,12 +130,7 @@ def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np
 
 
 def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """How many users have each value, as given: (d,) integers, none below 0 and one above.
-
-    Raises:
-        TypeError: a histogram that is not integers.
-        ValueError: a negative number of users, nobody at all, or another shape than (d,).
-    """
+    """Returns users per value: (d,) integers ≥ 0, not all 0. Raises TypeError or ValueError."""
     import numpy as np
 
     users = np.asarray(histogram)
@@ -159,11 +144,7 @@ def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.i
 
 
 def check_generator(rng: object, allowed: str) -> None:
-    """A simulation's coins come from a numpy Generator.
-
-    Raises:
-        TypeError: anything else; ``allowed`` is what the error says.
-    """
+    """Raises TypeError, with the text ``allowed``, for anything but a numpy Generator."""
     import numpy as np
 
     if not isinstance(rng, np.random.Generator):
@@ -171,12 +152,7 @@ def check_generator(rng: object, allowed: str) -> None:
 
 
 def check_reports(reports: npt.NDArray[np.void], dtype: np.dtype[np.void]) -> None:
-    """Reports are one vector of an oracle's dtype.
-
-    Raises:
-        TypeError: an array of another type, or none.
-        ValueError: an array that is not one-dimensional.
-    """
+    """Raises TypeError or ValueError unless reports are one vector of an oracle's dtype."""
     given = getattr(reports, "dtype", None)
     if given != dtype:
         raise TypeError(f"reports must be an array of {dtype}, not {given or type(reports).__name__}")
@@ -185,12 +161,7 @@ def check_reports(reports: npt.NDArray[np.void], dtype: np.dtype[np.void]) -> No
 
 
 def check_state(state: npt.NDArray[np.int64], size: int) -> None:
-    """A state is (size,) int64.
-
-    Raises:
-        TypeError: an array of another type, or none.
-        ValueError: another shape.
-    """
+    """Raises TypeError or ValueError unless a state is (size,) int64."""
     dtype = getattr(state, "dtype", None)
     if dtype != "int64":
         raise TypeError(f"state must be an array of int64, not {dtype or type(state).__name__}")
@@ -199,12 +170,7 @@ def check_state(state: npt.NDArray[np.int64], size: int) -> None:
 
 
 def check_counting(state: npt.NDArray[np.int64], size: int) -> None:
-    """A state that is counted into is (size,) int64, writable and contiguous.
-
-    Raises:
-        TypeError: an array of another type, or none.
-        ValueError: another shape, or an array that cannot be counted into.
-    """
+    """Raises TypeError or ValueError unless a state is (size,) int64, writable and contiguous."""
     check_state(state, size)
     if not state.flags.carray:
         raise ValueError("state must be writable and contiguous, such as zeros() makes it")

@@ -1,11 +1,10 @@
-"""Counts from elsewhere: what a database, or an aggregator of secret shares, has summed over reports.
+"""Counts from elsewhere: sums over reports by a database, or by an aggregator of secret shares.
 
-A sum is one of two. ``supports`` has d numbers, how many reports support each value. ``counters`` has as many as the
-protocol's state, what a server adds up report by report: the same, but for Hadamard Response and PGR, where it is how
-often each of the K messages was reported.
+``supports`` has d numbers, the reports that support each value. ``counters`` has the protocol's state: the same, except
+for Hadamard Response and PGR, where it is how often each of the K messages was reported.
 
-As a document, in JSON: ``reports``, how many there were, and either ``supports`` or ``counters``: a list of all
-numbers, or an object of those that are not 0, by value (its label, if the stream has labels, or its index) or by index.
+As a JSON document: ``reports``, their number, and either ``supports`` or ``counters``: a list of all numbers, or an
+object of those that are not 0, by value (its label, or its index without labels) or by index.
 """
 
 from __future__ import annotations
@@ -95,12 +94,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
 
 def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """The state of n reports that some counters are, n ≥ 0: (state_size,).
-
-    Raises:
-        TypeError: counters that are not integers.
-        ValueError: counters of another length, outside 0..n, or whose sum no n reports have.
-    """
+    """Returns counters as the state of n ≥ 0 reports: (state_size,). Raises TypeError or ValueError."""
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):
         raise ValueError(

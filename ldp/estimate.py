@@ -108,13 +108,10 @@ class Estimate:
         return math.sqrt(q * (1 - q) / (self.n * (p - q) ** 2))
 
     def std_error(self) -> Vector:
-        """Standard deviation of each f̃ (Equation 3) with f̃ itself, clipped to [0, 1], in the place of f.
+        """Standard deviation of each f̃ (Equation 3) with f̃, clipped to [0, 1], in place of f: (d,). O(d).
 
-        The variance q(1−q) + f(p−q)(1−p−q) is computed as (1−f)·q(1−q) + f·p(1−p), which is the same
-        and neither cancels nor turns negative.
-
-        Returns:
-            (d,) float64. O(d).
+        The variance q(1−q) + f(p−q)(1−p−q) is computed as (1−f)·q(1−q) + f·p(1−p), which neither cancels nor turns
+        negative.
         """
         p, q = self.oracle.p, self.oracle.q
         scale = self.n * (p - q) ** 2
@@ -167,11 +164,9 @@ class Estimate:
         return confidence_sequence.of_values(self.known_counts(values), self.n, p, q, level)
 
     def within(self, start: int, end: int) -> Estimate:
-        """The same estimate, as one of the reports of a window [start, end), in milliseconds since the epoch.
+        """Returns the same estimate, of a window [start, end) in milliseconds since the epoch.
 
-        Raises:
-            TypeError: an end that is not an integer.
-            ValueError: a window without length.
+        Raises TypeError for an end that is not an integer, ValueError for an empty window.
         """
         return replace(self, windows=((start, end),))
 
@@ -283,11 +278,7 @@ class Estimate:
         return np.clip(nearest, 0.0, self.n)
 
     def known_counts(self, values: Indices | None = None) -> Vector:
-        """The support counts of some values, or of all, where they are known: float64, (k,), O(k).
-
-        Raises:
-            ValueError: frequencies that are no counts' (`support`).
-        """
+        """Support counts of some values, or of all: float64, (k,). Errors as for `support`."""
         counts = self.support() if self.counts is None else self.counts
         return (counts if values is None else counts[values]).astype(np.float64)
 
@@ -341,10 +332,9 @@ class Estimate:
         return replace(self.oracle.estimate(counts, n), windows=windows, labels=next(iter(labels), None))
 
     def support(self) -> Counts:
-        """The counts, or what the frequencies say that they were: (d,).
+        """The support counts, recovered from the frequencies if necessary: (d,).
 
-        Raises:
-            ValueError: frequencies that are no counts', or more than 2⁴³ reports.
+        Raises ValueError for frequencies that are not from counts, or more than 2⁴³ reports.
         """
         if self.n > MOST_MERGED:
             raise ValueError(f"an estimate of {self.n} reports does not merge; at most {MOST_MERGED} do")
@@ -383,12 +373,7 @@ def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
 
 
 def joined_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Windows in their order, those that touch as one.
-
-    Raises:
-        TypeError: something that is no window, or an end that is not an integer.
-        ValueError: a window without length, or two that overlap.
-    """
+    """Returns windows in order, adjacent ones joined. Raises TypeError or ValueError (empty, overlapping)."""
     joined: list[Window] = []
     for start, end in sorted(_checked(window) for window in windows):
         first, last = joined[-1] if joined else (start, None)

@@ -53,11 +53,9 @@ class Readable(Protocol):
 
 
 def labels(path: Path) -> list[str]:
-    """The labels of a file in UTF-8, one a line, in the domain's order; a byte order mark is none of them.
+    """Returns the labels of a UTF-8 file, one a line, without a byte order mark.
 
-    Raises:
-        OSError: the file cannot be read.
-        UnicodeDecodeError: it is not UTF-8.
+    Raises OSError or UnicodeDecodeError.
     """
     return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
 
@@ -135,14 +133,13 @@ def perturbed(
 
 @dataclass(frozen=True)
 class Rejected:
-    """A record that was not counted.
+    """A rejected record.
 
     Attributes:
         source: the file.
-        line: the line's number, from 1 on; None if the file is a binary frame.
-        reason: why.
-        record: the line's bytes, without what ends it; None for a binary frame and for a line of more than
-            `LONGEST_LINE`, which were not held.
+        line: the line's number, from 1 on; None for a binary frame.
+        reason: for the rejection.
+        record: the line's bytes without its end; None for a binary frame and for a line longer than `LONGEST_LINE`.
     """
 
     source: str
@@ -191,7 +188,7 @@ class Aggregator:
         self._most = most_reports
 
     def read(self, file: Readable, source: str) -> None:
-        """Counts a file, whichever way frames stand in it; an empty one has no record.
+        """Counts a file of frames in either form.
 
         Raises:
             OSError: from reading; the lines before are counted, an unfinished binary frame is not.
@@ -228,11 +225,7 @@ class Aggregator:
         return decoded
 
     def estimate(self) -> Estimate:
-        """Base over the whole domain, with the stream's labels.
-
-        Raises:
-            ValueError: no report was counted.
-        """
+        """Base over the whole domain, with the stream's labels. Raises ValueError without reports."""
         return self.stream.oracle.estimate_state(self.state, self.reports).labelled(self.stream.labels)
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:

@@ -77,12 +77,12 @@ _BOUNDS = "begins and ends must ascend within 0 to {}, the size of the buffer"
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a batch of records held.
+    """The reports of a batch of records.
 
     Attributes:
-        reports: the reports of all accepted records, in order.
-        counts: (m,) int64, the number of reports of each record; 0 is a rejected one.
-        verdicts: (m,) uint8, 0 for an accepted record, else which of `Reason` rejects it, counted from 1.
+        reports: of all accepted records, in order.
+        counts: (m,) int64, number of reports of each record; 0 for a rejected one.
+        verdicts: (m,) uint8, 0 for an accepted record, else the index of its `Reason`, from 1.
     """
 
     reports: npt.NDArray[np.void]

@@ -40,12 +40,7 @@ def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library:
 
 
 def name_of(value: int, labels: Sequence[str] | None) -> str:
-    r"""How a value is shown: by its label, which is cut where it is long and spelt out where it does not print.
-
-    Example:
-        >>> name_of(1, None), name_of(1, ["red", "green"]), name_of(0, ["two\nlines"])
-        ('1', 'green', "'two\\nlines'")
-    """
+    r"""A value's display name: its label, shortened and escaped if necessary, or its index."""
     if labels is None:
         return str(value)
     label = labels[value]

@@ -1,8 +1,7 @@
-"""What one forged report moves: clients are trusted, and this says how much.
+"""The largest effect of one poisoning report.
 
 LDP protects users from the operator, not the estimate from users. A report counts (1 − q)/(p − q) users for each value
-that it supports and −q/(p − q) for each other; an honest one, whose coins decide, counts 1 for its user's value on
-average and 0 for any other. Whoever makes reports up need not toss coins.
+that it supports and −q/(p − q) for each other; an honest one counts 1 for its user's value on average and 0 for others.
 """
 
 from __future__ import annotations

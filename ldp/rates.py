@@ -1,19 +1,16 @@
-"""One estimate of reports at several rates: pooled, which is right whoever has which rate; or by inverse variance.
+"""Estimates of reports at several rates: pooled, or by inverse variance.
 
 With n_r reports at the rate r, of which c_r are of a value, that value's frequency among their users is estimated by
 f̃_r = (c_r/n_r − q_r)/(p_r − q_r), with p_r − q_r = 1 − r and the variance
 
-    σ_r² = p_r·q_r/(n_r(1−r)²) = (1/(1−r)² − 1)/(4n_r)
+    σ_r² = p_r·q_r/(n_r(1−r)²) = (1/(1−r)² − 1)/(4n_r).
 
-whatever these users have, for p_r + q_r = 1. There are two ways to make one estimate of all.
+Pooled, f̃ = Σ (n_r/n)·f̃_r: every report has the same share, as in the W3C's own debiasing. It is unbiased for the
+frequency among all users, whatever their rate depends on, with the variance Σ (n_r/n)²·σ_r²: that of one rate with
+1/(1−r)² the mean over all reports. So a pooled estimate is an `Estimate` of this one channel, and snapshots use it.
 
-Pooled, f̃ = Σ (n_r/n)·f̃_r: every report has the same share, as in the W3C's own debiasing, where it weighs
-(R − r/2)/(1−r). It is unbiased for the frequency among all users, whatever their rate depends on, with the variance
-Σ (n_r/n)²·σ_r². That is the variance at one rate with 1/(1−r)² the mean of those of all reports: so a pooled estimate
-is an `Estimate` of this one channel, and whatever reads estimates reads it. It is what snapshots say.
-
-By inverse variance, `RatedEstimate.combined`: more of what is less noisy. That is sound only where a user's rate has
-nothing to do with the value, as where it was drawn by lot; else it estimates a mixture that nobody asked for.
+By inverse variance, `RatedEstimate.combined` weights less noisy reports more. That is valid only if a user's rate does
+not depend on the value.
 """
 
 from __future__ import annotations
@@ -42,15 +39,15 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class Combined:
-    """What all rates say together where a user's rate does not depend on the value.
+    """The estimate by inverse variance.
 
     Attributes:
         frequencies: (2,) float64.
         low: (2,) lower ends of the intervals.
         high: (2,) upper ends.
-        std_error: the standard error of either value's frequency.
-        alike: the probability that the rates' own estimates differ so much by chance, by Cochran's χ²; where it is
-            small, the rate does depend on the value, and the pooled estimate is the one to take. 1 for a single rate.
+        std_error: of either value's frequency.
+        alike: probability that the rates' own estimates differ so much by chance, by Cochran's χ². If it is small, the
+            rate depends on the value: use the pooled estimate. 1 for a single rate.
     """
 
     frequencies: Vector
@@ -65,46 +62,34 @@ class RatedEstimate(Estimate):
     """The pooled estimate of reports at several rates.
 
     Attributes:
-        oracle: one rate that has the same error: the response with 1/(p−q)² the mean of 1/(1−r)² over the reports.
+        oracle: one rate with the same error: the response with 1/(p−q)² the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
-        state: (rates, 2) int64, read-only: how many reports at each rate are of each value.
+        state: (rates, 2) int64, read-only: reports of each value at each rate.
     """
 
     rated: RatedResponse = field(kw_only=True)
     state: Counts = field(kw_only=True, repr=False)
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
-        """The estimate of each rate that has reports, by itself: of the users who reported at that rate.
-
-        Example:
-            >>> rated = RatedResponse(["1/2", "3/4"])
-            >>> estimate = rated.estimate_state(np.array([30, 10, 25, 15]), n=80)
-            >>> [(str(rate), one.n, one.frequencies.tolist()) for rate, one in estimate.each()]
-            [('1/2', 40, [1.0, 0.0]), ('3/4', 40, [1.0, 0.0])]
-        """
+        """Returns the estimate of each rate that has reports."""
         for rate, counts in zip(self.rated.rates, self.state, strict=True):
             if counts.any():
                 yield rate, Response(channel(rate)[0], 2).estimate(counts, int(counts.sum()))
 
     def combined(self, level: float = 0.95) -> Combined:
-        """The estimate by inverse variance, for rates that are drawn by lot: no user's value goes with the own rate.
+        """Returns the estimate by inverse variance, valid if no user's rate depends on the value.
 
-        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of them, so that
-        f̃_r is off by v_r = σ_r² + S²/n_r from where it is drawn, and weights 1/v_r, scaled to sum 1, make the variance
-        around the frequency among these users the least: 1/Σ(1/v_r) − S²/n. f is the estimate itself, clipped to
-        [0, 1], and found with its weights by turns.
-
-        Args:
-            level: the coverage, strictly between 0 and 1; normal, where each rate has not few reports.
+        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of them, so f̃_r
+        is off by v_r = σ_r² + S²/n_r, and weights 1/v_r, scaled to sum 1, minimise the variance around the frequency
+        among these users: 1/Σ(1/v_r) − S²/n. f is the estimate itself, clipped to [0, 1], found with its weights by
+        turns.
 
         Raises:
-            ValueError: level is not strictly between 0 and 1.
+            ValueError: level, the coverage, is not strictly between 0 and 1.
 
         Example:
             >>> rated = RatedResponse(["1/10", "9/10"])
             >>> estimate = rated.estimate_state(np.array([3000, 1000, 2050, 1950]), n=8000)
-            >>> estimate.frequencies.round(3), estimate.combined().frequencies.round(3)
-            (array([0.701, 0.299]), array([0.776, 0.224]))
             >>> round(estimate.sigma, 3), round(estimate.combined().std_error, 3), round(estimate.combined().alike, 2)
             (0.039, 0.006, 0.05)
         """
@@ -128,19 +113,10 @@ class RatedEstimate(Estimate):
         return Combined(frequencies, frequencies - reach, frequencies + reach, error, alike)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
-        """Intervals of the pooled frequencies that may be watched: see `Estimate.anytime_interval`.
+        """Anytime-valid intervals of the pooled frequencies, even if rates depend on values or change.
 
-        They hold whatever a user's rate depends on, and however the shares of the rates move; see
-        `ldp.intervals.confidence_sequence.of_rates`.
-
-        Raises:
-            ValueError: level is not strictly between 0 and 1.
-
-        Example:
-            >>> rated = RatedResponse(["1/2", "3/4"])
-            >>> estimate = rated.estimate_state(np.array([5000, 3000, 1200, 1000]), n=10_200)
-            >>> [float(end[0].round(3)) for end in (*estimate.interval(), *estimate.anytime_interval())]
-            [0.712, 0.758, 0.692, 0.779]
+        See `ldp.intervals.confidence_sequence.of_rates`. Raises ValueError for a level that is not strictly between 0
+        and 1.
         """
         channels = [channel(rate) for rate in self.rated.rates]
         low, high = confidence_sequence.of_rates(
@@ -182,13 +158,11 @@ class RatedEstimate(Estimate):
 
 
 def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedEstimate:
-    """The pooled estimate, unbiased whatever a user's rate depends on.
-
-    It is Σ_r (c_r − q_r·n_r)/(1−r) / n, the mean of the W3C's weights, computed exactly and rounded once.
+    """Returns the pooled estimate Σ_r (c_r − q_r·n_r)/(1−r) / n, rounded once; unbiased.
 
     Args:
         rated: the protocol.
-        state: (2·rates,) int64: for each rate how many reports are of either value.
+        state: (2·rates,) int64: for each rate the reports of either value.
         n: the number of reports, n ≥ 1.
 
     Raises:
@@ -196,8 +170,7 @@ def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedE
         ValueError: a state of another shape, or whose sum is not n; no report.
 
     Example:
-        >>> rated = RatedResponse(["1/2", "3/4"])
-        >>> estimate = pooled(rated, np.array([30, 10, 25, 15]), n=80)
+        >>> estimate = pooled(RatedResponse(["1/2", "3/4"]), np.array([30, 10, 25, 15]), n=80)
         >>> estimate.frequencies.tolist(), round(estimate.sigma, 3)
         ([1.0, 0.0], 0.168)
     """

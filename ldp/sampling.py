@@ -92,12 +92,7 @@ def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
 
 
 def written(number: Fraction) -> str:
-    """A number as documents have it.
-
-    Example:
-        >>> written(Fraction(1))
-        '1/1'
-    """
+    """A number as in documents: '1/1'."""
     return f"{number.numerator}/{number.denominator}"
 
 
@@ -159,14 +154,9 @@ def integer(bound: int) -> int:
 
 
 def respond(symbol: int, m: int, E: Fraction) -> int:
-    """Randomized response over m symbols: the given one with probability E/(E+m−1), any other 1/(E+m−1).
+    """Randomized response over m ≥ 1 symbols: the given one with probability E/(E+m−1), any other 1/(E+m−1).
 
     Drawn as a mixture: keep the symbol with probability (E−1)/(E+m−1), else take a uniform one of all m.
-
-    Args:
-        symbol: 0 ≤ symbol < m.
-        m: the number of symbols, m ≥ 1.
-        E: the largest ratio of two probabilities, E > 1.
     """
     keep, other = coin(_keep(m, E)), integer(m)  # both always drawn: the work is the same
     return symbol if keep else other

@@ -90,11 +90,11 @@ class SetVariance:
         return float(low), float(high)
 
     def moments(self) -> tuple[Moments, Moments, int]:
-        """What one report adds to the sum of the set's counts.
+        """Contribution of one report to the sum of the set's counts.
 
         Returns:
-            The mean, and the largest variance, for a user with one of the values; the same for another user, whose
-            variance is 0 where nobody can be one; and the most that it adds.
+            The mean and the largest variance for a user with one of the values; the same for another user, with
+            variance 0 if there can be none; and the largest contribution.
         """
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         inside = p + (m - 1) * q, float(self._inside.max())

@@ -192,11 +192,7 @@ class State:
         )
 
     def estimate(self) -> Estimate:
-        """Base over the whole domain, and of which windows it is.
-
-        Raises:
-            ValueError: no report was counted.
-        """
+        """Base over the whole domain, with its windows. Raises ValueError without reports."""
         estimate = self.stream.oracle.estimate_state(self.counters, self.reports)
         return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
@@ -221,14 +217,10 @@ class State:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = NAME) -> State:
-        """The state that the bytes of a file say.
-
-        Args:
-            data: all of them.
-            name: of the stream.
+        """Returns the state of a file's bytes, for a stream of a given name.
 
         Raises:
-            ValueError: they are no state, of a newer version, truncated, damaged, or say what cannot be.
+            ValueError: no state, or one of a newer version, truncated, damaged, or inconsistent.
         """
         if data[: len(MAGIC)] != MAGIC:
             raise ValueError(f"this is no state: a file of one begins with {MAGIC.decode()}")
@@ -249,11 +241,7 @@ class State:
         return state
 
     def write(self, path: Path) -> None:
-        """Writes the state to a file, which is there as a whole or not at all.
-
-        Raises:
-            OSError: it cannot be written; what was there before is still there.
-        """
+        """Writes the state to a file, atomically. Raises OSError; an earlier file then remains."""
         path = path.resolve()
         if path.exists() and not path.is_file():
             raise FileExistsError(f"{path} is there, and is no file")
@@ -269,12 +257,7 @@ class State:
 
     @classmethod
     def read(cls, path: Path, name: str = NAME) -> State:
-        """The state that a file holds.
-
-        Raises:
-            OSError: it cannot be read.
-            ValueError: as `from_bytes`, and says which file.
-        """
+        """Returns the state of a file. Raises OSError, or ValueError as `from_bytes` with the file's name."""
         try:
             return cls.from_bytes(path.read_bytes(), name)
         except ValueError as error:
@@ -282,15 +265,7 @@ class State:
 
 
 def narrowest(counters: Counts) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Counters in the narrowest unsigned little-endian integers that hold all of them; O(state).
-
-    Raises:
-        ValueError: one is negative, which is no count.
-
-    Example:
-        >>> [narrowest(np.array([0, most])).dtype.str for most in (255, 256, 65536, 2**32)]
-        ['|u1', '<u2', '<u4', '<u8']
-    """
+    """Counters in the narrowest unsigned little-endian integers; O(state). ValueError for a negative one."""
     least, most = int(counters.min(initial=0)), int(counters.max(initial=0))
     if least < 0:
         raise ValueError(f"a count of {least} given; counts are 0 or more")

@@ -63,10 +63,11 @@ class Stream:
 
     @cached_property
     def hashed(self) -> bytes:
-        """The text that the fingerprint is the hash of: the document in canonical form.
+        """The text whose hash is the fingerprint: the document as canonical JSON.
 
-        Canonical is JSON in UTF-8 with sorted keys and no spaces; labels are replaced by the SHA-256 (in
-        hexadecimal) of their own canonical form. The name does not enter it.
+        Canonical: UTF-8, sorted keys, no spaces; labels are replaced by the SHA-256 (in hexadecimal) of their own
+            canonical
+        form. The name is not part of it.
         """
         return _hashed(self.document())
 
@@ -106,7 +107,7 @@ class Stream:
 
     @classmethod
     def from_document(cls, name: str, document: Mapping[str, Any]) -> Stream:
-        """The stream that a document describes; the protocol's integers are taken as they stand there.
+        """Returns the stream that a document describes.
 
         Raises:
             TypeError: a part of the document that has the wrong type.

@@ -20,13 +20,9 @@ _LABEL, _BASE, _METHOD = 24, 28, 8
 
 
 def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: int) -> Group:
-    """Returns the most frequent values, by Base, as a table under a line about it; frequencies in per cent.
+    """Returns the `top` most frequent values, by Base, as a table in per cent under a summary line.
 
-    Args:
-        snapshot: what to show.
-        methods: which methods beside Base, of those that the snapshot has.
-        top: how many values.
-        width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
+    Further tables follow for methods that do not fit in `width`.
     """
     methods = [method for method in methods if method in snapshot.bodies]
     base = snapshot.bodies["base"]
@@ -68,10 +64,5 @@ def _spent(snapshot: Snapshot) -> str:
 
 
 def percent(frequency: Any) -> str:
-    """Writes a frequency in per cent with two decimals.
-
-    Example:
-        >>> percent(0.09556), percent(-0.0004), percent(0.0)
-        ('9.56', '-0.04', '0.00')
-    """
+    """Writes a frequency in per cent with two decimals."""
     return f"{100 * float(frequency):.2f}"

@@ -1,8 +1,8 @@
-"""Foreign text on a terminal: what others wrote is printed without what a terminal would obey.
+"""Foreign text on a terminal, printed without control sequences.
 
 Labels, names of clients and brokers, record headers and error messages come from other programs. An escape sequence in
-them can rewrite the screen, set its title, or answer on the operator's keyboard; a bidirectional control can make text
-read as another. Every command prints through `echo`, `screen` or `printable`.
+them can rewrite the screen, set its title, or answer on the operator's keyboard; a bidirectional control can disguise
+text. Every command prints through `echo`, `screen` or `printable`.
 """
 
 from __future__ import annotations
@@ -45,12 +45,7 @@ def printable(text: str | bytes, *, lines: bool = False) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Returns a JSON text that says the same, with the characters escaped that `printable` escapes; line feeds stay.
-
-    Example:
-        >>> printable_json('{"label":"a\u202eb"}')
-        '{"label":"a\\u202eb"}'
-    """
+    r"""Returns a JSON text with the characters escaped that `printable` escapes; line feeds stay."""
     return _SUSPECT.sub(
         lambda found: found[0] if found[0] == "\n" or _is_shown(found[0]) else _in_json(found[0]), text
     )
@@ -102,11 +97,7 @@ class Commands(click.Group):
     """A group of commands whose errors are printed in `printable` form."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs a command.
-
-        Raises:
-            click.ClickException: the command failed.
-        """
+        """Runs a command. Raises click.ClickException if it failed."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:

@@ -25,28 +25,12 @@ LARGEST_FRAME = 1_000_000
 
 
 def header(fingerprint: bytes) -> bytes:
-    """What each binary frame of a stream begins with.
-
-    Args:
-        fingerprint: the stream's, `Stream.fingerprint`.
-
-    Example:
-        >>> header(bytes.fromhex("9e54f8ba")).hex()
-        '019e54f8ba'
-    """
+    """The first bytes of each binary frame of a stream with this fingerprint."""
     return bytes([VERSION]) + fingerprint
 
 
 def bytes_below(bound: int) -> int:
-    """The size of the smallest unsigned integer that holds bound − 1.
-
-    Args:
-        bound: at most 2³².
-
-    Example:
-        >>> [bytes_below(256), bytes_below(257), bytes_below(1 << 32)]
-        [1, 2, 4]
-    """
+    """The size of the smallest unsigned integer that holds bound − 1, bound ≤ 2³²."""
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)
 
 
@@ -71,10 +55,5 @@ def frame_bytes(report: int, reports: int = 1) -> int:
 
 
 def base64_bytes(report: int) -> int:
-    """The size of a report's base64, as bits and subsets stand in a JSON frame.
-
-    Example:
-        >>> base64_bytes(125)
-        168
-    """
+    """The size of a report's base64 in a JSON frame."""
     return -(-report // 3) * 4

@@ -1,9 +1,8 @@
-"""Alarms against forged reports: what honest reports look like whatever their users' values are, watched as they come.
+"""Alarms against poisoning reports: laws of honest reports that do not depend on the users' values.
 
-A client that makes reports up need not toss the coins (`ldp.poisoning`). Some facts of a report have a law that
-depends on the coins alone: how many values a unary report supports, OLH's seed, that two reports are hardly ever the
-same. A forged report that is the strongest there is breaks one of them; one that tosses all coins but that of its
-target breaks none, and no alarm finds it: it is an honest report of somebody who has the value.
+Some facts of a report have a law that depends on the coins alone: the Hamming weight of a unary report, OLH's seed,
+that two reports are hardly ever equal. The strongest poisoning report (`ldp.poisoning`) breaks one of them. One that
+tosses all coins except that of its target is an honest report of another value, and no alarm detects it.
 """
 
 from ldp.alarms.ones import Ones

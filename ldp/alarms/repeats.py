@@ -97,12 +97,6 @@ def _log_peak(oracle: Oracle) -> float:
 
 
 def come_again(reports: npt.NDArray[np.void]) -> int:
-    """How many of (n,) reports are the same as one before them; O(bytes).
-
-    Example:
-        >>> import ldp
-        >>> come_again(np.array([(7, 1), (9, 1), (7, 1), (7, 1)], ldp.OLH("1", domain_size=10).report_dtype))
-        2
-    """
+    """Number of (n,) reports that equal one before them; O(bytes)."""
     data, size = reports.tobytes(), reports.dtype.itemsize
     return reports.size - len({data[at : at + size] for at in range(0, len(data), size)})

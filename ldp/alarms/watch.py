@@ -29,13 +29,7 @@ TESTS = (Ones.name, Uniform.name, Repeats.name)
 
 @dataclass(frozen=True)
 class Alarm:
-    """Reports that honest clients would hardly have sent.
-
-    Attributes:
-        test: `ones`, `uniform` or `repeats`: which of their laws does not hold.
-        reports: among so many that were looked at.
-        found: what was found, in words and numbers, nothing of a report.
-    """
+    """A failed test (`ones`, `uniform` or `repeats`), its number of reports, and the evidence in words."""
 
     test: str
     reports: int
@@ -91,11 +85,7 @@ class Watch:
             test.begin()
 
     def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
-        """Looks at some of a batch of (n,) well-formed reports; O(bytes of these).
-
-        Returns:
-            The alarms that are new.
-        """
+        """Tests some of a batch of (n,) well-formed reports, and returns new alarms; O(bytes of these)."""
         if not self._tests or not reports.size:
             return []
         now, most = self._clock(), self._block.size
@@ -130,11 +120,5 @@ class Watch:
 
 
 def block_of(oracle: Oracle) -> int:
-    """How many reports a block has.
-
-    Example:
-        >>> import ldp
-        >>> block_of(ldp.OLH("1", 1024)), block_of(ldp.OUE("1", 1 << 20))
-        (4096, 32)
-    """
+    """Number of reports of a block."""
     return max(2, min(BLOCK, BLOCK_BYTES // oracle.report_bytes))

@@ -141,10 +141,10 @@ class Changes:
         return np.exp(-np.maximum(self.log_e, 0.0))
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Intervals for the differences of what was found, with a false coverage rate of at most the level.
+        """Intervals for the differences of the discoveries, with a false coverage rate of at most the level.
 
-        Returns:
-            (low, high), each (k,) float64, in [−1, 1], in the order of `found`. O(k), some ten thousand steps for each.
+        Returns (low, high), each (k,) float64, in [−1, 1], in the order of `found`. O(k), some ten thousand steps for
+        each.
         """
         if not self.found.size:
             return np.zeros(0), np.zeros(0)
@@ -329,10 +329,7 @@ def _cells(law: _Law) -> Vector:
 
 
 def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
-    """For each cell the λ₂·n₂ that suit the level, (cells, 2), and λ of both counts, for more and for less, (cells, 2).
-
-    A λ is the one with which the least deviation has the evidence that is needed: for one find of all, or for all.
-    """
+    """For each cell the λ₂·n₂ that suit the level and λ of both counts, for more and for less: (cells, 2) each."""
     law, sizes, n = test.law, (test.n_earlier, test.n_later), test.n_earlier + test.n_later
     counts = np.unique([1, test.tests])
     wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _BESIDE))) for found in counts]

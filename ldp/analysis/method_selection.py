@@ -72,14 +72,9 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """The queries for some sets of values together: the mean squared error is over the sets.
+    """Queries for some sets of values together: the mean squared error is over the sets.
 
-    Args:
-        sets: of each set the indices of its values, each once, in any order.
-
-    Raises:
-        TypeError: indices that are not integers.
-        ValueError: no set, a set without values, an index below 0 or twice in a set, a set not of one dimension.
+    Each set is a sequence of distinct indices. Raises TypeError or ValueError for anything else.
     """
 
     sets: InitVar[Iterable[npt.ArrayLike]]
@@ -113,8 +108,8 @@ class Ranked:
 
     Attributes:
         method: a key of `ldp.consistency.METHODS`.
-        mse: the mean squared error of its answers to the query, estimated.
-        std_error: the standard error of that, if the made-up populations are like the real one.
+        mse: estimated mean squared error of its answers to the query.
+        std_error: its standard error, if the simulated populations are like the real one.
         simulated: the mean squared error in the simulations, not corrected.
     """
 
@@ -129,11 +124,11 @@ class Ranking:
     """The methods for a query.
 
     Attributes:
-        rows: the lowest error first; equal errors in the paper's order of the methods.
-        confidence: the probability that the first method's error is at most `NEAR` times the lowest: of resamples of
-            a few of the simulations, which are the same for all methods, and of what the real estimate leaves open, the
-            share in which it is; the lower one of the two populations; times `FEW_SETS` for few sets.
-        weight: that of the correction, 0 to ½; 0 for a `TopQuery`.
+        rows: lowest error first; equal errors in the paper's order of the methods.
+        confidence: probability that the first method's error is at most `NEAR` times the lowest: the share of
+            resamples of a few of the simulations, and of the uncertainty of the real estimate; the lower one of the
+            two populations; times `FEW_SETS` for few sets.
+        weight: of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
     rows: tuple[Ranked, ...]
@@ -186,11 +181,10 @@ def choose_all(
     repeats: int = 50,
     methods: Sequence[str] = NAMES,
 ) -> list[Ranking]:
-    """`choose` for many queries from one simulation, in whose time the methods on the simulated estimates dominate.
+    """`choose` for many queries from one simulation.
 
-    A query's ranking does not depend on which others are asked with it. There are three populations to simulate, if
-    some queries are for many sets or single values and others are not. Of fewer ``methods`` only those are ranked, each
-    against the best of them.
+    A query's ranking does not depend on the other queries. Of fewer ``methods`` only those are ranked, each against the
+    best of them.
     """
     if not methods or not METHODS.keys() >= {*methods}:
         raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
@@ -278,10 +272,7 @@ def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
 
 
 def _distances(query: Queries, vectors: Vector) -> Vector:
-    """The mean square of each method's answers less Base's: (11,); 0 for a `TopQuery`.
-
-    A TopQuery's values are chosen by the estimate, so Base is not unbiased on them, and nothing is corrected.
-    """
+    """Mean square of each method's answers minus Base's: (11,); 0 for a `TopQuery`, on which Base is not unbiased."""
     return np.zeros(len(vectors)) if isinstance(query, TopQuery) else mean_squares(query, vectors, vectors[0])
 
 

@@ -95,10 +95,7 @@ def write_state(state: State, path: Path) -> None:
 def opened(
     paths: Sequence[str], told: Callable[[], str], *, quiet: bool = False
 ) -> Iterator[Iterator[tuple[str, Readable]]]:
-    """Yields the files, opened one after the other, each with what to call it.
-
-    If stderr is a terminal, and unless quiet, it shows how much of them is read, and what ``told`` tells.
-    """
+    """Yields the files, opened one after the other, with their names; shows progress and ``told`` on a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 
@@ -159,10 +156,5 @@ def file_size(file: BinaryIO | str) -> int | None:
 
 
 def amount(number: int, what: str) -> str:
-    """Returns a number and what it is of, in the singular for one.
-
-    Example:
-        >>> amount(1, "report"), amount(1200, "report")
-        ('1 report', '1,200 reports')
-    """
+    """Returns a number with its noun, in the singular for one."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Printing:
-    """What is printed of an estimate.
-
-    Attributes:
-        name: the stream's name in it.
-        top: how many values a table has; None for a snapshot.
-        methods: which methods; none for all.
-    """
+    """Output options: the stream's name, the table's length (None for a snapshot), methods (none for all)."""
 
     name: str
     top: int | None

@@ -1,6 +1,6 @@
-"""Judging a client as a black box: values in, frames out, and whether these are what the protocol's law says.
+"""Conformance test of a client as a black box: values in, frames out, compared with the protocol's law.
 
-`running` has a command make reports, `channel` compares them with the law, `spending` bounds the ε that they spend from
-below, `repeating` looks for coins that come again, `timing` for time that tells the value, and `verdict` puts it
-together. `vectors` is for a client whose coins can be scripted.
+`running` runs the command, `channel` compares reports with the law, `spending` bounds the ε spent from below,
+`repeating` detects reused coins, `timing` detects value-dependent time, `verdict` combines them. `vectors` tests a
+client with scripted coins.
 """

@@ -33,14 +33,7 @@ _BINS = 64
 
 @dataclass(frozen=True)
 class Rate:
-    """So many of n reports, each with a probability.
-
-    Attributes:
-        what: is counted, for people.
-        count: how many.
-        n: of how many.
-        probability: by the law.
-    """
+    """`count` of n reports have an event of a probability under the law."""
 
     what: str
     count: int
@@ -62,13 +55,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cells:
-    """What shares all reports.
-
-    Attributes:
-        what: they are, for people.
-        counts: (m,) how many reports each has.
-        probabilities: (m,) of each, by the law; together 1.
-    """
+    """A partition of all reports: (m,) counts, and their probabilities under the law, with sum 1."""
 
     what: str
     counts: npt.NDArray[np.int64]
@@ -93,14 +80,7 @@ class Cells:
 
 
 def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.bool_]:
-    """Which of (n,) reports support a value.
-
-    Example:
-        >>> import ldp
-        >>> grr = ldp.GRR("1", domain_size=3)
-        >>> supports(grr, np.array([(2,), (0,)], grr.report_dtype), 2)
-        array([ True, False])
-    """
+    """Which of (n,) reports support a value."""
     found: npt.NDArray[np.bool_]
     if isinstance(oracle, OLH):
         values = np.full(reports.size, value, np.int64)
@@ -122,14 +102,7 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
 
 
 def evidence(oracle: Oracle, value: int, reports: Reports, watched: Sequence[int]) -> Iterator[Rate | Cells]:
-    """Everything that is compared of the reports of one value.
-
-    Args:
-        oracle: the protocol.
-        value: the user's.
-        reports: (n,) of it.
-        watched: other values whose support is looked at, one by one and in pairs.
-    """
+    """Yields all comparisons of (n,) reports of one value; `watched` are other values whose support is tested."""
     if isinstance(oracle, RatedResponse):
         yield from _rated(oracle, value, reports)
         return
@@ -170,9 +143,9 @@ def _pairs(
 
 
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
-    """The probability that a report supports its own value and a given other one, and that it supports two others.
+    """Probability that a report supports its own value and another one, and that it supports two others.
 
-    None where it depends on the values: for OLH on their hashes, for messages on the geometry; these are judged whole.
+    None if it depends on the values (OLH, protocols of messages), which other tests cover.
     """
     p, q, d = oracle.p, oracle.q, oracle.domain_size
     if isinstance(oracle, SubsetSelection):
@@ -188,11 +161,7 @@ def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None
 
 
 def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_]) -> Iterator[Rate | Cells]:
-    """Seeds are uniform, neither coin nor bucket goes with their bits, and another bucket is each as likely.
-
-    A coin that follows from the seed in a way that hides it from all of this, by a good hash of it, nobody sees from
-    outside.
-    """
+    """Seeds are uniform, coin and bucket are independent of their bits, and other buckets are equally likely."""
     seeds, n = reports["seed"].astype(np.int64), reports.size
     for byte in range(4):
         yield from _even(f"of value {value}, byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
@@ -226,13 +195,7 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
-    """Of a protocol with one index a report: of a message that supports the user's value, and of one that does not.
-
-    Example:
-        >>> import ldp
-        >>> message_probabilities(ldp.Response("3/4", domain_size=4))
-        (Fraction(3, 4), Fraction(1, 12))
-    """
+    """Probability of a message that supports the user's value, and of one that does not."""
     if isinstance(oracle, PreferredMessages):
         whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
         return oracle.E / whole, 1 / whole

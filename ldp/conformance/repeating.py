@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def collision(oracle: Oracle) -> float:
-    """The probability that two reports of one value are the same: Σ P², over all reports.
-
-    Example:
-        >>> import ldp
-        >>> round(collision(ldp.GRR("1", domain_size=3)), 4)
-        0.4217
-    """
+    """Probability that two reports of one value are equal: Σ P², over all reports."""
     d = oracle.domain_size
     if isinstance(oracle, OLH):
         return float(_two(oracle.p, (1 - oracle.p) / (oracle.g - 1), oracle.g)) / 2**32
@@ -46,14 +40,7 @@ def collision(oracle: Oracle) -> float:
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
-    """What comes again of two runs with the same values.
-
-    Args:
-        oracle: the protocol.
-        value: the reports are of.
-        first: (n,) of the first run, in their order.
-        second: (n,) of the second run.
-    """
+    """Yields the repetitions in two runs, (n,) reports each, with the same values."""
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)

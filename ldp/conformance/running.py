@@ -31,12 +31,12 @@ class ClientError(RuntimeError):
 
 
 class Command:
-    """A client's command, for one stream; a context manager, for the document lies in a file meanwhile.
+    """A client's command for one stream; a context manager that keeps the document in a temporary file.
 
     Args:
         command: the program and its arguments; `PLACE` in them stands for the document's path.
-        stream: whose reports it is to make.
-        seconds: how long one run may take.
+        stream: the stream to report to.
+        seconds: time limit of one run.
     """
 
     def __init__(self, command: Sequence[str], stream: Stream, seconds: float) -> None:
@@ -54,11 +54,7 @@ class Command:
         self._folder.cleanup()
 
     def name(self, value: int) -> str:
-        """A value as the client is given it: its label, or its index.
-
-        Raises:
-            ClientError: a label that is more than a line.
-        """
+        """A value as the client reads it: its label, or its index. Raises ClientError for a label of several lines."""
         if self.stream.labels is None:
             return str(value)
         if len(self.stream.labels[value].splitlines()) != 1:
@@ -66,19 +62,11 @@ class Command:
         return self.stream.labels[value]
 
     def report(self, values: npt.NDArray[np.int64]) -> Reports:
-        """Has the client make one report of each value.
-
-        Raises:
-            ClientError: it does not; the message says how.
-        """
+        """Has the client make one report of each value. Raises ClientError."""
         return decoded(self.stream, self.answers([self.name(int(value)) for value in values]))
 
     def answers(self, lines: Sequence[str]) -> list[bytes]:
-        """Gives the client lines, and returns what it wrote: a line for each.
-
-        Raises:
-            ClientError: it cannot be run, ends otherwise than by 0, takes too long, or writes another number of lines.
-        """
+        """Writes lines to the client, and returns its output, a line for each. Raises ClientError."""
         given = "".join(f"{line}\n" for line in lines).encode()
         try:
             done = subprocess.run(
@@ -100,11 +88,7 @@ class Command:
 
 
 def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
-    """The reports of frames, one in each: JSON, or binary in hexadecimal.
-
-    Raises:
-        ClientError: what the worker would reject, with its reason; or a frame of another number of reports.
-    """
+    """The reports of frames, one in each: JSON, or binary in hexadecimal. Raises ClientError for any other frame."""
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
     # of unlikely ones the law is judged

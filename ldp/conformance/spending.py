@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spent:
-    """What is spent at least.
-
-    Attributes:
-        epsilon: it is at least this; 0 where nothing is known.
-        event: of a report, by which it shows.
-        value: whose reports have the event more often.
-        other: than those of this value.
-    """
+    """A lower bound of the ε spent, from an event that is more frequent for `value` than for `other`."""
 
     epsilon: float
     event: str

@@ -26,12 +26,7 @@ APART = 1.2
 
 @dataclass(frozen=True)
 class Times:
-    """How long reports took.
-
-    Attributes:
-        medians: value -> seconds.
-        p_value: of Kruskal and Wallis: that all values take the same time.
-    """
+    """Median seconds of a report by value, and Kruskal and Wallis's p-value that all values take the same time."""
 
     medians: dict[int, float]
     p_value: float
@@ -49,12 +44,7 @@ class Times:
 
 
 def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
-    """Has a client answer line by line; None for one that does not.
-
-    Args:
-        command: the client.
-        order: the values, mixed, so that what slows the machine for a while slows all of them.
-    """
+    """Times a client line by line, over mixed values; None if it does not answer line by line."""
     seconds = np.empty(order.size)
     with subprocess.Popen(
         command.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -19,10 +19,8 @@ from ldp.stream import Stream
 def read(path: Path) -> dict[str, list[Any]]:
     """Returns the streams of a file, or of all files of a folder in the order of their names, as ``streams``.
 
-    A file is one stream, or has several as ``streams``.
-
     Raises:
-        OSError: what cannot be read.
+        OSError: an unreadable file.
         ValueError: no JSON, or a folder without a file of it.
         TypeError, AttributeError: JSON that is no object.
     """

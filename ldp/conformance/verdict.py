@@ -54,14 +54,7 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """Which values have reports, and which others are watched: the first, the last, those asked for, some at random.
-
-    Example:
-        >>> chosen(4), chosen(1)
-        (([0, 1, 2, 3], []), ([0], []))
-        >>> [len(part) for part in chosen(1000)]
-        [8, 16]
-    """
+    """The values to report, and others to watch: the first, the last, those asked for, some at random."""
     rng = np.random.default_rng(_SEED)
     drawn = (
         rng.permutation(d)[: MOST_VALUES + WATCHED].tolist()

@@ -61,10 +61,5 @@ def base_cut(estimate: Estimate) -> Vector:
 
 
 def threshold(d: int) -> float:
-    """T/σ of Base-Cut: where d values that nobody has are expected to put two above it; 0 for d ≤ 4.
-
-    Example:
-        >>> round(threshold(1024), 4)
-        2.8856
-    """
+    """T/σ of Base-Cut: d absent values are expected to put two above it; 0 for d ≤ 4."""
     return -float(ndtri(FALSE_POSITIVES / d)) if d > 2 * FALSE_POSITIVES else 0.0

@@ -45,11 +45,7 @@ def empirical_bayes(estimate: Estimate) -> Vector:
 
 
 class Fit:
-    """The prior that makes an estimate most likely, and what it says of each value's frequency.
-
-    Args:
-        estimate: f̃ over the domain.
-    """
+    """The maximum-likelihood prior of an estimate, and the posterior of each value's frequency."""
 
     def __init__(self, estimate: Estimate) -> None:
         self._estimate = estimate
@@ -79,13 +75,7 @@ class Fit:
         return project_on_simplex(np.where(self._z > HIGHEST, self._estimate.frequencies, shrunk))
 
     def draws(self, rng: np.random.Generator) -> Iterator[Vector]:
-        """Populations that may be the real one: each frequency is drawn from its posterior, whatever the others are.
-
-        The means are less spread than the frequencies are; draws are as spread.
-
-        Yields:
-            (d,) weights ≥ 0, not all 0, whose sum is not 1. O(d) each.
-        """
+        """Yields populations with each frequency drawn from its posterior: (d,) weights ≥ 0, not all 0. O(d)."""
         sums = np.cumsum(self._likelihoods * self._weights, axis=1)
         # one ascending list for all bins: that of bin i lies between i and i + 1
         steps = (sums / sums[:, -1:] + np.arange(len(sums))[:, None]).ravel()

@@ -108,7 +108,7 @@ def project_on_simplex(values: Vector) -> Vector:
 def _may_be_kept(shifted: Vector) -> Vector:
     """Those of the values, the largest of which is 0, that can be positive in the solution, and some more.
 
-    What is kept from any m values sums to at most 1 when −δ is taken from each: −δ ≥ (their sum − 1)/m.
+    The kept part of any m values sums to at most 1 when −δ is taken from each: −δ ≥ (their sum − 1)/m.
     """
     near = shifted[shifted > -1.0]
     while True:

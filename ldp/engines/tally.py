@@ -38,13 +38,13 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where m records stand in Kafka's log.
+    """The positions of m records in Kafka's log.
 
     Attributes:
-        partitions: of what partitions they are.
-        which: (m,) of which of those each is.
+        partitions: the distinct partitions.
+        which: (m,) index of each record's partition among them.
         offsets: (m,) int64.
-        times: (m,) int64, milliseconds since the epoch; None where they are not known.
+        times: (m,) int64, milliseconds since the epoch; None if unknown.
     """
 
     partitions: Sequence[Partition]
@@ -100,14 +100,7 @@ class Tally:
     _pending_bytes: int = 0
 
     def count(self, buffer: npt.NDArray[np.uint8], begins: Ints, ends: Ints, places: Places | None) -> None:
-        """Counts records that lie in a column, and notes where they are from if that is known; O(bytes).
-
-        Args:
-            buffer: what the records' values lie in.
-            begins: (m,) where they begin, ascending; a record without a value is empty.
-            ends: (m,) where they end.
-            places: where they stand.
-        """
+        """Counts records of a column (see `Aggregator.count`), and notes their places if known; O(bytes)."""
         if places is None:
             self._part(None).aggregator.count(buffer, begins, ends)
             return
@@ -130,11 +123,7 @@ class Tally:
             self._count_pending()
 
     def merge(self, states: Iterable[State]) -> None:
-        """Adds what other tallies counted.
-
-        Raises:
-            ValueError: a state of another document, or of more than one stretch.
-        """
+        """Adds the counts of other tallies; ValueError for a state of another document, or of several ranges."""
         for state in states:
             if state.stream.document() != self.stream.document() or len(state.log) > 1:
                 raise ValueError("a tally adds what tallies of its own document have counted")

@@ -43,10 +43,7 @@ class Finding:
 
 
 def judged(cases: npt.ArrayLike, measured: str) -> Finding:
-    """The verdict on a statement about several cases.
-
-    It holds if true in at least 95 % of the cases, in part if in at least half of them.
-    """
+    """The verdict on several cases: holds from 95 % of them on, in part from half of them on."""
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
     verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS

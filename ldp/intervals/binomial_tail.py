@@ -1,9 +1,8 @@
-"""The tail of a support count, for bounds that have to hold far out, where the normal distribution does not.
+"""The tail of a support count, for bounds far out, where the normal distribution fails.
 
-Reports are independent given the users' values, so with n·f users who have a value its support count is the sum of
-two binomials, Bin(nf, p) + Bin(n(1−f), q), for every protocol. Where n·q is small the normal distribution, which the
-score interval takes for it, makes the rare large counts far too rare: at n·q = 1 a count of 6 or more is 2,000 times
-as likely as it says.
+Reports are independent given the users' values, so with n·f users who have a value its support count is the sum of two
+binomials, Bin(nf, p) + Bin(n(1−f), q), for every protocol. At n·q = 1 a count of 6 or more is 2,000 times as likely as
+the normal distribution says.
 """
 
 from __future__ import annotations

@@ -139,13 +139,7 @@ def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: flo
 
 
 def value_laws(p: float, q: float) -> Laws:
-    """What a report adds to the count of a value: 1 with probability p, or q, else 0.
-
-    Example:
-        >>> a, b = value_laws(0.75, 0.25)
-        >>> np.exp(a(np.log([2.0]))), np.exp(b(np.log([2.0])))
-        (array([1.75]), array([1.25]))
-    """
+    """Logarithms of the moment generating functions of a value's contribution: 1 with probability p, or q."""
 
     def law(probability: float) -> Callable[[Vector], Vector]:
         return lambda lam: _log_mean(probability, lam)
@@ -161,13 +155,7 @@ def _log_mean(p: float, lam: Vector) -> Vector:
 
 
 def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
-    """What a report adds to the sum of a set's counts: bounds, from its moments; see `of_sets`.
-
-    Example:
-        >>> a, _ = set_laws((0.75, 0.1875), (0.25, 0.1875), 1)  # one value of two: there the bound is the law
-        >>> np.exp(a(np.log([2.0]))).round(9)
-        array([1.75])
-    """
+    """Bounds of the same for the sum of a set's counts, from its moments; see `of_sets`."""
 
     def law(mean: float, variance: float) -> Callable[[Vector], Vector]:
         def bound(lam: Vector) -> Vector:

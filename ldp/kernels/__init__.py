@@ -1,10 +1,8 @@
-"""Compiled loops, a file for what they are about: hashing, bits, subsets, a transform, frames.
+"""Compiled loops, a file for each subject: hashing, bits, subsets, a transform, frames.
 
-A kernel is compiled by its first call and cached on disk for later processes (the cache is keyed by the CPU and by the
-time stamp of the kernel's own file, so no file uses another's); `warm` compiles all of them ahead. All release the
-GIL, and none allocates in proportion to n·d.
-
-numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast back after each step keeps a loop narrow.
+A kernel is compiled by its first call and cached on disk (keyed by the CPU and by the time stamp of the kernel's own
+file, so no file uses another's); `warm` compiles all of them. All release the GIL, and none allocates in proportion to
+n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast after each step keeps a loop narrow.
 """
 
 from __future__ import annotations
@@ -49,11 +47,7 @@ COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xx
 
 
 def warm() -> None:
-    """Compiles every kernel, or loads it from the cache, so that no later call waits for the compiler.
-
-    Example:
-        >>> warm()
-    """
+    """Compiles every kernel, or loads it from the cache."""
     seeds = np.zeros(1, np.uint32)
     values = np.zeros(1, np.int64)
     for name, hash_values in HASH.items():

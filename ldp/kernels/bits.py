@@ -11,14 +11,10 @@ RUN = 2048  # bytes of bits counted together: a byte for each of their bits stay
 
 @njit(cache=True, nogil=True)
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
-    """Adds to state[v] the number of reports whose bit v is set.
+    """Adds to state[v], (d,) int64, the number of reports whose bit v is set.
 
-    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time; short reports are laid
-    end to end in one run, so that the loops are long for every d.
-
-    Args:
-        state: (d,) int64, changed in place.
-        bits: (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, and the padding is 0.
+    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time; short reports are joined in one
+    run. bits is (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, padding 0.
     """
     n, size = bits.shape
     wire = bits.reshape(-1)

@@ -68,12 +68,7 @@ def room_for_frames(span: int, size: int, fields: int) -> int:
 
 
 def least_text(size: int, fields: int) -> int:
-    """The fewest bytes that a report in JSON takes, with the comma or bracket behind it.
-
-    Example:
-        >>> least_text(4, fields=1), least_text(5, fields=2), least_text(125, fields=0)
-        (2, 6, 171)
-    """
+    """The fewest bytes of a report in JSON, with the comma or bracket after it."""
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 

@@ -24,12 +24,9 @@ def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
-    """The Walsh–Hadamard transform in place: entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j].
+    """Walsh–Hadamard transform of (K,) int64 in place, K a power of two; O(K·log K).
 
-    O(K·log K); the first steps are done block by block.
-
-    Args:
-        counters: (K,) int64, K a power of two.
+    Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]; the first steps are done block by block.
     """
     for start in range(0, counters.size, BLOCK):
         _butterflies(counters[start : start + BLOCK], 1)

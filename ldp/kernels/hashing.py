@@ -44,11 +44,7 @@ _and, _or, _xor, _left, _right = _words("and_"), _words("or_"), _words("xor"), _
 
 
 def _prefer_512_bits(_typing: Any) -> Any:
-    """Has the loops of the calling function use vectors of 512 bits where the processor has them.
-
-    For several of those the compiler prefers 256 bits, lest the clock slow down; a long loop of
-    multiplications gains more than that. Where they are missing nothing changes.
-    """
+    """Makes the loops of the calling function use 512-bit vectors if the processor has them."""
 
     def build(context: Any, builder: Any, _signature: Any, _operands: Any) -> Any:
         # past llvmlite's own list of attributes, which has none with a value

@@ -11,12 +11,7 @@ from numba import njit, uint32
 
 @njit(cache=True, nogil=True)
 def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
-    """Adds to state[u] the number of times that u is among the indices.
-
-    Args:
-        state: (m,) int64, changed in place.
-        indices: (n,) uint8, uint16 or uint32, each below m.
-    """
+    """Adds to state[u], int64, how often u is among the indices, (n,) uint8, uint16 or uint32."""
     for i in range(indices.size):
         state[indices[i]] += 1
 
@@ -38,13 +33,13 @@ def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.boo
 def choose_subsets(
     draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
 ) -> None:
-    """Turns draws into subsets by Floyd's algorithm; see `ldp.sampling.subset` for one of them.
+    """Turns draws into subsets by Floyd's algorithm, like `ldp.sampling.subset`.
 
     Args:
-        draws: (n, k) int64, changed in place: draw j of each row is uniform below m−k+j; becomes the
-            members of a subset of 0..m−1, in no order.
-        symbols: (n,) int64, the symbol that each subset has or has not.
-        own: (n,) bool, whether it has it.
+        draws: (n, k) int64, changed in place: draw j of each row is uniform below m−k+j; becomes the members of a
+            subset of 0..m−1, in no order.
+        symbols: (n,) int64, the symbol of each subset.
+        own: (n,) bool, whether the subset contains it.
         m: the number of symbols, above k.
     """
     k = draws.shape[1]

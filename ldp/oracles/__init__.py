@@ -63,11 +63,6 @@ def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
-    """What the protocols of a name take besides ε and d, each once.
-
-    Example:
-        >>> parameters_of("olh"), parameters_of("unary")
-        (('g', 'hash'), ('p', 'q', 'f'))
-    """
+    """The parameters of the protocols of a name, without ε and d."""
     takes = (key for one in PROTOCOLS[name] for key in (*one.exact, *one.own_parameters))
     return tuple(dict.fromkeys(key for key in takes if key != "epsilon"))

@@ -41,7 +41,7 @@ class Described:
         return hash(repr(self))
 
     def parameters(self) -> dict[str, Any]:
-        """The protocol's part of a stream's public document: all that a client needs, in JSON's types.
+        """The protocol's part of a stream's public document, in JSON's types.
 
         Example:
             >>> import ldp
@@ -60,11 +60,5 @@ class Described:
 
     @property
     def promise(self) -> str:
-        """What one report spends, for people.
-
-        Example:
-            >>> import ldp
-            >>> ldp.GRR("0.5", domain_size=10).promise
-            'ε = 1/2'
-        """
+        """The ε of one report as text, such as 'ε = 1/2'."""
         return f"ε = {self.epsilon}"

@@ -12,21 +12,15 @@ from ldp.sampling import epsilon_above, written
 
 
 class Given(Oracle):
-    """A channel whose document gives probabilities in the place of ε.
+    """An explicit channel: the document has probabilities in place of ε.
 
     Attributes:
-        E: the largest ratio of the probabilities of one report for two values, exact: e^ε. Not there where ε is
-            infinite, because some report is impossible for one value and not for another.
-        epsilon: ln E, rounded up to a millionth; infinity where there is no E.
+        E: the largest ratio of the probabilities of one report for two values, exact: e^ε. Missing if ε is infinite.
+        epsilon: ln E, rounded up to a millionth; infinity without E.
     """
 
     def _spends(self, ratio: tuple[Fraction, Fraction], told: str | None) -> None:
-        """Sets what a report spends: the largest ratio of its probabilities, as two numbers.
-
-        Raises:
-            TypeError: an ε that is no text.
-            ValueError: an infinite ε that the document does not tell, or a finite one that it does.
-        """
+        """Sets ε from the largest ratio of a report's probabilities, as two numbers; TypeError or ValueError."""
         if self.q == 0:
             raise ValueError(
                 "q is 0: a report never supports a value that is not its user's, so that there is nothing to estimate; "
@@ -63,11 +57,5 @@ class Given(Oracle):
 
     @property
     def promise(self) -> str:
-        """What one report spends, for people: see `Oracle.promise`.
-
-        Example:
-            >>> import ldp
-            >>> ldp.Response("3/4", domain_size=2).promise
-            'ε ≤ 1.098613'
-        """
+        """The ε of one report as text, such as 'ε ≤ 1.098613'."""
         return "ε is infinite: no privacy" if self.epsilon == math.inf else f"ε ≤ {float(self.epsilon)}"

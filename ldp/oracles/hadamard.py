@@ -71,10 +71,7 @@ class HadamardResponse(PreferredMessages):
         reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each value the number of reports that support it: (d,) int64; see `Oracle.support`.
-
-        Row 0 of the transform is n, row v+1 the supporting reports of v less the others: half of the sum.
-        """
+        """Number of reports that support each value: (d,) int64; row 0 of the transform is n."""
         from ldp import kernels
 
         rows = super().support(state)

@@ -166,10 +166,7 @@ class OLH(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """Of the fullest bucket of all seeds, as large as 2³²·g buckets of an ideal hash lead to expect one.
-
-        It takes a search to find it; a bucket of a seed at random has about d/g values. See `Oracle.most_supported`.
-        """
+        """Expected size of the fullest of 2³²·g buckets of an ideal hash; see `Oracle.most_supported`."""
         from scipy.stats import binom
 
         return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
@@ -193,9 +190,7 @@ class OLH(Oracle):
 
 
 def best_g(E: Fraction) -> int:
-    """The number of buckets of least variance: h+1 for the smallest integer h with E ≤ √(h(h+1)).
-
-    It is at most 65536, the bound of a report's bucket.
+    """The number of buckets of least variance: h+1 for the smallest integer h with E ≤ √(h(h+1)), ≤ 65536.
 
     Example:
         >>> best_g(Fraction(3)), best_g(Fraction(7, 5)), best_g(Fraction(3, 2))

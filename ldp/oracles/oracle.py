@@ -130,13 +130,7 @@ class Oracle(Described, ABC):
 
     @property
     def work(self) -> int:
-        """How many steps it takes to count one report: an increment each, a byte of bits, or a hash.
-
-        Example:
-            >>> import ldp
-            >>> [ldp.oracle(name, "1", 1000).work for name in ("pgr", "oue", "olh")]
-            [1, 125, 1000]
-        """
+        """Steps to count one report: increments, bytes of bits, or hashes."""
         return 1 if self.length is None else self.length
 
     def zeros(self) -> npt.NDArray[np.int64]:
@@ -146,23 +140,14 @@ class Oracle(Described, ABC):
         return np.zeros(self.state_size, np.int64)
 
     def check(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports are well-formed: (n,) bool.
-
-        Raises:
-            TypeError: an array that is not of `report_dtype`.
-            ValueError: an array that is not one-dimensional.
-        """
+        """Which reports are well-formed: (n,) bool. Raises TypeError or ValueError for other arrays."""
         arguments.check_reports(reports, self.report_dtype)
         return self._well_formed(reports)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports an honest client would send, whatever its value, but for one in 10¹²: (n,) bool.
+        """Which reports an honest client would send, whatever its value, except one in 10¹²: (n,) bool.
 
-        Of most protocols no well-formed report is unlikely; of unary encoding one with too few or too many ones is.
-
-        Raises:
-            TypeError: an array that is not of `report_dtype`.
-            ValueError: an array that is not one-dimensional.
+        Only unary encoding has unlikely reports: those with too few or too many ones (Hamming weight check).
         """
         import numpy as np
 
@@ -170,12 +155,7 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports are at a rate that the document declares: (n,) bool; all, where reports have no rate.
-
-        Raises:
-            TypeError: an array that is not of `report_dtype`.
-            ValueError: an array that is not one-dimensional.
-        """
+        """Which reports have a rate that the document declares: (n,) bool; all if reports have no rate."""
         import numpy as np
 
         arguments.check_reports(reports, self.report_dtype)
@@ -206,12 +186,7 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each value the number of reports that support it: (d,) int64.
-
-        Raises:
-            TypeError: a state that is not int64.
-            ValueError: a state of another shape.
-        """
+        """Number of reports that support each value: (d,) int64. Raises TypeError or ValueError."""
         arguments.check_state(state, self.state_size)
         return state.copy()
 
@@ -241,12 +216,7 @@ class Oracle(Described, ABC):
         return Estimate(frequencies, n, self, counts=counts)
 
     def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """The estimate from a state of n reports: `estimate` of what it supports.
-
-        Raises:
-            TypeError: a state that is not int64, or an n that is not an integer.
-            ValueError: a state of another shape, or sums that no n reports have.
-        """
+        """The estimate from a state of n reports. Errors as for `support` and `estimate`."""
         return self.estimate(self.support(state), n)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
@@ -336,7 +306,7 @@ class Oracle(Described, ABC):
 
     @property
     def most_supported(self) -> int:
-        """The most values that one report which is counted supports, if whoever makes it may choose it.
+        """The most values that one accepted report can support.
 
         Example:
             >>> import ldp
@@ -346,9 +316,9 @@ class Oracle(Described, ABC):
         return self.domain_size
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The fewest and the most values of a set that one report which is counted supports: see `ldp.poisoning`.
+        """The fewest and the most values of a set that one accepted report supports.
 
-        The set is (m,) indices, each once, and not checked. O(m), for Hadamard and PGR O(K log K).
+        The set is (m,) distinct indices, not checked. O(m), for Hadamard and PGR O(K log K).
 
         Example:
             >>> import ldp, numpy as np

@@ -52,10 +52,10 @@ class PreferredMessages(Oracle):
         kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """The state is drawn, and decoded. O(min(n, d·c) + K log K).
+        """Draws and decodes the state. O(min(n, d·c) + K log K).
 
-        Where more than c users of a value report a message that it prefers, it is drawn how many report each, else
-        which one each reports: the law is the same.
+        If more than c users of a value report a preferred message, the number of each message is drawn, else each
+        message.
         """
         import numpy as np
 
@@ -116,10 +116,10 @@ class PreferredMessages(Oracle):
         return int(supported.min()), int(supported.max())
 
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """With X how many of the set's values a message supports: E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
+        """With X the set's values that a message supports: E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
 
         Σ_u goes over the messages that u prefers, so it is the support of u. X is counted from the whole number next
-        to its mean over all messages, m·c/K: then the squares stay small, and little cancels.
+        to its mean m·c/K, so the squares stay small.
         """
         import numpy as np
 

@@ -101,11 +101,7 @@ class PGR(PreferredMessages):
         return self.points
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(index,): see `Oracle.perturb_one`.
-
-        A mixture, as in randomized response: a uniform point of the value's hyperplane with probability
-        (E−1)c/((E−1)c + K), else a uniform one of all points.
-        """
+        """(index,): a uniform point of the value's hyperplane with probability (E−1)c/((E−1)c + K), else of all."""
         value = self._checked_value(value)
         near, place = sampling.coin(self._near), sampling.integer(self.hyperplane)
         other = sampling.integer(self.points)  # all three always drawn: the work is the same
@@ -183,21 +179,15 @@ class PGR(PreferredMessages):
 
 
 def points(prime: int, dimension: int) -> int:
-    """The number of points with a number of coordinates: (q̄^t − 1)/(q̄ − 1).
-
-    Example:
-        >>> [points(3, t) for t in range(5)]
-        [0, 1, 4, 13, 40]
-    """
+    """The number of points with t coordinates: (q̄^t − 1)/(q̄ − 1)."""
     vectors: int = prime**dimension
     return (vectors - 1) // (prime - 1)
 
 
 def best_geometry(E: Fraction, domain_size: int) -> tuple[int, int]:
-    """The prime q̄ and the dimension t of the fewest points whose variance at f = 0 is within 2 % of the least.
+    """The prime q̄ and dimension t of the fewest points whose variance at f = 0 is within 2 % of the least.
 
-    Allowed are d ≤ K ≤ max(4d, 2¹⁶) points: a state of as few is nothing to save, and where d is small the least
-    variance takes about (E + 1)² of them.
+    Allowed are d ≤ K ≤ max(4d, 2¹⁶) points.
 
     Example:
         >>> best_geometry(Fraction(2), 1024), best_geometry(Fraction(150), 1024), best_geometry(Fraction(150), 10**6)
@@ -255,12 +245,7 @@ def word(index: int, prime: int, dimension: int) -> int:
 
 
 def number(word: int, prime: int, dimension: int) -> int:
-    """The number of the point with a word, by the same steps whatever the word is.
-
-    Example:
-        >>> [number(word, 3, 3) for word in (1, 3, 4, 5, 9, 10)]
-        [0, 1, 2, 3, 4, 5]
-    """
+    """The number of the point with a word, by the same steps for every word."""
     found, head = word - 1, 1
     for _ in range(dimension - 1):
         found -= (prime - 2) * head * (word >= head * prime)

@@ -118,12 +118,7 @@ class RAPPOR(Given, UnaryEncoding):
 
 
 def _ordered(p: str | int | Fraction, q: str | int | Fraction) -> tuple[Fraction, Fraction]:
-    """The probabilities of a 1 for a bit that is set and for one that is not.
-
-    Raises:
-        TypeError: a float.
-        ValueError: no probability, or p not above q.
-    """
+    """Parses the probabilities of a 1 for a set bit and for another; TypeError or ValueError."""
     one, zero = parse_probability("p", p), parse_probability("q", q)
     if one <= zero:
         other = "; RAPPOR's paper calls them the other way round" if one < zero else ""

@@ -23,36 +23,30 @@ UNDECLARED = 255
 
 
 class RatedResponse(Response):
-    """Randomised response of two values at one of several rates, which stands in each report.
+    """Randomized response of two values at one of several rates; each report carries its rate.
 
-    A client replaces its value with probability r, the rate, by one of both drawn evenly: it is reported with
-    probability p = 1 − r/2, the other with q = r/2. This is ``randomizedTriggerRate`` of the W3C's Navigation Timing.
-    The reports of each rate are counted apart, and `ldp.rates` makes one estimate of them.
-
-    Two values, and no more: the variance of a count is then the same whatever the users have, so that the error is
-    known exactly though users of another rate may have other values.
+    A client replaces its value with probability r, the rate, by a fair coin: it is reported with probability p = 1 −
+    r/2, the other with q = r/2 (``randomizedTriggerRate`` of the W3C's Navigation Timing). The reports of each rate
+    are counted separately, and `RatedEstimate` combines them. With two values the variance of a count does not depend
+    on the users'.
 
     Report: ``rate``, its index, and ``value``, a byte each. State: two counters a rate. Server: one increment a report.
 
     Args:
         rates: 1 to 16, ascending, each above 0 and below 1, as "1/2", "0.4994798" or a Fraction.
         domain_size: 2.
-        epsilon: is never infinite here, and left out.
+        epsilon: left out.
 
     Attributes:
         rates: as given, exact.
         epsilon: of the lowest rate: no report spends more.
-        p: of the highest rate, which is the one that `perturb` uses.
+        p: of the highest rate, which `perturb` uses.
         q: of the highest rate.
 
     Example:
         >>> rated = RatedResponse(["0.4994798", "3/4"])
         >>> float(rated.epsilon), rated.p, rated.parameters()["rates"]
         (1.1, Fraction(5, 8), ['2497399/5000000', '3/4'])
-        >>> import numpy as np
-        >>> state = np.array([300, 100, 30, 30])  # 400 reports at the one rate, 60 at the other
-        >>> rated.estimate_state(state, n=460).frequencies.round(3)
-        array([0.934, 0.066])
     """
 
     exact: ClassVar[tuple[str, ...]] = ("rates",)
@@ -131,10 +125,5 @@ class RatedResponse(Response):
 
 
 def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
-    """P and q of a rate: of the own value, and of the other.
-
-    Example:
-        >>> channel(Fraction(1, 2))
-        (Fraction(3, 4), Fraction(1, 4))
-    """
+    """P and q of a rate: of the own value, and of the other."""
     return 1 - rate / 2, rate / 2

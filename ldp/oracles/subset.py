@@ -109,9 +109,8 @@ class SubsetSelection(Oracle):
 
         A report is a mixture: with probability (pd−k)/(d−k) the own value and a uniform (k−1)-subset of the others,
         else a uniform k-subset of all values. With r values left, a user with j members to come takes the next value
-        with probability j/r; one who waits for the own value, with j others to come, with j/(r−1). Those whose
-        own value is the next are a sample without replacement of all who wait: nothing before depended on which
-        value they wait for. They take it, and then wait no more.
+        with probability j/r; one whose own value is still to come, with j others to come, with j/(r−1). Those whose
+        own value is the next are a sample without replacement of all such users.
         """
         import numpy as np
 
@@ -192,12 +191,7 @@ class SubsetSelection(Oracle):
 
 
 def best_k(E: Fraction, d: int) -> int:
-    """The size of a subset: of the integers next to d/(E+1) in 1..d−1 that of least variance.
-
-    Example:
-        >>> best_k(Fraction(3), 100), best_k(Fraction(3), 6), best_k(Fraction(1000), 100)
-        (25, 1, 1)
-    """
+    """The size of a subset: of the integers next to d/(E+1) in 1..d−1 that of least variance."""
     below = int(d / (E + 1))
     return min((max(below, 1), min(below + 1, d - 1)), key=lambda k: _variance(*_probabilities(E, d, k)))
 

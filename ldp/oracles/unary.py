@@ -81,12 +81,7 @@ class UnaryEncoding(Oracle):
 
     @cached_property
     def likely_ones(self) -> tuple[int, int]:
-        """The fewest and the most ones of a report, but for one honest report in 10¹².
-
-        Example:
-            >>> OUE("1", domain_size=1024).likely_ones, OUE("1", domain_size=10).likely_ones
-            ((179, 380), (0, 10))
-        """
+        """The fewest and the most ones of an honest report, except one in 10¹²."""
         return likely_ones(self.p, self.q, self.domain_size)
 
     @property
@@ -101,10 +96,7 @@ class UnaryEncoding(Oracle):
         return max(0, low - outside), min(subset.size, high)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports have no fewer and no more ones than `likely_ones` says: see `Oracle.likely`.
-
-        O(d) a report, d/8 bytes to count the bits of.
-        """
+        """Which reports have a number of ones within `likely_ones`. O(d) a report."""
         from ldp import kernels
 
         low, high = self.likely_ones

@@ -136,13 +136,7 @@ def windows(stream: str, received: Received) -> list[Period]:
 
 
 def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
-    """Returns what window a message is of, by its key and headers alone; None for one of all time.
-
-    Example:
-        >>> window_of("colours/1s/1000/base", {"end": b"2000", "final": b"false"})
-        Period(name='1s', start=1000, end=2000, final=False)
-        >>> window_of("colours/all/base", {})
-    """
+    """Returns the window of a message, from its key and headers; None for one of all time."""
     if "end" not in headers:
         return None
     _, name, start, *_ = key.split("/")
@@ -159,11 +153,7 @@ def _of_all_time(stream: str, key: str) -> bool:
 
 
 def _parse(value: bytes, kind: type = dict) -> Any:
-    """Parses JSON, of a size and a depth within bounds.
-
-    Raises:
-        ValueError: it is none, or is over them, or of another kind.
-    """
+    """Parses JSON within bounds of size and depth; ValueError otherwise."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON given; allowed are up to {MOST_BYTES}")
     document = orjson.loads(value)
@@ -293,11 +283,7 @@ def _snapshot(
 
 
 def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Sees that all vectors, labels and values are of one domain.
-
-    Raises:
-        Incomplete: they are not.
-    """
+    """Raises Incomplete unless all vectors, labels and values are of one domain."""
     sizes = {len(body[vector]) for body in bodies.values() for vector in VECTORS if vector in body}
     size = next(iter(sizes), 0)
     highest = max(

@@ -241,20 +241,12 @@ def check_head(document: Any) -> None:
 
 
 def check_shared(document: Any) -> None:
-    """Sees that a document has what the head and every body say, whatever its schema.
-
-    Raises:
-        ValueError: it has not.
-    """
+    """Raises ValueError unless a document has the fields that the head and every body share."""
     _ANY("document", document)
 
 
 def check_body(document: Any) -> None:
-    """Sees that a document is the body of a method.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Raises ValueError unless a document is the body of a method."""
     _BODY("body", document)
     if type(document["document"]) is not dict:
         raise _wrong("body.document", document["document"], "an object")
@@ -264,9 +256,5 @@ def check_body(document: Any) -> None:
 
 
 def check_domain(document: Any) -> None:
-    """Sees that a document has the labels of a stream, or says in how many messages they follow.
-
-    Raises:
-        ValueError: it is not so.
-    """
+    """Raises ValueError unless a document has labels, or the number of messages that follow with them."""
     _DOMAIN("domain", document)

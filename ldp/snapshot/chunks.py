@@ -52,9 +52,7 @@ def shortest(values: Vector) -> tuple[str, bytes]:
 def read(content_type: str, data: bytes) -> Vector:
     """Returns the numbers of a chunk; O(values).
 
-    Raises:
-        KeyError: a content type that is none of these.
-        ValueError: the bytes are no chunk of that type.
+    Raises KeyError for an unknown content type, ValueError for other bytes.
     """
     if content_type in _DENSE:
         return np.frombuffer(data, _DENSE[content_type]).astype(np.float64)

@@ -36,13 +36,13 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Period:
-    """What time a snapshot's reports are of.
+    """The time window of a snapshot's reports.
 
     Attributes:
-        name: of the windows, as they are configured; `all` for all time.
+        name: of the windows, as configured; `all` for all time.
         start: the window's first millisecond; None for all time.
-        end: the first millisecond behind it, or None.
-        final: whether it never changes any more.
+        end: the first millisecond after it, or None.
+        final: whether it changes no more.
     """
 
     name: str = "all"
@@ -99,12 +99,12 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a stream can have on the topic of rows.
+    """The rows of a stream on the topic of rows.
 
     Attributes:
-        topic: which.
+        topic: its name.
         slots: the rows of all time, and of each window.
-        older: those that windows which end by `until` can have beside them, or None.
+        older: additional rows of windows that end by `until`, or None.
         until: in milliseconds.
     """
 
@@ -159,11 +159,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Recommended:
-    """The method that clearly suits a query best, chosen from the reports themselves (`ldp.analysis.method_selection`).
+    """The method that suits a query best (`ldp.analysis.method_selection`).
 
-    Attributes:
-        method: its name.
-        sequence: the number of the snapshot that it was chosen from; also the seed of the simulation.
+    `sequence` is the number of the snapshot that it was chosen from, and the seed of the simulation.
     """
 
     method: str
@@ -310,11 +308,7 @@ class Snapshot(_BitForBit):
         )
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Returns the ends of Base's score intervals, (d,) each.
-
-        Raises:
-            ValueError: Base is not among the methods.
-        """
+        """Returns the ends of Base's score intervals, (d,) each. Raises ValueError without Base."""
         base = self._base()
         if base.low is None or base.high is None:
             raise ValueError(f"base has no intervals in snapshot {self.sequence} of {self.stream!r}")

@@ -71,12 +71,7 @@ def period(said: Mapping[str, Any]) -> Period:
 
 
 def lines(head: Mapping[str, Any]) -> dict[str, Line]:
-    """Reads how far a head says that windows are closed; one without windows says nothing.
-
-    Example:
-        >>> lines({"windows": {"1s": {"closed": 5000, "bounded": [[2000, 4000]], "starts": [1000, 2000]}}})
-        {'1s': Line(closed=5000, bounded=((2000, 4000),), starts=(1000, 2000))}
-    """
+    """Returns the progress of the windows in a head: name -> `Line`."""
     return {
         name: Line(said["closed"], tuple((a, b) for a, b in said["bounded"]), tuple(said["starts"]))
         for name, said in head.get("windows", {}).items()
@@ -124,14 +119,9 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
 def body_document(
     snapshot: Snapshot, method: str, inline: int = INLINE, chunk: int = CHUNK
 ) -> dict[str, Any]:
-    """Returns what a method says, its vectors as arrays.
+    """Returns the body of a method, its vectors as arrays.
 
-    Args:
-        snapshot: of which.
-        method: one of its methods.
-        inline: how many values a vector that stands in its body has at most; of longer ones the document says how many
-            messages carry each.
-        chunk: how many values such a message has.
+    Vectors longer than `inline` are replaced by the number of messages of `chunk` values each.
     """
     body = snapshot.bodies[method]
     size = len(body.frequencies)

@@ -1,9 +1,9 @@
-"""Rows: what a snapshot says as flat records, one for each value and each query's answer, for tables of databases.
+"""Rows: a snapshot as flat records, one for each value and each query's answer, for databases.
 
-A row's key is its place: stream, window, method, query and rank. The values have the ranks of their estimates by Base,
-which are the same under every method (`ldp.query.top`): so a value that comes to the top takes the place of the one
-that leaves it, and the places of a window are known without a look at what stands there. Types and names are those of
-``row-key.connect.json`` and ``row-value.connect.json`` beside this file, which sinks of Kafka Connect take as they are.
+A row's key is stream, window, method, query and rank. Values have the ranks of their estimates by Base, which are the
+same under every method (`ldp.query.top`): a value that comes to the top replaces the one that leaves it, so the keys
+of a window are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` in this folder have the types
+and names for Kafka Connect.
 """
 
 import math
@@ -69,11 +69,7 @@ class RowKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
-        """Reads a key, which another program may have written.
-
-        Raises:
-            ValueError: it is no key of a row; the message names the column.
-        """
+        """Parses a key from any writer. Raises ValueError, with the column, if it is no key of a row."""
         said = _object("key", key)
         if tuple(said) != cls._fields:
             raise ValueError(f"the key's columns are others than {', '.join(cls._fields)}")
@@ -191,12 +187,7 @@ def _flag(said: Mapping[str, object], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A record of the topic of rows.
-
-    Attributes:
-        key: where it stands.
-        value: what stands there; empty for a tombstone, which deletes it.
-    """
+    """A record of the topic of rows; an empty value is a tombstone."""
 
     key: bytes
     value: bytes
