@@ -39,46 +39,17 @@ if TYPE_CHECKING:
 
     __version__: str
 
+# fmt: off
 __all__ = [
-    "GRR",
-    "OLH",
-    "OUE",
-    "PGR",
-    "RAPPOR",
-    "SUE",
-    "Estimate",
-    "HadamardResponse",
-    "Oracle",
-    "RatedResponse",
-    "Response",
-    "Stream",
-    "SubsetSelection",
-    "Unary",
-    "analysis",
-    "answer",
-    "consistency",
-    "estimate_counts",
-    "frames",
-    "oracle",
-    "query",
-    "sampling",
-    "snapshot",
+    "GRR", "OLH", "OUE", "PGR", "RAPPOR", "SUE", "Estimate", "HadamardResponse", "Oracle", "RatedResponse",
+    "Response", "Stream", "SubsetSelection", "Unary", "analysis", "answer", "consistency",
+    "estimate_counts", "frames", "oracle", "query", "sampling", "snapshot",
 ]
+# fmt: on
 
 _MODULES = {"analysis", "consistency", "frames", "query", "sampling", "snapshot"}
-_HOMES = {
-    "GRR": "ldp.oracles",
-    "OLH": "ldp.oracles",
-    "OUE": "ldp.oracles",
-    "SUE": "ldp.oracles",
-    "SubsetSelection": "ldp.oracles",
-    "HadamardResponse": "ldp.oracles",
-    "PGR": "ldp.oracles",
-    "RatedResponse": "ldp.oracles",
-    "Response": "ldp.oracles",
-    "Unary": "ldp.oracles",
-    "RAPPOR": "ldp.oracles",
-    "Oracle": "ldp.oracles",
+_ORACLES = "GRR HadamardResponse OLH OUE Oracle PGR RAPPOR RatedResponse Response SUE SubsetSelection Unary"
+_HOMES = dict.fromkeys(_ORACLES.split(), "ldp.oracles") | {
     "Estimate": "ldp.estimate",
     "Stream": "ldp.stream",
     "estimate_counts": "ldp.counts",
@@ -113,10 +84,7 @@ def _version() -> str:
 
 
 def oracle(
-    name: str,
-    epsilon: str | int | Fraction | None = None,
-    domain_size: int = 0,
-    **parameters: Any,
+    name: str, epsilon: str | int | Fraction | None = None, domain_size: int = 0, **parameters: Any
 ) -> Oracle:
     """Returns the frequency oracle of a protocol.
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-MAX_DOMAIN = 1 << 24
-"""d is at most this."""
+MAX_DOMAIN = 1 << 24  # d is at most this
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
-Window = tuple[int, int]
-"""A stretch of time [start, end), in milliseconds since the epoch."""
+Window = tuple[int, int]  # A stretch of time [start, end), in milliseconds since the epoch
 
 Counts = npt.NDArray[np.int64]
 
@@ -32,8 +31,7 @@ MOST_MERGED = 1 << 43
 """Reports of an estimate that can be merged: of more, float64 frequencies do not tell each count."""
 
 
-_SHOWN = 10
-"""Values that a notebook shows."""
+_SHOWN = 10  # Values that a notebook shows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -35,8 +35,7 @@ BLOCK = 1 << 20
 """Bytes of a binary frame that are read at a time, and bytes of reports that are made at a time."""
 LINES_BLOCK = 1 << 16
 """Bytes of lines that are read at a time: a line takes longer than a report of a binary frame."""
-LONGEST_LINE = 1 << 26
-"""Bytes: a longer line is passed over without being held, and rejected for its length."""
+LONGEST_LINE = 1 << 26  # Bytes: a longer line is passed over without being held, and rejected for its length
 
 _LINE_FEED = 0x0A
 _DIGITS = 9  # of an index at most

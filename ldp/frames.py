@@ -33,24 +33,15 @@ _T = TypeVar("_T", bound=np.generic)
 class Reason(StrEnum):
     """Why a record was rejected; the values are stable, they label metrics and head dead letters."""
 
-    EMPTY = "empty"
-    """No bytes, or no value at all."""
-    VERSION = "version"
-    """The first byte is neither the version nor ``{``."""
-    LENGTH = "length"
-    """Truncated, not a whole number of reports, or no report."""
-    FINGERPRINT = "fingerprint"
-    """Made for another stream document."""
-    MANY = "many"
-    """More reports than the stream takes in one record."""
-    RANGE = "range"
-    """A report outside what the protocol allows, such as a bucket ≥ g."""
-    ONES = "ones"
-    """A unary report with so few or so many ones that no honest client would send it."""
-    RATE = "rate"
-    """A report at a rate that the stream's document does not declare."""
-    JSON = "json"
-    """Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated."""
+    EMPTY = "empty"  # No bytes, or no value at all
+    VERSION = "version"  # The first byte is neither the version nor ``{``
+    LENGTH = "length"  # Truncated, not a whole number of reports, or no report
+    FINGERPRINT = "fingerprint"  # Made for another stream document
+    MANY = "many"  # More reports than the stream takes in one record
+    RANGE = "range"  # A report outside what the protocol allows, such as a bucket ≥ g
+    ONES = "ones"  # A unary report with so few or so many ones that no honest client would send it
+    RATE = "rate"  # A report at a rate that the stream's document does not declare
+    JSON = "json"  # Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated
 
 
 REASONS: Mapping[str, str] = {

@@ -41,12 +41,9 @@ if TYPE_CHECKING:
 
 Counts = npt.NDArray[np.int64]
 
-MAGIC = b"LDPSTATE"
-"""What a file of a state begins with."""
-VERSION = 1
-"""Of the file. Anything new is the next version."""
-NAME = "state"
-"""The name of a stream whose state is read without one."""
+MAGIC = b"LDPSTATE"  # What a file of a state begins with
+VERSION = 1  # Of the file. Anything new is the next version
+NAME = "state"  # The name of a stream whose state is read without one
 
 _PREFIX = struct.Struct("<8sBI")
 _SHA256_BYTES = 32

@@ -15,8 +15,7 @@ from ldp.terminal import printable
 
 METHODS = ("norm-sub", "base-cut", "power-ns")
 """The methods that are shown beside Base unless others are asked for: one of each of the paper's families."""
-_LABEL, _BASE, _METHOD = 24, 28, 8
-"""Widths: of a label at most; of Base with its interval; of a method."""
+_LABEL, _BASE, _METHOD = 24, 28, 8  # Widths: of a label at most; of Base with its interval; of a method
 
 
 def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: int) -> Group:

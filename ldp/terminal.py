@@ -19,14 +19,10 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_JOINERS = "\u200c\u200d"
-"""Part of words in Persian and Hindi, and of emoji; they move nothing."""
-_SUSPECT = re.compile(r"[^ -~]")
-"""Everything but printable ASCII, which is let through without a look."""
-_LONGEST = 1000
-"""Characters of a line of an error that are printed."""
-_PIPED = 10_000
-"""Columns of a screen that a program reads."""
+_JOINERS = "\u200c\u200d"  # Part of words in Persian and Hindi, and of emoji; they move nothing
+_SUSPECT = re.compile(r"[^ -~]")  # Everything but printable ASCII, which is let through without a look
+_LONGEST = 1000  # Characters of a line of an error that are printed
+_PIPED = 10_000  # Columns of a screen that a program reads
 
 
 def printable(text: str | bytes, *, lines: bool = False) -> str:

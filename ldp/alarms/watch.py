@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from ldp.oracles import Oracle
 
-RISK = 5e-7
-"""Of a false alarm in one period, by any test. An hour is in two periods at most."""
+RISK = 5e-7  # Of a false alarm in one period, by any test. An hour is in two periods at most
 HOUR = 3600.0
 ENOUGH = 1_000_000
 """Reports that a period without an alarm looks at, at least: that many tell of a forged one in a thousand."""

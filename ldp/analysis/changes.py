@@ -47,12 +47,9 @@ from ldp.query import SetQuery
 
 Indices = npt.NDArray[np.intp]
 
-_STEP = 0.05
-"""By how much the logarithm of the variance differs within a cell, at most."""
-_BESIDE = 0.02
-"""What part of a cell's mean the two terms have that say that F is not in it."""
-_LARGEST = 600.0
-"""Logarithms are cut here, so that none is infinite."""
+_STEP = 0.05  # By how much the logarithm of the variance differs within a cell, at most
+_BESIDE = 0.02  # What part of a cell's mean the two terms have that say that F is not in it
+_LARGEST = 600.0  # Logarithms are cut here, so that none is infinite
 _HALVINGS = 40
 _TILT = 30.0
 
@@ -190,11 +187,7 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 
 
 def between_sets(
-    before: Estimate,
-    after: Estimate,
-    queries: Iterable[SetQuery],
-    level: float = 0.01,
-    at_least: float = 0.0,
+    before: Estimate, after: Estimate, queries: Iterable[SetQuery], level: float = 0.01, at_least: float = 0.0
 ) -> Changes:
     """Finds the sets whose frequencies changed; indices are those of the queries.
 
@@ -365,13 +358,7 @@ def _best(growth: Callable[[Vector], Vector], deviation: Vector, wanted: float, 
 
 def _picked(test: _Test, found: Indices) -> _Test:
     return _Test(
-        test.earlier[found],
-        test.n_earlier,
-        test.later[found],
-        test.n_later,
-        test.law,
-        test.tests,
-        test.level,
+        test.earlier[found], test.n_earlier, test.later[found], test.n_later, test.law, test.tests, test.level
     )
 
 

@@ -42,8 +42,7 @@ from ldp.consistency.together import by_method
 from ldp.estimate import Estimate, Vector
 from ldp.query import Query, SetQuery, TopQuery
 
-NEAR = 1.1
-"""A method whose error is at most this many times the lowest is as good as the best."""
+NEAR = 1.1  # A method whose error is at most this many times the lowest is as good as the best
 
 DOUBT = 0.5  # of the lowest simulated error: its standard deviation around the real one
 MOST = 0.5  # the largest weight of the correction
@@ -55,8 +54,7 @@ MANY = 10  # sets over which the peaks of Norm-Sub's population average out
 FEW_SETS = (
     0.85  # the largest confidence in a method for fewer sets: what is said to be certain is so as often
 )
-CLEAR = 0.8
-"""The least confidence with which a method is a clear choice."""
+CLEAR = 0.8  # The least confidence with which a method is a clear choice
 
 ROUGH, SMOOTH, DRAWN = range(3)  # populations: Norm-Sub's, empirical Bayes' means, draws from its posterior
 NAMES = tuple(METHODS)

@@ -17,8 +17,7 @@ from ldp.oracles import ORACLES, Oracle
 
 TOLERANCE = 1.05
 """A standard error up to this many times the least is as good as the least: 10 % more reports make up for it."""
-MISS = 0.05
-"""The probability of either error in the definition of `Candidate.detectable`."""
+MISS = 0.05  # The probability of either error in the definition of `Candidate.detectable`
 
 _COUNTER = 8
 _COSTS = {

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ldp.files import Aggregator, Rejected
     from ldp.stream import Stream
 
-_PLACES = 3
-"""How many malformed records of a reason are named."""
+_PLACES = 3  # How many malformed records of a reason are named
 
 
 @cli.command("aggregate")

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
-NAME = "file"
-"""The name of a stream that is given none."""
+NAME = "file"  # The name of a stream that is given none
 _STDIN = "-"
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)

@@ -81,10 +81,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         echo(tally(made.findings))
     echo(f"{out}: {', '.join(path.name for path in made.written)}")
     if not made.pictures:
-        echo(
-            "ldp: no pictures, matplotlib is missing or does not work: pip install '.[plots]'",
-            err=True,
-        )
+        echo("ldp: no pictures, matplotlib is missing or does not work: pip install '.[plots]'", err=True)
 
 
 @contextmanager

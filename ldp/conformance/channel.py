@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
     Reports = npt.NDArray[np.void]
 
-_EXPECTED = 50
-"""The least that is expected in a cell: at tails of 10⁻⁹ a χ² of fewer would be too sure."""
-_BINS = 64
-"""Cells that messages are put together to, at most."""
+_EXPECTED = 50  # The least that is expected in a cell: at tails of 10⁻⁹ a χ² of fewer would be too sure
+_BINS = 64  # Cells that messages are put together to, at most
 
 
 @dataclass(frozen=True)

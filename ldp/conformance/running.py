@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     Reports = npt.NDArray[np.void]
 
-PLACE = "{}"
-"""Where the path of the document goes in a command; it is put behind it if this is nowhere."""
+PLACE = "{}"  # Where the path of the document goes in a command; it is put behind it if this is nowhere
 _SHOWN = 300
 _PLACES = 3
 

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
     from ldp.conformance.running import Command
 
-WAIT_SECONDS = 5.0
-"""Within which a client answers a line, if it answers lines and not the whole."""
-APART = 1.2
-"""Medians that differ by less are not told: what listens over a network sees less than this."""
+WAIT_SECONDS = 5.0  # Within which a client answers a line, if it answers lines and not the whole
+APART = 1.2  # Medians that differ by less are not told: what listens over a network sees less than this
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,12 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
-MOST_VALUES = 8
-"""So many values have reports of their own."""
-WATCHED = 16
-"""And of so many more the support is looked at."""
+MOST_VALUES = 8  # So many values have reports of their own
+WATCHED = 16  # And of so many more the support is looked at
 SHOWN = 0.75
 """The share of ε that the reports have to show, or they would not show a client that spends much more either."""
-LARGE = 3.0
-"""Of a larger ε as much as of this: nobody sees an event of e⁻⁸ often."""
-_TIMED = 200
-"""Reports of each value that are timed."""
+LARGE = 3.0  # Of a larger ε as much as of this: nobody sees an event of e⁻⁸ often
+_TIMED = 200  # Reports of each value that are timed
 _SEED = 1
 
 

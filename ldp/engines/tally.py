@@ -19,14 +19,11 @@ from ldp.state import State
 from ldp.stream import Stream
 from ldp.stretch import TIME_ENDS, Stretch, later
 
-PENDING_BYTES = 1 << 20
-"""Records that come one by one are counted when they have so many bytes together, or"""
-PENDING_RECORDS = 1 << 14
-"""when there are so many."""
+PENDING_BYTES = 1 << 20  # Records that come one by one are counted when they have so many bytes together, or
+PENDING_RECORDS = 1 << 14  # when there are so many
 
 Ints = npt.NDArray[np.int64]
-Partition = tuple[str, int]
-"""A topic, and the number of one of its partitions."""
+Partition = tuple[str, int]  # A topic, and the number of one of its partitions
 
 
 class Place(NamedTuple):

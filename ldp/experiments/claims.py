@@ -26,8 +26,7 @@ Judge = Callable[[Evidence], Finding]
 FULL, SETS, SMALL, CASE, TOP = "full-domain", "set-value", "set-value-small", "set-case", "top-k"
 COUNTS = ("bias", "variance", "distribution")
 RANDOM = (SETS, SMALL)
-ERRORS = (FULL, SETS, SMALL, CASE, TOP)
-"""The figures whose value is an MSE."""
+ERRORS = (FULL, SETS, SMALL, CASE, TOP)  # The figures whose value is an MSE
 
 SUM_TO_ONE = ("norm", "norm-mul", "norm-sub", "mle-apx", "norm-cut", "power-ns")
 """The methods that the paper counts among those that sum to 1."""
@@ -64,8 +63,7 @@ class Claim:
         return Finding(self.judge(rows).measured, overall(by_data), by_data)
 
 
-CLAIMS: list[Claim] = []
-"""The claims, in the paper's order."""
+CLAIMS: list[Claim] = []  # The claims, in the paper's order
 
 
 def judge(rows: Evidence) -> list[tuple[Claim, Finding]]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-BAR = (0.16, 0.84)
-"""Quantiles of the repeats; for normal ones, one deviation down and up."""
+BAR = (0.16, 0.84)  # Quantiles of the repeats; for normal ones, one deviation down and up
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,9 @@ class Scale:
         return [*points[: -1 : self.stride], points[-1]]
 
 
-FULL = Scale(repeats=30, runs=5000, stride=1)
-"""As the paper has it."""
+FULL = Scale(repeats=30, runs=5000, stride=1)  # As the paper has it
 
-QUICK = Scale(repeats=5, runs=500, stride=4)
-"""Enough to see the shape of every figure."""
+QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every figure
 
 
 @dataclass(frozen=True, eq=False)

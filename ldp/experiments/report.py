@@ -29,12 +29,7 @@ DIFFERENCES = """\
 
 
 def report(
-    rows: Sequence[Row],
-    findings: Sequence[tuple[Claim, Finding]],
-    *,
-    scale: Scale,
-    seed: int,
-    pictures: bool,
+    rows: Sequence[Row], findings: Sequence[tuple[Claim, Finding]], *, scale: Scale, seed: int, pictures: bool
 ) -> str:
     """Returns the report in Markdown."""
     parts = [

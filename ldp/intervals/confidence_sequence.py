@@ -50,12 +50,10 @@ Counts = npt.NDArray[np.int64]
 Laws = tuple["Callable[[Vector], Vector]", "Callable[[Vector], Vector]"]
 """λ -> a(λ) and λ -> b(λ), for λ of either sign."""
 
-Moments = tuple[float, float]
-"""The mean and the variance of what a report adds."""
+Moments = tuple[float, float]  # The mean and the variance of what a report adds
 
 _FROM, _TIMES, _LINES = 100.0, 4.0, 19
-_BLOCK = 16384
-"""So many counts stay in a processor's cache while all λ are tried."""
+_BLOCK = 16384  # So many counts stay in a processor's cache while all λ are tried
 _DEVIATIONS = 3.5
 """How many standard deviations away the interval's ends lie, about; the λ are the best ones for that."""
 

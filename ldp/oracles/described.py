@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from ldp.sampling import written
 
-INFINITE = "infinite"
-"""What a document of a channel that keeps nothing secret says for ε."""
+INFINITE = "infinite"  # What a document of a channel that keeps nothing secret says for ε
 
 
 class Described:

@@ -38,15 +38,7 @@ from ldp.snapshot.contents import (
     Snapshot,
     TopAnswer,
 )
-from ldp.snapshot.documents import (
-    CHUNK,
-    INLINE,
-    SCHEMA,
-    body_document,
-    head_document,
-    lines,
-    rows_of,
-)
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, lines, rows_of
 from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.rounding import rounded

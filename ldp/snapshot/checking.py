@@ -12,18 +12,14 @@ from typing import Any
 
 from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS
 
-MOST_BYTES = 16 << 20
-"""Bytes of a head or a body that are parsed."""
+MOST_BYTES = 16 << 20  # Bytes of a head or a body that are parsed
 _MOST = 2**63 - 1
-_LAST_SEQUENCE = 2**53 - 1
-"""The highest number of a snapshot: every JSON reader holds it exactly."""
+_LAST_SEQUENCE = 2**53 - 1  # The highest number of a snapshot: every JSON reader holds it exactly
 _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
-_DEEPEST = 5
-"""How deep the public document of a stream may be nested."""
+_DEEPEST = 5  # How deep the public document of a stream may be nested
 
-Check = Callable[[str, Any], None]
-"""Given the name of a field and its value; raises ValueError."""
+Check = Callable[[str, Any], None]  # Given the name of a field and its value; raises ValueError
 
 
 def _wrong(at: str, said: object, allowed: str) -> ValueError:
@@ -164,22 +160,10 @@ _SHARED = {
     "uncounted": _integers(0),
     "snapshot": _text("[0-9a-f]{32}", "32 hexadecimal digits"),
 }
-_SOMETIMES = {
-    "epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational"),
-}
+_SOMETIMES = {"epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational")}
 _RULE = _fields(
-    {
-        "offset": _COUNT,
-        "revision": _COUNT,
-        "most_reports": _or_null(_COUNT),
-        "ones": _flag,
-    },
-    {
-        "max_batch_bytes": _COUNT,
-        "windows": _list(_NAME, 1000),
-        "grace": _COUNT,
-        "out_of_order": _COUNT,
-    },
+    {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "ones": _flag},
+    {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000), "grace": _COUNT, "out_of_order": _COUNT},
 )
 _SLOTS = {
     "methods": _list(_METHOD, 100),

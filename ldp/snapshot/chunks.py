@@ -18,8 +18,7 @@ SPARSE32 = "application/vnd.ldp.sparse.float32"
 _LENGTH, _INDEX = np.dtype("<u4"), np.dtype("<u2")
 _DENSE: Mapping[str, np.dtype[Any]] = {FLOAT64: np.dtype("<f8"), FLOAT32: np.dtype("<f4")}
 _SPARSE: Mapping[str, np.dtype[Any]] = {SPARSE64: np.dtype("<f8"), SPARSE32: np.dtype("<f4")}
-MOST = 1 << 8 * _INDEX.itemsize
-"""The values of a chunk that can be sparse, at most: an index has two bytes."""
+MOST = 1 << 8 * _INDEX.itemsize  # The values of a chunk that can be sparse, at most: an index has two bytes
 
 
 def shortest(values: Vector) -> tuple[str, bytes]:

@@ -5,28 +5,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ldp.snapshot.contents import (
-    Body,
-    Line,
-    Period,
-    Recommended,
-    Rows,
-    SetAnswer,
-    Slots,
-    Snapshot,
-    TopAnswer,
-)
+from ldp.snapshot.contents import Body, Line, Period, Recommended, Rows, SetAnswer, Slots, Snapshot, TopAnswer
 
-SCHEMA = 1
-"""The version of ``snapshot.schema.json`` that is written, and the newest that can be read."""
+SCHEMA = 1  # The version of ``snapshot.schema.json`` that is written, and the newest that can be read
 INLINE = 8192
 CHUNK = 65536
 BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
 """What Base has beside its frequencies: for each value, for each set, and for the most frequent values."""
-VECTORS = ("frequencies", *BESIDE)
-"""A body's vectors; other methods than Base have the first alone."""
-ROUNDED = VECTORS[:-1]
-"""Those of them that are frequencies, and may be rounded."""
+VECTORS = ("frequencies", *BESIDE)  # A body's vectors; other methods than Base have the first alone
+ROUNDED = VECTORS[:-1]  # Those of them that are frequencies, and may be rounded
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 

@@ -10,15 +10,7 @@ import orjson
 from ldp.consistency import METHODS
 from ldp.snapshot import chunks
 from ldp.snapshot.contents import ALL_TIME, Body, Period, Snapshot
-from ldp.snapshot.documents import (
-    CHUNK,
-    INLINE,
-    SCHEMA,
-    VECTORS,
-    body_document,
-    head_document,
-    vectors,
-)
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, VECTORS, body_document, head_document, vectors
 
 JSON = "application/json"
 

@@ -12,18 +12,13 @@ from ldp.snapshot.documents import BESIDE, CHUNK, INLINE, VECTORS
 if TYPE_CHECKING:
     from ldp.stream import Stream
 
-_NUMBER = 25
-"""The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
-_OFFSET = 48
-"""The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
+_NUMBER = 25  # The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma
+_OFFSET = 48  # The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON
 _RULES = 384
 """Three rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
-_WINDOWED = 72
-"""Of a rule with windows in JSON, all that is beside their names."""
-_START = 16
-"""The longest start of a window in a head, such as 253402300799000, with its comma."""
-_LINE = 64
-"""What a head says of the windows of one name, beside that and the starts, in JSON."""
+_WINDOWED = 72  # Of a rule with windows in JSON, all that is beside their names
+_START = 16  # The longest start of a window in a head, such as 253402300799000, with its comma
+_LINE = 64  # What a head says of the windows of one name, beside that and the starts, in JSON
 _ENVELOPE = 8192
 """A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
 

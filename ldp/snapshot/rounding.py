@@ -8,8 +8,7 @@ import numpy as np
 from ldp.snapshot.contents import Body, Snapshot, Vector
 from ldp.snapshot.documents import INLINE, ROUNDED
 
-PART = 100
-"""No number is moved by more than this part of Base's standard error."""
+PART = 100  # No number is moved by more than this part of Base's standard error
 
 
 def rounded(snapshot: Snapshot) -> Snapshot:

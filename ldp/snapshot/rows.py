@@ -19,13 +19,10 @@ from ldp.consistency import METHODS
 from ldp.query import Query, TopQuery
 from ldp.snapshot.contents import Body, Period, Slots, Snapshot
 
-VALUES = ""
-"""The `query` of rows that answer none: they are the domain's values."""
-MOST_RANK = 100_000
-"""No row has a higher rank: one snapshot of a stream has at most so many rows."""
+VALUES = ""  # The `query` of rows that answer none: they are the domain's values
+MOST_RANK = 100_000  # No row has a higher rank: one snapshot of a stream has at most so many rows
 _LONGEST_TEXT, _LONGEST_WINDOW = 200, 64
-_TIME_ENDS = 253_402_300_800_000
-"""Milliseconds: the first moment of the year 10000."""
+_TIME_ENDS = 253_402_300_800_000  # Milliseconds: the first moment of the year 10000
 _MOST = (1 << 63) - 1
 
 
@@ -278,11 +275,7 @@ def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
 
 
 def _ranked(
-    query: str,
-    values: Sequence[int],
-    estimates: np.ndarray,
-    low: np.ndarray | None,
-    high: np.ndarray | None,
+    query: str, values: Sequence[int], estimates: np.ndarray, low: np.ndarray | None, high: np.ndarray | None
 ) -> Iterator[_Answer]:
     none = [None] * len(values)
     ends = none if low is None else low.tolist(), none if high is None else high.tolist()
