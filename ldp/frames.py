@@ -126,7 +126,7 @@ def decode(
     ends: npt.NDArray[np.int64],
     *,
     most_reports: int | None = None,
-    judge_ones: bool = True,
+    check_weight: bool = True,
 ) -> Decoded:
     """Decodes the reports in a batch of records, given as columns.
 
@@ -141,7 +141,7 @@ def decode(
         begins: (m,) int64; record i is ``buffer[begins[i]:ends[i]]``.
         ends: (m,) int64.
         most_reports: limit of reports a record; None for no limit.
-        judge_ones: whether the Hamming weight check rejects unlikely reports, see `Oracle.likely`.
+        check_weight: whether the Hamming weight check rejects unlikely reports, see `Oracle.likely`.
 
     Raises:
         ValueError: begins and ends that are no ranges of the buffer in ascending order.
@@ -170,7 +170,7 @@ def decode(
     if total < 0:
         raise ValueError(_BOUNDS.format(data.size))
     reports = body[: total * size].view(oracle.report_dtype)
-    return _judged(oracle, reports, counts, verdicts, judge_ones)
+    return _judged(oracle, reports, counts, verdicts, check_weight)
 
 
 def _columns(
@@ -194,10 +194,10 @@ def _judged(
     reports: npt.NDArray[np.void],
     counts: npt.NDArray[np.int64],
     verdicts: npt.NDArray[np.uint8],
-    judge_ones: bool,
+    check_weight: bool,
 ) -> Decoded:
     """What is left when records are rejected for their reports, each record whole."""
-    judged = {Reason.ONES: oracle.likely(reports)} if judge_ones else {}
+    judged = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     judged |= {
         Reason.RATE: oracle.declared(reports),
         Reason.RANGE: oracle.check(reports),

@@ -19,7 +19,7 @@ from ldp.rates import RatedEstimate
 
 
 @dataclass(frozen=True)
-class Fake:
+class PoisoningEffect:
     """The largest effect of one poisoning report, in users.
 
     Attributes:
@@ -37,7 +37,7 @@ class Fake:
     share: float
 
 
-def fake(oracle: Oracle, reports: int) -> Fake:
+def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
     """Returns the largest effect of one poisoning report.
 
     Args:
@@ -50,7 +50,7 @@ def fake(oracle: Oracle, reports: int) -> Fake:
 
     Example:
         >>> import ldp
-        >>> one = fake(ldp.OUE("1", domain_size=1024), 1_000_000)
+        >>> one = effect(ldp.OUE("1", domain_size=1024), 1_000_000)
         >>> round(one.up, 2), round(one.down, 2), one.values, round(one.total), f"{one.share:.2%}"
         (3.16, 1.16, 380, 1202, '0.06%')
     """
@@ -58,10 +58,10 @@ def fake(oracle: Oracle, reports: int) -> Fake:
     p, q = oracle.p, oracle.q
     up = float((1 - q) / (p - q))
     values = oracle.most_supported
-    return Fake(up, float(q / (p - q)), values, values * up, math.sqrt(q / (n * (1 - q))))
+    return PoisoningEffect(up, float(q / (p - q)), values, values * up, math.sqrt(q / (n * (1 - q))))
 
 
-def needed(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
+def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
     """Poisoning tolerance: the fewest additional reports that put an estimate outside its interval.
 
     With C of n reports that support a value, k more make it (C + k)/(n + k), which is above π when k > (nπ − C)/(1 −
@@ -85,20 +85,20 @@ def needed(estimate: Estimate, low: Vector, high: Vector, values: Indices | None
         >>> import ldp
         >>> oue = ldp.OUE("1", domain_size=3)
         >>> estimate = oue.estimate([5379, 4000, 3000], n=10_000)
-        >>> needed(estimate, *estimate.interval())
+        >>> tolerance(estimate, *estimate.interval())
         array([188., 159., 129.])
     """
     if isinstance(estimate, RatedEstimate):
-        one = fake(estimate.rated, estimate.n)
+        one = effect(estimate.rated, estimate.n)
         sums = estimate.n * (estimate.frequencies if values is None else estimate.frequencies[values])
-        return _needed(sums, estimate.n, low, high, -one.down, one.up)
+        return _tolerance(sums, estimate.n, low, high, -one.down, one.up)
     p, q = float(estimate.oracle.p), float(estimate.oracle.q)
     counts = estimate.known_counts(values)
-    return _needed(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
+    return _tolerance(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
 
 
-def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
-    """Poisoning tolerance of Base's answer for a set; see `needed`.
+def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
+    """Poisoning tolerance of Base's answer for a set; see `tolerance`.
 
     The strongest report supports as many of the set's values as possible, or as few (`Oracle.supported_of`).
 
@@ -120,16 +120,16 @@ def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: 
     if not indices.size:
         raise ValueError("a set needs at least one value")
     if isinstance(estimate, RatedEstimate):
-        numbers = needed(estimate, np.full(2, low), np.full(2, high))
+        numbers = tolerance(estimate, np.full(2, low), np.full(2, high))
         return float(numbers[indices[0]]) if indices.size == 1 else math.inf  # each report has one of both
     p, q, m = float(oracle.p), float(oracle.q), indices.size
     total = estimate.known_counts(indices).sum()
     lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))
-    (number,) = _needed(np.array([total]), estimate.n, lower, upper, *oracle.supported_of(indices))
+    (number,) = _tolerance(np.array([total]), estimate.n, lower, upper, *oracle.supported_of(indices))
     return float(number)
 
 
-def _needed(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
+def _tolerance(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
     """Of totals of what reports add, each from ``least`` to ``most``, whose means have these bounds."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)

@@ -15,7 +15,7 @@ from ldp import oracles
 from ldp.arguments import as_text
 from ldp.oracles import Oracle
 from ldp.oracles.described import INFINITE
-from ldp.oracles.given import Given
+from ldp.oracles.explicit import ExplicitChannel
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
@@ -66,8 +66,7 @@ class Stream:
         """The text whose hash is the fingerprint: the document as canonical JSON.
 
         Canonical: UTF-8, sorted keys, no spaces; labels are replaced by the SHA-256 (in hexadecimal) of their own
-            canonical
-        form. The name is not part of it.
+        canonical form. The name is not part of it.
         """
         return _hashed(self.document())
 
@@ -127,7 +126,11 @@ class Stream:
         except ValueError as error:
             raise ValueError(f"stream {name}: {error}") from None
         keys = {"protocol", "domain_size", *protocol.exact, *protocol.own_parameters}
-        told = {"epsilon"} if issubclass(protocol, Given) and document.get("epsilon") == INFINITE else set()
+        told = (
+            {"epsilon"}
+            if issubclass(protocol, ExplicitChannel) and document.get("epsilon") == INFINITE
+            else set()
+        )
         if keys != document.keys() - {"labels"} - told:
             raise ValueError(
                 f"stream {name}: the document has the keys {sorted(map(str, document))}; "

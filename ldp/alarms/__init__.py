@@ -5,9 +5,9 @@ that two reports are hardly ever equal. The strongest poisoning report (`ldp.poi
 tosses all coins except that of its target is an honest report of another value, and no alarm detects it.
 """
 
-from ldp.alarms.ones import Ones
+from ldp.alarms.hamming_weight import HammingWeight
 from ldp.alarms.repeats import Repeats
 from ldp.alarms.uniform import Uniform
 from ldp.alarms.watch import Alarm, Watch
 
-__all__ = ["Alarm", "Ones", "Repeats", "Uniform", "Watch"]
+__all__ = ["Alarm", "HammingWeight", "Repeats", "Uniform", "Watch"]

@@ -1,4 +1,4 @@
-"""What all tests share: a mean of martingales, which honest reports hardly ever raise far, however often one looks."""
+"""The base of all tests: an anytime-valid test by a mean of martingales."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _BITS = 6
 _WEIGHTS = 10.0 ** np.arange(7)
-"""Of a bin in the urn that is bet on: the larger, the nearer to uniform; each finds other shares of forged reports."""
+"""Parameters a of the urn, larger ones nearer to uniform; each detects other shares of poisoning reports."""
 
 
 class Uniform(Martingale):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ldp.alarms.hamming_weight import HammingWeight
 from ldp.alarms.martingale import Martingale
-from ldp.alarms.ones import Ones
 from ldp.alarms.repeats import Repeats
 from ldp.alarms.uniform import Uniform
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 RISK = 5e-7  # Of a false alarm in one period, by any test. An hour is in two periods at most
 HOUR = 3600.0
 ENOUGH = 1_000_000
-"""Reports that a period without an alarm looks at, at least: that many tell of a forged one in a thousand."""
+"""Least number of reports in a period without an alarm: enough to detect a thousandth of poisoning reports."""
 BLOCK, BLOCK_BYTES = 4096, 1 << 22
-TESTS = (Ones.name, Uniform.name, Repeats.name)
+TESTS = (HammingWeight.name, Uniform.name, Repeats.name)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Watch:
     ) -> None:
         self._clock = clock
         self._rng = np.random.default_rng() if rng is None else rng
-        kinds = [kind for kind in (Ones, Uniform, Repeats) if kind.applies(oracle)]
+        kinds = [kind for kind in (HammingWeight, Uniform, Repeats) if kind.applies(oracle)]
         share = risk / max(len(kinds), 1)
         self._tests: list[Martingale] = [
             Uniform(oracle, share, self._rng) if kind is Uniform else kind(oracle, share) for kind in kinds

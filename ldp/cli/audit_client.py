@@ -64,7 +64,7 @@ def audit_client(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Judge a client as a black box.
+    """Test the conformance of a client as a black box.
 
     COMMAND makes reports: it reads values from stdin, a line each, a label or an index, and writes a frame for each to
     stdout, a line each: JSON, or a binary frame in hexadecimal. {} in it stands for the path of the document.
@@ -73,15 +73,14 @@ def audit_client(
     ldp audit-client --document colours.json -- ldp perturb --document {}
     ldp audit-client --document colours.json -- node client.mjs {}
 
-    Looked at are frames that a worker would reject; what has a probability under the protocol's law, value by value,
-    by exact tails and by χ²; the ε that is spent at least, from below; coins that come again in a second run or from
-    one report to the next; and, of a client that answers line by line, time against value. Values are the first, the
-    last, and some between.
+    Tested are frames that a worker would reject; all probabilities under the protocol's law, value by value, by exact
+    tails and by χ²; a lower bound of the ε spent; coins that repeat in a second run or from one report to the next;
+    and, if the client answers line by line, time against value. Values are the first, the last, and some between.
 
-    With --vectors tests/vectors/wire-1/reports it is given a seed in hexadecimal before each value, and its frames
-    have to be those of the folder's files, or of one file: for a client whose coins can be scripted.
+    With --vectors tests/vectors/wire-1/reports a seed in hexadecimal precedes each value, and the frames must equal
+    those of the folder's files, or of one file: for a client with scripted coins.
 
-    Exit codes: 0 it passes; 1 it fails, with the evidence; 3 there are too few reports to say.
+    Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301
     from ldp.conformance.running import ClientError, Command
     from ldp.conformance.verdict import FAIL, PASS, judge

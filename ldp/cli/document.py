@@ -16,10 +16,10 @@ from ldp.terminal import echo, echo_json
     "--protocol",
     required=True,
     metavar="NAME",
-    help="grr, olh, oue, sue, subset, hadamard or pgr, see ldp plan; or a given channel: response or unary.",
+    help="grr, olh, oue, sue, subset, hadamard or pgr, see ldp plan; or an explicit channel: response or unary.",
 )
 @click.option(
-    "--epsilon", metavar="E", help='The budget of one report: "1", "0.5", "1/3". Not of a given channel.'
+    "--epsilon", metavar="E", help='The budget of one report: "1", "0.5", "1/3". Not for an explicit channel.'
 )
 @click.option("--labels", metavar="A,B,...", help="The values' names, with commas between them.")
 @click.option("--labels-file", type=FILE, metavar="FILE", help="The values' names, one a line.")
@@ -47,14 +47,14 @@ def document(
     \b
     ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json
 
-    Of a given channel the probabilities are what clients are set to. What ε they come to is said on stderr.
+    An explicit channel has the probabilities that clients are set to; stderr shows the resulting ε.
 
     \b
     ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 \\
         --domain-size 100 > topics.json
     """  # noqa: D301
     from ldp import files, oracle, oracles
-    from ldp.oracles.given import Given
+    from ldp.oracles.explicit import ExplicitChannel
     from ldp.stream import Stream
 
     try:
@@ -83,6 +83,6 @@ def document(
         raise click.UsageError(f"{labels_file} is not UTF-8: {error}") from None
     except (OSError, TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    if isinstance(stream.oracle, Given):
+    if isinstance(stream.oracle, ExplicitChannel):
         echo(f"ldp: of one report {stream.oracle.promise}", err=True)
     echo_json(json.dumps(stream.document(), ensure_ascii=False))

@@ -15,7 +15,7 @@ from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from ldp.analysis.protocol_selection import Candidate, Plan
-    from ldp.poisoning import Fake
+    from ldp.poisoning import PoisoningEffect
 
 
 @cli.command("plan")
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.option(
     "--reports", required=True, type=int, metavar="N", help="The number of reports expected in a snapshot."
 )
-@click.option("--fake", "fakes", is_flag=True, help="Show what one forged report moves instead.")
+@click.option(
+    "--fake", "fakes", is_flag=True, help="Show the largest effect of one poisoning report instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: bool) -> None:
     """Compare the protocols for a stream, the best first.
@@ -40,8 +42,8 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
     decoding     steps of the transform at each snapshot, K·log2(K) for K
                  counters
 
-    With --fake, what one forged report moves at most, in users: an honest report adds 1 to its user's value on average,
-    and nothing to others. Clients are trusted: no protocol of LDP protects from this.
+    With --fake, the largest effect of one poisoning report, in users: an honest report adds 1 to its user's value on
+    average, and nothing to others. Clients are trusted: no protocol of LDP prevents poisoning.
 
     \b
     up           a value of its choice is raised by so many users
@@ -49,26 +51,27 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
     values       so many values are raised at once; of olh, by a search through
                  all seeds
     in all       the sum over these is raised by so many users
-    1 std error  is what such a share of forged reports among N moves a value
+    1 std error  the share of poisoning reports among N that moves
+                 a value by it
 
     Large numbers are rounded; --json prints them in full.
     """  # noqa: D301 - click's mark for lines that stay as they are
     from ldp.analysis.protocol_selection import plan as planned
-    from ldp.poisoning import fake
+    from ldp.poisoning import effect
     from ldp.stream import Stream
 
     try:
         made = planned(epsilon, domain_size, reports)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    forged = [fake(Stream.from_document(NAME, row.document).oracle, reports) for row in made.rows if fakes]
+    effects = [effect(Stream.from_document(NAME, row.document).oracle, reports) for row in made.rows if fakes]
     if as_json:
         document = made.document()
-        for row, one in zip(document["protocols"], forged, strict=fakes):
+        for row, one in zip(document["protocols"], effects, strict=fakes):
             row["fake"] = dataclasses.asdict(one)
         echo_json(json.dumps(document, ensure_ascii=False, indent=2))
     else:
-        echo(_fakes(made, forged) if fakes else _table(made))
+        echo(_fakes(made, effects) if fakes else _table(made))
 
 
 def _table(made: Plan) -> str:
@@ -77,7 +80,7 @@ def _table(made: Plan) -> str:
     return _said([head, *(_cells(row) for row in made.rows)], said, made)
 
 
-def _fakes(made: Plan, forged: Sequence[Fake]) -> str:
+def _fakes(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
     head = ("protocol", "up", "down", "values", "in all", "1 std error")
     cells = [
         (
@@ -88,7 +91,7 @@ def _fakes(made: Plan, forged: Sequence[Fake]) -> str:
             f"{one.total:,.1f}" if one.total < 1000 else _rounded(round(one.total)).rstrip(),
             f"{100 * one.share:.2g} %",
         )
-        for row, one in zip(made.rows, forged, strict=True)
+        for row, one in zip(made.rows, effects, strict=True)
     ]
     return _said([head, *cells], [], made)
 

@@ -99,13 +99,13 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
     return found
 
 
-def evidence(oracle: Oracle, value: int, reports: Reports, watched: Sequence[int]) -> Iterator[Rate | Cells]:
-    """Yields all comparisons of (n,) reports of one value; `watched` are other values whose support is tested."""
+def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]) -> Iterator[Rate | Cells]:
+    """Yields all comparisons of (n,) reports of one value; `others` are other values whose support is tested."""
     if isinstance(oracle, RatedResponse):
         yield from _rated(oracle, value, reports)
         return
     n = reports.size
-    of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *watched])}
+    of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *others])}
     yield Rate(f"of value {value}, reports that support it", int(of[value].sum()), n, float(oracle.p))
     others = [u for u in of if u != value]
     for u in others:

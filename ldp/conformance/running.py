@@ -91,7 +91,7 @@ def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
     # of unlikely ones the law is judged
-    found = frames.decode(stream, b"".join(records), sizes[:-1], sizes[1:], judge_ones=False)
+    found = frames.decode(stream, b"".join(records), sizes[:-1], sizes[1:], check_weight=False)
     if found.reasons:
         places = sorted(found.reasons.items())
         said = ", ".join(f"line {i + 1} ({reason})" for i, reason in places[:_PLACES])

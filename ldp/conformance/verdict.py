@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
 MOST_VALUES = 8  # So many values have reports of their own
-WATCHED = 16  # And of so many more the support is looked at
+OTHERS = 16  # further values whose support is tested
 SHOWN = 0.75
 """The share of ε that the reports have to show, or they would not show a client that spends much more either."""
 LARGE = 3.0  # Of a larger ε as much as of this: nobody sees an event of e⁻⁸ often
@@ -50,15 +50,15 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """The values to report, and others to watch: the first, the last, those asked for, some at random."""
+    """The values to report, and others to test: the first, the last, those asked for, some at random."""
     rng = np.random.default_rng(_SEED)
     drawn = (
-        rng.permutation(d)[: MOST_VALUES + WATCHED].tolist()
+        rng.permutation(d)[: MOST_VALUES + OTHERS].tolist()
         if d <= 1 << 20
-        else rng.integers(d, size=MOST_VALUES + WATCHED).tolist()
+        else rng.integers(d, size=MOST_VALUES + OTHERS).tolist()
     )
     order = list(dict.fromkeys([*own, 0, d - 1, *drawn]))
-    return sorted(order[: max(MOST_VALUES, len(own))]), sorted(order[max(MOST_VALUES, len(own)) :][:WATCHED])
+    return sorted(order[: max(MOST_VALUES, len(own))]), sorted(order[max(MOST_VALUES, len(own)) :][:OTHERS])
 
 
 def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
@@ -74,7 +74,7 @@ def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ())
         ClientError: it makes no reports, or none that a worker would accept.
     """
     oracle = command.stream.oracle
-    values, watched = chosen(oracle.domain_size, own)
+    values, others = chosen(oracle.domain_size, own)
     each = max(reports // (2 * len(values)), 1)
     rng = np.random.default_rng(_SEED)
     order = rng.permutation(np.repeat(np.array(values), each))
@@ -82,7 +82,7 @@ def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ())
     made = {v: np.concatenate([run[order == v] for run in runs]) for v in values}
     compared: list[channel.Rate | channel.Cells] = []
     for v in values:
-        compared += channel.evidence(oracle, v, made[v], [*values, *watched])
+        compared += channel.evidence(oracle, v, made[v], [*values, *others])
         compared += repeating.repeated(oracle, v, *(run[order == v] for run in runs))
     risk = alarm / 2 / len(compared)
     unlikely = sorted((one.p_value, one.said) for one in compared)

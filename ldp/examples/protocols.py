@@ -1,16 +1,16 @@
-"""Planning: which protocol for so many values and reports, and what a forged report could move."""
+"""Planning: which protocol for so many values and reports, and the largest effect of a poisoning report."""
 
 from ldp.analysis.protocol_selection import plan
 from ldp.oracles import ORACLES
-from ldp.poisoning import fake
+from ldp.poisoning import effect
 
 made = plan("1", domain_size=300, reports=500_000)
 for row in made.rows[:3]:
     own = {
         key: value for key, value in row.document.items() if key not in ("protocol", "epsilon", "domain_size")
     }
-    forged = fake(ORACLES[row.protocol]("1", 300, **own), 500_000)
+    one = effect(ORACLES[row.protocol]("1", 300, **own), 500_000)
     print(
         f"{row.protocol:6} standard error {100 * row.standard_error:.3f} %, {row.frame_bytes} bytes a report;"
-        f" a forged one moves a value by {forged.up:.1f} users"
+        f" a poisoning one moves a value by {one.up:.1f} users"
     )

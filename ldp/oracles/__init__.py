@@ -42,7 +42,7 @@ CHANNELS: dict[str, tuple[type[Oracle], ...]] = {
     "response": (Response, RatedResponse),
     "unary": (Unary, RAPPOR),
 }
-"""The given channels: by their name, each by what its document gives."""
+"""The explicit channels by name."""
 
 PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in ORACLES.items()} | CHANNELS
 

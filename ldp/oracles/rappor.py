@@ -6,12 +6,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 from ldp.arguments import MAX_DOMAIN, as_integer
-from ldp.oracles.given import Given
+from ldp.oracles.explicit import ExplicitChannel
 from ldp.oracles.unary import UnaryEncoding
 from ldp.sampling import epsilon_above, parse_probability
 
 
-class Unary(Given, UnaryEncoding):
+class Unary(ExplicitChannel, UnaryEncoding):
     """Unary encoding with explicit p and q: a 1 stays with probability p, a 0 becomes 1 with q.
 
     A report spends ε = ln(p(1−q)/((1−p)q)). Firefox's ``unaryEncodeDiffPrivacy`` is one; Cobalt's levels are
@@ -49,7 +49,7 @@ class Unary(Given, UnaryEncoding):
         self._lay_out()
 
 
-class RAPPOR(Given, UnaryEncoding):
+class RAPPOR(ExplicitChannel, UnaryEncoding):
     """RAPPOR with one bit a value: a permanent response with f, randomized again with p and q.
 
     Source: Erlingsson, Pihur and Korolova (CCS 2014), where p and q have each other's names. The permanent response

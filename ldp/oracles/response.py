@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
 from ldp.arguments import MAX_DOMAIN, as_integer
-from ldp.oracles.given import Given
+from ldp.oracles.explicit import ExplicitChannel
 from ldp.oracles.grr import GRR
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class Response(Given, GRR):
+class Response(ExplicitChannel, GRR):
     """Generalized Randomized Response with explicit p: the channel of `GRR`.
 
     The user reports the own value with probability p and any other with q = (1−p)/(d−1) each; a report spends ε =

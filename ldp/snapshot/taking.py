@@ -11,8 +11,8 @@ import numpy as np
 
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
-from ldp.oracles.given import Given
-from ldp.poisoning import needed, needed_for_set
+from ldp.oracles.explicit import ExplicitChannel
+from ldp.poisoning import set_tolerance, tolerance
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
 from ldp.rates import RatedEstimate
 from ldp.snapshot.contents import (
@@ -127,7 +127,7 @@ def announce(
         level=0.0,
         recommended={},
         bodies={},
-        epsilon=stream.oracle.spent if isinstance(stream.oracle, Given) else None,
+        epsilon=stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else None,
     )
 
 
@@ -137,7 +137,7 @@ def window_identity(identity: str, name: str, start: int) -> str:
 
 
 def _identity(snapshot: Snapshot) -> str:
-    """Returns what is made of all that the head says."""
+    """Returns the identity derived from the head."""
     return _digest({name: said for name, said in shared_document(snapshot).items() if name != "snapshot"})
 
 
@@ -167,7 +167,7 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns what a method says; Base with standard errors and intervals."""
+    """Returns the results of a method; Base with standard errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
@@ -186,18 +186,18 @@ def _body(
         body,
         anytime_low=anytime_low,
         anytime_high=anytime_high,
-        fakes=_written(needed(estimate, low, high)),
+        fakes=_written(tolerance(estimate, low, high)),
         by_rate=estimate.state if isinstance(estimate, RatedEstimate) else None,
     )
 
 
 def _is_counted(estimate: "Estimate") -> bool:
-    """Returns whether the counts are known, which what may be watched, and what forged reports do, is made of."""
+    """Returns whether the counts are known, as anytime-valid intervals and poisoning tolerances need."""
     return estimate.counts is not None or isinstance(estimate, RatedEstimate)
 
 
 def _written(numbers: Vector) -> Vector:
-    """Returns numbers of forged reports as a snapshot has them: −1 where no number does it."""
+    """Returns poisoning tolerances as in a snapshot: −1 for infinity."""
     return np.where(np.isinf(numbers), -1.0, numbers)
 
 
@@ -213,7 +213,7 @@ def _set(
     if not _is_counted(estimate):
         return said
     anytime_low, anytime_high = variance.anytime_interval(estimate, level)
-    fakes = needed_for_set(estimate, values, low, high)
+    fakes = set_tolerance(estimate, values, low, high)
     return replace(
         said,
         anytime_low=anytime_low,
@@ -235,5 +235,5 @@ def _top(
     # any of the d values could have come to the top: each has a d-th of the risk
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
     anytime_low, anytime_high = estimate.anytime_interval(each, values)
-    fakes = _written(needed(estimate, low, high, values))
+    fakes = _written(tolerance(estimate, low, high, values))
     return replace(said, anytime_low=anytime_low, anytime_high=anytime_high, fakes=fakes)

@@ -18,7 +18,7 @@ import numpy as np
 
 import ldp
 from ldp import frames
-from ldp.alarms import Ones, Repeats, Uniform, Watch
+from ldp.alarms import HammingWeight, Repeats, Uniform, Watch
 from ldp.alarms.watch import BLOCK, ENOUGH, RISK
 from tests.alarms import honest
 from tests.alarms.forging import Forge, attacks
@@ -59,7 +59,7 @@ def law() -> None:
 def ones_raise(risk: float, rng: np.random.Generator) -> bool:
     """Returns whether the sums of ones raise an alarm; each is drawn from two binomials."""
     oracle = ldp.OUE("1", 1024)
-    ones = Ones(oracle, risk)
+    ones = HammingWeight(oracle, risk)
     others = rng.binomial(BLOCK * (oracle.domain_size - 1), float(oracle.q), size=BLOCKS)
     totals = others + rng.binomial(BLOCK, float(oracle.p), size=BLOCKS)
     return any(ones.count(BLOCK, int(total)) for total in totals)
@@ -96,8 +96,8 @@ def forged() -> None:
 def until_alarm(oracle: ldp.Oracle, forge: Forge, share: float, seed: int) -> tuple[int, str]:
     """Returns the reports until the first alarm and its tests; without one, those of a period."""
     rng = np.random.default_rng(seed)
-    tests: list[Ones | Uniform | Repeats] = [
-        kind(oracle, RISK / 2) for kind in (Ones, Uniform, Repeats) if kind.applies(oracle)
+    tests: list[HammingWeight | Uniform | Repeats] = [
+        kind(oracle, RISK / 2) for kind in (HammingWeight, Uniform, Repeats) if kind.applies(oracle)
     ]
     pool = oracle.perturb(rng.integers(oracle.domain_size, size=16 * BLOCK), rng=rng)
     for block in range(1, BLOCKS + 1):

@@ -186,7 +186,7 @@ class PartitionState:
                 columns.begins[begin:end],
                 columns.ends[begin:end],
                 most_reports=terms.most_reports,
-                judge_ones=terms.ones,
+                check_weight=terms.ones,
             )
             times = columns.timestamps[begin:end]
             counted = self._count(

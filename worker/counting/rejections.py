@@ -54,7 +54,7 @@ def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadabl
         columns.begins,
         columns.ends,
         most_reports=terms.most_reports,
-        judge_ones=terms.ones,
+        check_weight=terms.ones,
     )
     return counted(decoded.verdicts, unreadable)
 

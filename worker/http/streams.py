@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
-from ldp.oracles.given import Given
+from ldp.oracles.explicit import ExplicitChannel
 from worker.config import Config, Served
 from worker.kafka.snapshots.index import IndexEntry, Key
 
@@ -126,7 +126,7 @@ def _terms(served: Served) -> dict[str, Any]:
     """Returns what never changes."""
     stream, windowing = served.stream, served.configured.terms.windowing
     document = stream.document()
-    spent = stream.oracle.spent if isinstance(stream.oracle, Given) else document["epsilon"]
+    spent = stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else document["epsilon"]
     return {
         "name": stream.name,
         "fingerprint": stream.fingerprint.hex(),

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import ldp
-from ldp.alarms import Ones, Repeats, Uniform, Watch, watch
+from ldp.alarms import HammingWeight, Repeats, Uniform, Watch, watch
 from ldp.oracles.unary import UNLIKELY
 
 pytestmark = pytest.mark.statistical
@@ -32,7 +32,7 @@ def test_the_evidence_of_ones_is_a_martingale_of_mean_1(oracle):
     for n in (1, 2, 3):
         mean = 0.0
         for path in itertools.product(range(law.size), repeat=n):
-            ones = Ones(oracle, 0.5)
+            ones = HammingWeight(oracle, 0.5)
             for drawn in path:
                 ones.count(1, drawn)
             mean += math.prod(law[drawn] for drawn in path) * math.exp(ones.evidence)
@@ -116,8 +116,8 @@ def test_one_copy_is_an_alarm_where_there_should_be_none():
     ],
 )
 def test_which_tests_apply(oracle, tests):
-    assert [kind.applies(oracle) for kind in (Ones, Uniform, Repeats)] == tests
-    for kind, applies in zip((Ones, Uniform, Repeats), tests, strict=True):
+    assert [kind.applies(oracle) for kind in (HammingWeight, Uniform, Repeats)] == tests
+    for kind, applies in zip((HammingWeight, Uniform, Repeats), tests, strict=True):
         if not applies:
             with pytest.raises(ValueError, match=oracle.name if kind is not Uniform else "uniform"):
                 kind(oracle, 0.5)
@@ -128,7 +128,7 @@ def test_which_tests_apply(oracle, tests):
 def test_honest_streams_raise_no_more_alarms_than_the_level(oracle):
     """At a level of 10 %, so that it can be seen: 60 streams of 10 blocks of 64 reports, each of one value."""
     level, rng, streams = 0.1, np.random.default_rng(6), 60
-    for kind in (Ones, Uniform, Repeats):
+    for kind in (HammingWeight, Uniform, Repeats):
         if kind.applies(oracle):
             raised = 0
             for stream in range(streams):
@@ -251,7 +251,7 @@ def test_the_block_of_a_large_batch_is_random():
 
 def test_ones_too_many_are_found_and_too_few():
     for sign in (1, -1):
-        ones = Ones(OUE, 1e-7)
+        ones = HammingWeight(OUE, 1e-7)
         each = round(4096 * ones.mean + sign * 3 * math.sqrt(4096 * ones.variance))
         raised = [ones.count(4096, each) for _ in range(8)]
         assert (raised[0], raised[-1]) == (False, True)

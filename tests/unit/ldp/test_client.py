@@ -50,7 +50,7 @@ def test_packed_frames_are_those_of_frames_encode(vector):
     client = Client(vector["document"])
     good = [bytes.fromhex(r["hex"]) for r in vector["records"] if "hex" in r and "reports" in r]
     bounds = np.cumsum([0, *map(len, good)])
-    reports = frames.decode(stream, b"".join(good), bounds[:-1], bounds[1:], judge_ones=False).reports
+    reports = frames.decode(stream, b"".join(good), bounds[:-1], bounds[1:], check_weight=False).reports
     for most in (1, 2, 3, len(reports), len(reports) + 1, 10_000):
         parts = [reports[first : first + most] for first in range(0, len(reports), most)]
         assert client.pack(good, most_reports=most) == [frames.encode(stream, part) for part in parts]

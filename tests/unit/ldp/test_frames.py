@@ -131,7 +131,7 @@ def test_point_19_unlikely_ones_are_rejected_and_no_others(oracle):
         decoded = frames.decode(stream, *columns(records))
         wrong = [ones for ones in range(d + 1) if not low <= ones <= high]
         assert decoded.reasons == dict.fromkeys(wrong, "ones")
-        assert frames.decode(stream, *columns(records), judge_ones=False).reasons == {}
+        assert frames.decode(stream, *columns(records), check_weight=False).reasons == {}
     assert "ones" in frames.REASONS["ones"]
 
 

@@ -11,7 +11,7 @@ from ldp import frames, query
 from ldp.analysis.protocol_selection import plan
 from ldp.cli import cli
 from ldp.oracles.olh import HASHES
-from ldp.poisoning import fake, needed, needed_for_set
+from ldp.poisoning import effect, set_tolerance, tolerance
 from tests.unit.ldp.test_laws import MIDDLE, SMALL, reports
 
 pytestmark = pytest.mark.statistical
@@ -32,7 +32,7 @@ def test_point_18_fake_is_the_most_of_all_reports(oracle):
     supports = accepted(oracle)
     p, q = float(oracle.p), float(oracle.q)
     moved = (supports - q) / (p - q)  # users, for each report and value
-    one = fake(oracle, 1000)
+    one = effect(oracle, 1000)
     assert one.up == pytest.approx(moved.max(), rel=1e-9)
     if not supports.all():
         assert one.down == pytest.approx(-moved.min(), rel=1e-9)
@@ -47,7 +47,7 @@ def test_point_18_fake_is_the_most_of_all_reports(oracle):
 @pytest.mark.parametrize("protocol", ["oue", "sue"])
 def test_point_18_fake_of_many_ones_is_rejected(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, "1", domain_size=1024))
-    most = fake(stream.oracle, 10).values
+    most = effect(stream.oracle, 10).values
     for ones, reasons in ((most, {}), (most + 1, {0: "ones"})):
         bits = np.packbits(np.arange(1024) < ones, bitorder="little")
         report = np.zeros(1, stream.oracle.report_dtype)
@@ -94,15 +94,15 @@ def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset):
     oracle.accumulate(state, oracle.perturb(rng.integers(7, size=3000), rng=rng))
     estimate = oracle.estimate(oracle.support(state), 3000)
     low, high = query.interval(estimate, subset)
-    fewest = needed_for_set(estimate, subset, low, high)
+    fewest = set_tolerance(estimate, subset, low, high)
     if len(subset) == 1:
-        assert needed(estimate, *estimate.interval())[subset[0]] == fewest
+        assert tolerance(estimate, *estimate.interval())[subset[0]] == fewest
     outside = {}
     for fakes in (int(fewest) - 1, int(fewest)):
         for up in (False, True):
-            forged = np.repeat(np.array([strongest(oracle, subset, up)], oracle.report_dtype), fakes)
+            poisoning = np.repeat(np.array([strongest(oracle, subset, up)], oracle.report_dtype), fakes)
             attacked = state.copy()
-            oracle.accumulate(attacked, forged)
+            oracle.accumulate(attacked, poisoning)
             moved = query.answer(oracle.estimate(oracle.support(attacked), 3000 + fakes), subset, "base")
             outside[fakes, up] = not low <= moved <= high
     assert not outside[fewest - 1, False] and not outside[fewest - 1, True]
@@ -112,13 +112,13 @@ def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset):
 def test_a_value_that_no_fakes_can_move_out_says_so():
     """Few reports: the interval has room for every one to support it, and for none."""
     estimate = ldp.OUE("1", domain_size=3).estimate([1, 0, 1], n=2)
-    assert needed(estimate, np.full(3, -9.0), np.full(3, 9.0)).tolist() == [np.inf] * 3
+    assert tolerance(estimate, np.full(3, -9.0), np.full(3, 9.0)).tolist() == [np.inf] * 3
 
 
 @pytest.mark.parametrize("oracle", MIDDLE, ids=repr)
 def test_point_18_fake_of_larger_geometries(oracle):
     supports, _ = reports(oracle)
-    assert fake(oracle, 10).values == supports.sum(axis=1).max()
+    assert effect(oracle, 10).values == supports.sum(axis=1).max()
 
 
 @pytest.mark.parametrize("hash_name", HASHES)
@@ -130,7 +130,7 @@ def test_point_18_fake_of_olh_is_found_by_a_search(hash_name, d, g):
         for seed in range(5000)
         for bucket in range(g)
     )
-    assert found == fake(oracle, 10).values == d
+    assert found == effect(oracle, 10).values == d
 
 
 def test_point_18_fake_of_olh_in_a_large_domain_is_a_full_bucket_and_no_more():
@@ -147,4 +147,4 @@ def test_point_18_fake_is_printed_by_the_plan():
     assert [line.split()[0] for line in lines[1 : 1 + len(rows)]] == [row.protocol for row in rows]
     document = json.loads(CliRunner().invoke(cli, [*asked, "--json"]).output)
     for row, said in zip(rows, document["protocols"], strict=True):
-        assert said["fake"] == vars(fake(ldp.Stream.from_document("s", row.document).oracle, 10**6))
+        assert said["fake"] == vars(effect(ldp.Stream.from_document("s", row.document).oracle, 10**6))

@@ -208,7 +208,7 @@ def test_as_many_forged_reports_as_are_said_move_it_out_and_one_less_does_not():
     state = np.array([300, 700, 200, 250, 90, 60])
     estimate = RATED.estimate_state(state, 1600)
     low, high = estimate.anytime_interval()
-    needed = poisoning.needed(estimate, low, high)
+    needed = poisoning.tolerance(estimate, low, high)
 
     def moved(value, number):
         out = []
@@ -222,7 +222,7 @@ def test_as_many_forged_reports_as_are_said_move_it_out_and_one_less_does_not():
     for value in (0, 1):
         assert moved(value, int(needed[value]))
         assert not moved(value, int(needed[value]) - 1)
-        assert poisoning.needed_for_set(estimate, [value], low[value], high[value]) == needed[value]
+        assert poisoning.set_tolerance(estimate, [value], low[value], high[value]) == needed[value]
         assert query.anytime_interval(estimate, [value]) == (low[value], high[value])
-    assert poisoning.needed_for_set(estimate, [0, 1], 1.0, 1.0) == math.inf
+    assert poisoning.set_tolerance(estimate, [0, 1], 1.0, 1.0) == math.inf
     assert query.anytime_interval(estimate, [0, 1]) == (1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Given channels: where the probabilities are what is known, and ε is what they come to."""
+"""Explicit channels: the document gives the probabilities, and ε follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ldp.oracles.oracle import Oracle
 from ldp.sampling import epsilon_above, written
 
 
-class Given(Oracle):
+class ExplicitChannel(Oracle):
     """An explicit channel: the document has probabilities in place of ε.
 
     Attributes:

@@ -21,7 +21,7 @@ _STEPS = 2.0 ** -np.arange(9)
 a period has from hundreds of reports to millions."""
 
 
-class Ones(Martingale):
+class HammingWeight(Martingale):
     """Hamming weight check: the number of ones of unary reports against its law.
 
     A report has X = Bin(1, p) + Bin(d−1, q) ones whatever its value is, independent of others, so the sum S over n
@@ -39,7 +39,7 @@ class Ones(Martingale):
 
     Example:
         >>> import ldp
-        >>> ones = Ones(ldp.OUE("1", domain_size=1024), level=1e-7)
+        >>> ones = HammingWeight(ldp.OUE("1", domain_size=1024), level=1e-7)
         >>> [ones.count(4096, 1_132_000) for _ in range(4)]  # each 3.3 standard deviations too many
         [False, False, False, True]
     """
