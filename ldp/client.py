@@ -138,7 +138,7 @@ class Client:
 
 
 def _joined(head: bytes, items: list[bytes], between: bytes, tail: bytes, most: int) -> list[bytes]:
-    """Items in as few frames as may be: each has at most so many items and `wire.LARGEST_FRAME` bytes, or one item."""
+    """Joins items into as few frames as possible, of a limited number of items and bytes each."""
     frames: list[bytes] = []
     begin, size = 0, len(head) + len(tail)
     for end, item in enumerate(items):

@@ -262,7 +262,7 @@ class Estimate:
         return notebook.name_of(int(value), self.labels)
 
     def most_frequent(self, k: int) -> Indices:
-        """At most k values, (k,), the most frequent first, and of equal ones the first; `query.top`. O(d log d)."""
+        """At most k values, (k,), the most frequent first; ties in order; see `query.top`. O(d log d)."""
         f, k = self.frequencies, min(k, self.oracle.domain_size)
         values = np.flatnonzero(f >= np.partition(f, -k)[-k])
         return values[np.argsort(-f[values], kind="stable")[:k]]

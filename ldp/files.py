@@ -295,7 +295,7 @@ class Aggregator:
 
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
-    """A binary frame as frames of some reports each; what is not a whole report comes last, in a frame of its own."""
+    """Splits a binary frame into frames of whole reports; an incomplete report comes last, alone."""
     header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
     while block:
         if whole := len(rest) // size * size:
@@ -307,7 +307,7 @@ def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
 
 
 def _lines(file: Readable, block: bytes) -> Iterator[bytes | None]:
-    """Whole lines, many at a time, from a first block on; None for a line that is longer than `LONGEST_LINE`."""
+    """Yields blocks of whole lines; None for a line longer than `LONGEST_LINE`."""
     rest = bytearray()
     passing = False
     while block:

@@ -196,7 +196,7 @@ def _judged(
     verdicts: npt.NDArray[np.uint8],
     check_weight: bool,
 ) -> Decoded:
-    """What is left when records are rejected for their reports, each record whole."""
+    """Rejects records with malformed reports as a whole, and returns the rest."""
     judged = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     judged |= {
         Reason.RATE: oracle.declared(reports),

@@ -1,4 +1,4 @@
-"""What a notebook shows: columns as a data frame, and the most frequent values as a table in HTML."""
+"""Notebook views: columns as a data frame, and the most frequent values as an HTML table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to queries: single values, sets of values, the most frequent values; and how far off Base's may be.
+"""Queries: single values, sets of values, the most frequent values, and Base's errors.
 
 Every method answers a query. Standard errors and intervals are for Base's answer alone: around post-processed values
 there is no such interval.
@@ -57,7 +57,7 @@ class SetQuery:
         object.__setattr__(self, "values", values)
 
     def variance(self, oracle: Oracle) -> SetVariance:
-        """What the error of Base's answer needs of a protocol; kept for its next estimate."""
+        """The set's `SetVariance` under a protocol, cached."""
         if oracle not in self._variances:
             if len(self._variances) >= _KEPT:  # estimates of reports at several rates have a channel each
                 self._variances.clear()

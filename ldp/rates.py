@@ -146,7 +146,7 @@ class RatedEstimate(Estimate):
         return replace(both, windows=windows, labels=next(iter(labels), None))
 
     def support(self) -> Counts:
-        """Is refused: a count says nothing without its rate; `state` has them, and `each` an estimate a rate."""
+        """Raises ValueError: counts exist only per rate; see `state` and `each`."""
         raise ValueError(
             "reports at several rates have counts for each rate, and none for all; each() has the estimate of each"
             " rate, which has counts"

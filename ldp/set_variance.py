@@ -1,4 +1,4 @@
-"""How far off Base's answer for a set may be: the protocol's own variance of a set's counts."""
+"""The variance of Base's answer for a set under a protocol."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def narrowest(counters: Counts) -> npt.NDArray[np.unsignedinteger[Any]]:
 
 
 def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
-    """How many records were rejected, by reason, in the reasons' order."""
+    """The numbers of rejected records, sorted by reason."""
     if not isinstance(rejected, Mapping):
         raise TypeError(f"rejected is {rejected!r}; it must be an object of numbers by reason")
     checked = {}

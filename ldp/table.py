@@ -54,7 +54,7 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
 
 
 def _spent(snapshot: Snapshot) -> str:
-    """Says what a report spends where the document does not."""
+    """The ε of a report, if the document does not contain it."""
     if snapshot.epsilon is None:
         return ""
     if "/" not in snapshot.epsilon:

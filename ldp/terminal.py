@@ -73,12 +73,12 @@ def screen(**options: Any) -> Console:
 
 
 def piped() -> bool:
-    """Returns whether stdout is read by a program, to which a line is a line; COLUMNS says that it has a width."""
+    """Returns whether stdout is read by a program, without COLUMNS."""
     return not sys.stdout.isatty() and "COLUMNS" not in os.environ
 
 
 def show(shown: RenderableType) -> None:
-    """Shows a screen on stdout; where that is no terminal nothing is broken to fit a width, unless COLUMNS says one."""
+    """Prints a screen; lines are not broken if stdout is no terminal, unless COLUMNS is set."""
     console = screen()
     if not piped():
         console.print(shown)

@@ -1,4 +1,4 @@
-"""How many values unary reports support: as many as the coins say, whoever sends them."""
+"""Hamming weight check: the number of values that unary reports support."""
 
 from __future__ import annotations
 

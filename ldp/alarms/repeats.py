@@ -1,4 +1,4 @@
-"""Reports that are the same: of many possible ones hardly any comes twice, even from users of one value."""
+"""Repeated reports, which honest clients hardly ever send."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Repeats(Martingale):
         return self.count(reports.size, come_again(reports))
 
     def count(self, reports: int, again: int) -> bool:
-        """Adds a block of so many reports, so many of which came before in it; returns whether it is an alarm. O(1)."""
+        """Adds a block with a number of repeats; returns whether it raises an alarm. O(1)."""
         self._again += again
         self._pairs += reports * (reports - 1) / 2
         expected = math.exp(self.log_peak) * self._pairs

@@ -1,4 +1,4 @@
-"""What is drawn before the value is looked at: OLH's seeds, and what a Hadamard index says of a value nobody has."""
+"""Report parts whose law does not depend on the value: OLH's seeds, parities of Hadamard indices."""
 
 from __future__ import annotations
 

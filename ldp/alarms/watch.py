@@ -1,4 +1,4 @@
-"""A watch over a stream's reports as they are counted: some of each batch are looked at, by every test that applies."""
+"""Alarms on a sample of a stream's reports, by every test that applies."""
 
 from __future__ import annotations
 

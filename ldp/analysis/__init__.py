@@ -1,1 +1,1 @@
-"""Analyses of estimates: changes between two of them, the choice of a method, the choice of a protocol."""
+"""Changes between estimates, and the choice of a method or a protocol."""

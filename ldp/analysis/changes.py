@@ -368,7 +368,7 @@ def _ends(test: _Test, needed: float) -> tuple[Vector, Vector]:
 
 
 def _lowest(test: _Test, needed: float) -> Vector:
-    """The largest gap that f₂ − f₁ is more than, as is evident: bisection, as the evidence falls with the gap."""
+    """The largest gap that f₂ − f₁ evidently exceeds, by bisection."""
     low, high = np.full_like(test.earlier, -1.0), np.ones_like(test.earlier)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

@@ -233,7 +233,7 @@ def _few(query: Queries) -> bool:
 def _simulate(
     estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Queries], rng: np.random.Generator
 ) -> list[Vector]:
-    """The collection of each of some populations, once: for each query (2, R, 11), errors and distances to Base."""
+    """Simulates each of some populations once: for each query (2, R, 11), errors and distances to Base."""
     oracle, made = estimate.oracle, []
     for one in weights:
         population = apportion(one, estimate.n)
@@ -245,7 +245,7 @@ def _simulate(
 
 
 def all_methods(estimate: Estimate) -> Vector:
-    """What every method makes of an estimate: (11, d), in the order of `METHODS`, Base first. O(d log d)."""
+    """Applies every method to an estimate: (11, d), in the order of `METHODS`, Base first. O(d log d)."""
     return np.stack([*by_method(estimate, NAMES).values()])
 
 

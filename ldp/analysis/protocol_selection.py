@@ -1,4 +1,4 @@
-"""Planning a stream: what every protocol would show and cost for a given ε, domain and number of reports.
+"""Planning a stream: accuracy and cost of every protocol for an ε, domain and number of reports.
 
 Nothing here is measured: accuracy follows from p and q, costs are counts of bytes and steps.
 """

@@ -90,7 +90,7 @@ def aggregate(
 
 
 class _Rejections:
-    """Records that are not counted: where the first of each reason stood, and all of them in a file if there is one."""
+    """Rejected records: the first places of each reason, and all of them in a file if one is given."""
 
     def __init__(self, file: TextIO | None) -> None:
         self.places: dict[str, list[str]] = {}
@@ -113,7 +113,7 @@ class _Rejections:
 
 
 def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
-    """Says on stderr what was malformed, if anything was."""
+    """Reports malformed records on stderr."""
     from ldp.frames import REASONS, Reason
 
     rejected = aggregator.rejected

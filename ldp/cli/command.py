@@ -1,4 +1,4 @@
-"""What commands share: the group, --document, files that are read with a bar, and writing to stdout.
+"""Shared parts of commands: the group, --document, reading files with a progress bar, writing.
 
 What is heavy is imported inside the commands, so that help comes at once.
 """
@@ -50,7 +50,7 @@ def _read_document(_context: click.Context, _option: click.Parameter, path: Path
 
 
 def document_option(*, required: bool = True) -> Callable[[_Function], _Function]:
-    """The option ``--document``, which gives a command the stream, or None where it may be left out and is."""
+    """The option ``--document``, which passes the stream to a command, or None."""
     return click.option(
         "--document",
         "stream",
@@ -63,7 +63,7 @@ def document_option(*, required: bool = True) -> Callable[[_Function], _Function
 
 
 def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """A file that is written at the end: where it cannot be, that is said at the beginning."""
+    """Refuses an output file in a missing folder, before any work."""
     if path is not None and not path.resolve().parent.is_dir():
         raise click.BadParameter(f"there is no folder {path.resolve().parent}")
     return path

@@ -1,4 +1,4 @@
-"""How an estimate is printed: as a snapshot, or as a table; the options of every command that prints one."""
+"""Printing an estimate as a snapshot or as a table, with the options of the commands."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Rate:
 
     @property
     def said(self) -> str:
-        """What was found and what was due."""
+        """The measured and the expected rate."""
         return f"{self.what}: {self.count / max(self.n, 1):.4%} of {self.n:,}, due {self.probability:.4%}"
 
 
@@ -61,7 +61,7 @@ class Cells:
 
     @property
     def p_value(self) -> float:
-        """Of Pearson's χ²."""
+        """The p-value of Pearson's χ²."""
         expected = self.probabilities * self.counts.sum()
         statistic = float((((self.counts - expected) ** 2) / expected).sum())
         return float(chdtrc(self.counts.size - 1, statistic))
@@ -118,7 +118,7 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
 
 
 def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate]:
-    """At each rate by itself: which one a client takes is its own affair, as long as that does not tell the value."""
+    """Compares each rate separately: the rate must not depend on the value."""
     for i, rate in enumerate(oracle.rates):
         at = reports["value"][reports["rate"] == i]
         what = f"of value {value}, reports at the rate {rate} that support it"
@@ -181,7 +181,7 @@ def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_
 
 
 def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:
-    """Each message with its probability; where they are many, neighbours that support the value, or not, together."""
+    """Compares the probability of each message; rare ones are grouped."""
     K = oracle.fields["index"]
     everything = np.arange(K).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
     preferred = supports(oracle, everything, value)
@@ -208,7 +208,7 @@ def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
 def _grouped(
     what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
-    """Cells put together with the next ones until enough is expected in each; nothing where two would be too many."""
+    """Groups neighbouring cells until enough reports are expected in each; yields nothing for fewer than two."""
     n = int(counts.sum())
     least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
     below = np.cumsum(probabilities) - probabilities / 2

@@ -1,4 +1,4 @@
-"""Coins that come again: in a second run, or from one report to the next."""
+"""Reused coins: in a second run, or from one report to the next."""
 
 from __future__ import annotations
 

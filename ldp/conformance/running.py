@@ -1,4 +1,4 @@
-"""Running a client: a command that reads values, a line each, and writes a frame for each, a line each."""
+"""Running a client: a command that reads values, a line each, and writes a frame for each line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ε that a client spends, bounded from below: what tells two values apart more often than e^ε allows."""
+"""A lower bound of the ε that a client spends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time that tells the value: how long a client takes for one report, by the value that it is of."""
+"""Timing side channel: the time that a client takes for a report, by value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Times:
 
     @property
     def ratio(self) -> float:
-        """Of the largest median to the smallest."""
+        """The ratio of the largest to the smallest median."""
         return max(self.medians.values()) / min(self.medians.values())
 
     @property
@@ -69,5 +69,5 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
 
 
 def _answers(stdout: IO[bytes]) -> bool:
-    """Whether a line comes in time."""
+    """Whether a line arrives in time."""
     return bool(select.select([stdout], [], [], WAIT_SECONDS)[0]) and bool(stdout.readline())

@@ -1,4 +1,4 @@
-"""A client with scripted coins against vectors: from a value and a seed to the bytes, with nothing left to chance.
+"""Test vectors for a client with scripted coins: from a value and a seed to the bytes.
 
 The vectors are those of ``tests/vectors/wire-1/reports``, and the coins of a seed what README.md above it says. A
 client that reports has no switch for them: the command is one that was made for this.

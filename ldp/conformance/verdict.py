@@ -1,4 +1,4 @@
-"""The verdict on a client: it does what the protocol's law says, or not, or there are too few reports to say."""
+"""The verdict on a client: pass, fail, or too few reports."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ())
 
 
 def _least_promised(oracle: Oracle) -> float:
-    """What an honest client spends at least: all of ε, but for one that may report at the highest of several rates."""
+    """The ε that an honest client spends at least; with several rates that of the highest."""
     return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 

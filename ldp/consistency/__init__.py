@@ -1,4 +1,4 @@
-"""Base and the paper's ten ways to make an estimate consistent (Section IV), each a `Method`; and an eleventh."""
+"""Base, the paper's ten methods (Section IV) and an eleventh, each a `Method`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method is: a way to read an estimate, and what can be relied on."""
+"""The interface of a method of post-processing."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class Method:
     answer: Callable[[Estimate, Indices, Vector], float] = summed
 
     def __call__(self, estimate: Estimate) -> Vector:
-        """What the method makes of an estimate: (d,) float64."""
+        """Applies the method to an estimate: (d,) float64."""
         return self.function(estimate)

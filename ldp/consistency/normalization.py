@@ -1,4 +1,4 @@
-"""The methods that make the estimates sum to 1 (Section IV.B); constrained least squares (Section IV.C)."""
+"""Methods whose estimates sum to 1 (Section IV.B), and constrained least squares (Section IV.C)."""
 
 from __future__ import annotations
 

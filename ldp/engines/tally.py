@@ -1,4 +1,4 @@
-"""Tally: the counts of records that an engine deals out in any order, by the partition of the log that they are from.
+"""Tally: counts of records in any order, by partition of the log.
 
 Two tasks may have records of one partition whose offsets interleave, so a part of a tally is no stretch of the log yet;
 what all of them have together is.
@@ -27,7 +27,7 @@ Partition = tuple[str, int]  # A topic, and the number of one of its partitions
 
 
 class Place(NamedTuple):
-    """Where a record stands in Kafka's log, and its timestamp in milliseconds, or None where that is not known."""
+    """The position of a record in Kafka's log, and its timestamp in milliseconds, or None if unknown."""
 
     partition: Partition
     offset: int

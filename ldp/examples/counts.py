@@ -1,4 +1,4 @@
-"""Counts from SQL: a database has the frames of a stream as JSON, a line each, and sums them up by itself."""
+"""Counts from SQL: a database holds the frames of a stream as JSON lines, and sums them."""
 
 import json
 import tempfile

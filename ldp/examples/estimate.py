@@ -1,4 +1,4 @@
-"""Counting and estimating: reports of two servers add up, and methods stand side by side in a data frame."""
+"""Counting and estimating: reports of two servers add up, and methods are columns of a data frame."""
 
 import numpy as np
 

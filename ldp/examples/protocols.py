@@ -1,4 +1,4 @@
-"""Planning: which protocol for so many values and reports, and the largest effect of a poisoning report."""
+"""Planning: protocols for a domain and a number of reports, and the effect of a poisoning report."""
 
 from ldp.analysis.protocol_selection import plan
 from ldp.oracles import ORACLES

@@ -1,4 +1,4 @@
-"""Queries: sets of values by their labels, the most frequent ones, and which method answers a query best."""
+"""Queries: sets of values by label, the most frequent values, and the best method for a query."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The snapshot topic as a data frame: the newest snapshot of a stream, Base with its intervals and each method.
+"""The snapshot topic as a data frame: Base with its intervals and each method.
 
 python snapshots.py BOOTSTRAP TOPIC STREAM
 """

@@ -108,7 +108,7 @@ class Evidence:
         return list(dict.fromkeys(of for name, of, _, case in self._curves if name == figure and not case))
 
     def x(self, figure: str, dataset: str, case: str = "", method: str = "base") -> Vector:
-        """Where a figure's points are: (m,)."""
+        """The x values of a figure: (m,)."""
         return np.array([row.x for row in self.curve(figure, dataset, method, case)])
 
     def values(self, figure: str, method: str, dataset: str | None = None, case: str = "") -> Vector:

@@ -25,7 +25,7 @@ Workers = Callable[[Callable[["Job"], list["Sample"]], Sequence["Job"]], Iterabl
 
 @dataclass(frozen=True)
 class Scale:
-    """How much work an evaluation is.
+    """The amount of work of an evaluation.
 
     Attributes:
         repeats: independent repeats of each setting.

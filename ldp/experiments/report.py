@@ -1,4 +1,4 @@
-"""The report of an evaluation, in Markdown: the pictures, the sums of Figure 2, and every claim with its verdict."""
+"""The report of an evaluation in Markdown."""
 
 from __future__ import annotations
 

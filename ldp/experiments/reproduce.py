@@ -1,4 +1,4 @@
-"""The whole evaluation: from the names of figures to a folder with their CSVs, their pictures and a report."""
+"""The whole evaluation: a folder with CSVs, pictures and a report."""
 
 from __future__ import annotations
 

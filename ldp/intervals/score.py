@@ -1,4 +1,4 @@
-"""The score interval: the frequencies that an estimate is within z standard errors of, where these depend on them."""
+"""Score intervals: frequencies within z standard errors of an estimate."""
 
 from __future__ import annotations
 

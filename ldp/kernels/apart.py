@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def _pointer(_typing: Any, _address: Any) -> Any:
-    """The counters of the state at an address: it costs more to hand over a list of arrays than to count into them."""
+    """The counters of the state at an address, cheaper than a list of arrays."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))

@@ -44,7 +44,7 @@ _SIXES[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
 class Verdict(IntEnum):
-    """What a record is found to be: a sound frame, or why it is rejected, in the order of `ldp.frames.Reason`."""
+    """The verdict on a record: sound, or a reason in the order of `ldp.frames.Reason`."""
 
     ACCEPTED = 0
     EMPTY = 1

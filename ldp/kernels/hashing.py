@@ -132,7 +132,7 @@ def _text(value: int, text: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_text(text: Any, length: int) -> int:
-    """Turns a value's digits into the next value's; returns the first place that changed, −1 for 99 to 100."""
+    """Turns a value's digits into the next value's; returns the first changed place, −1 for 99 to 100."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48
@@ -240,7 +240,7 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
-    """What tells whether a hash is b modulo g, for each b of a tile: b·m⁻¹ (b itself for m = 1), and a count."""
+    """Constants that decide whether a hash is b modulo g, for each b of a tile."""
     odd, _, inverse = _divisor(g)
     for i in range(buckets.size):
         b = buckets[i]

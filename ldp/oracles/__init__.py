@@ -1,4 +1,4 @@
-"""The frequency oracles, one protocol a file; `PROTOCOLS` is the registry that everything else goes by."""
+"""The frequency oracles, one protocol a file, and their registry `PROTOCOLS`."""
 
 from collections.abc import Collection
 

@@ -66,7 +66,7 @@ def accumulate_apart(
 def together(
     reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
 ) -> list[npt.NDArray[np.void]]:
-    """Returns the reports of each of m states, in their order; O(bytes), and nothing is copied of one state's."""
+    """Returns the reports of each of m states, in order; O(bytes). The reports of one state are not copied."""
     if m == 1:
         return [reports]
     out, ends = np.empty_like(reports), np.empty(m, np.int64)

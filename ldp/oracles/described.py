@@ -1,4 +1,4 @@
-"""What an oracle is, in words: its part of the public document, its equality, and what it promises."""
+"""The description of an oracle: its part of the public document, equality, and promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimized Local Hashing (paper, Section III-B): the report is a hash function and a perturbed hash value."""
+"""Optimized Local Hashing (paper, Section III-B): a hash function and a perturbed hash value."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class OLH(Oracle):
         return seed, sampling.respond(self._bucket(seed, value), self.g, self.E)
 
     def _bucket(self, seed: int, value: int) -> int:
-        """H(v), by the same work for each value; xxHash32's depends on its digits: one of each length is hashed."""
+        """H(v), in constant time: xxHash32's depends on the digits, so one of each length is hashed."""
         bucket = HASHES[self.hash]
         if self.hash != "xxh32":
             return bucket(seed, value, self.g)

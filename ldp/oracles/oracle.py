@@ -180,7 +180,7 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def accumulate_judged(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Is `accumulate` of reports that were found well-formed; a malformed one would be counted anywhere."""
+        """Accumulates reports without checks; a malformed one would be counted anywhere."""
         arguments.check_counting(state, self.state_size)
         arguments.check_reports(reports, self.report_dtype)
         self._accumulate(state, reports)

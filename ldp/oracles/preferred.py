@@ -1,4 +1,4 @@
-"""What Hadamard Response and Projective Geometry Response share: a value prefers some of K messages."""
+"""The common part of Hadamard Response and PGR: a value prefers some of K messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unary encoding with given probabilities: in one response, or as RAPPOR has it in a permanent and a fresh one."""
+"""Unary encoding with explicit probabilities, with and without RAPPOR's permanent response."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
 
     @property
     def promise(self) -> str:
-        """What one report spends, and what all of one permanent response do: see `Oracle.promise`."""
+        """The ε of one report, and of all of one permanent response; see `Oracle.promise`."""
         return f"{super().promise}, and ε ≤ {float(self.lifetime)} for all of one permanent response"
 
 

@@ -94,7 +94,7 @@ class RatedResponse(Response):
         return 2 * len(self.rates)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports are at a rate of the document's: see `Oracle.declared`."""
+        """Which reports have a rate of the document; see `Oracle.declared`."""
         arguments.check_reports(reports, self.report_dtype)
         known: npt.NDArray[np.bool_] = reports["rate"] < len(self.rates)
         return known
@@ -112,7 +112,7 @@ class RatedResponse(Response):
         return counts
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:  # noqa: ARG002  # of the contract
-        """Is refused: without the rates of the reports nothing can be said. `estimate_state` is for these."""
+        """Raises ValueError: counts without rates do not determine an estimate; use `estimate_state`."""
         raise ValueError(
             "supports alone do not say at which rates the reports were; give the state's counters, two a rate"
         )

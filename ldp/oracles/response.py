@@ -1,4 +1,4 @@
-"""Randomised response with a given probability: one value of d is reported, the own one with probability p."""
+"""Randomized response with explicit probability: one of d values, the own one with probability p."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subset Selection (paper, Section III-B): the report is a random subset, more often one with the own value."""
+"""Subset Selection (paper, Section III-B): a random subset, more often one with the own value."""
 
 from __future__ import annotations
 
@@ -208,6 +208,6 @@ def _variance(p: Fraction, q: Fraction) -> Fraction:
 
 
 def _drawn(size: int, marked: int, draws: int) -> Fraction:
-    """The variance of the hypergeometric distribution: how many of the draws, without replacement, are marked."""
+    """The variance of the hypergeometric distribution."""
     spread = draws * marked * (size - marked) * (size - draws)
     return Fraction(spread, size * size * max(size - 1, 1))  # one thing, drawn or not, does not vary

@@ -86,11 +86,11 @@ class UnaryEncoding(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """As many ones as an honest report may have: see `Oracle.most_supported`."""
+        """The most ones of an accepted report; see `Oracle.most_supported`."""
         return self.likely_ones[1]
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """As few and as many ones as an honest report may have stand outside, or inside."""
+        """The fewest and the most ones in the set of an accepted report; see `Oracle.supported_of`."""
         low, high = self.likely_ones
         outside = self.domain_size - subset.size
         return max(0, low - outside), min(subset.size, high)

@@ -230,7 +230,7 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
 
 
 def _known_labels(stream: str, received: Received, said: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns the labels that a window's body has its fingerprint with, out of whatever snapshot's messages."""
+    """Returns the labels that match a window's fingerprint, from any snapshot's messages."""
     if _is_without_labels(said):
         return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))

@@ -1,4 +1,4 @@
-"""Checks of a snapshot's documents against ``snapshot.schema.json``, with bounds: anybody may write to a topic.
+"""Validation of a snapshot's documents against ``snapshot.schema.json``, with bounds.
 
 An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
 Fields that the schema does not name are ignored.

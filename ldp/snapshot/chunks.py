@@ -1,4 +1,4 @@
-"""A chunk: a stretch of a vector as the bytes of one message, in one of four content types; none loses anything.
+"""Chunks: a part of a vector as the bytes of one message, in one of four lossless content types.
 
 It is the shortest type that holds the chunk exactly: float32 where each number is one, and of either width sparse where
 most are 0: then only what is stored has an index and a number.

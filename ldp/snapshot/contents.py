@@ -1,4 +1,4 @@
-"""What a snapshot says: arrays and plain values, nothing of how they are written down."""
+"""The content of a snapshot: arrays and plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""The JSON documents of a snapshot, as dicts: the head's and each method's. Arrays in them are still arrays."""
+"""The JSON documents of a snapshot, as dicts with arrays."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -155,7 +155,7 @@ def _domain(snapshot: Snapshot, inline: int) -> list[Message]:
 
 
 def _check_finite(snapshot: Snapshot, method: str, body: Body) -> None:
-    """Sees that there is no number that the encoder would write as null without a word."""
+    """Raises ValueError for a number that the encoder would write as null."""
     numbers: list[Any] = [snapshot.std_error, snapshot.level, body.sum, *vectors(body).values()]
     for answer in body.sets:
         numbers += [answer.frequency, answer.std_error, answer.low, answer.high]
