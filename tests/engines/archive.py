@@ -15,12 +15,12 @@ FOLDERS = [Path(name) for name in sys.argv[1:]]
 
 
 def stream(folder: Path) -> ldp.Stream:
-    """The stream whose records a folder has."""
+    """Returns the stream of an archive."""
     document = json.loads((folder / "document.json").read_text(encoding="utf-8"))
     return ldp.Stream.from_document("archive", document)
 
 
 def write(state: State, folder: Path, engine: str) -> None:
-    """Writes what was counted of one partition."""
+    """Writes the state of one partition."""
     (stretch,) = state.log
     state.write(folder / f"{engine}-{stretch.topic}-{stretch.partition}.ldp")

@@ -1,3 +1,3 @@
-"""Jobs are no tests: tests/integration/test_engines.py runs them, in an environment of their own."""
+"""Excludes the jobs, which tests/integration/test_engines.py runs in their own environment."""
 
 collect_ignore_glob = ["*.py"]

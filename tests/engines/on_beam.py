@@ -12,7 +12,7 @@ from tests.engines.archive import FOLDERS, stream, write
 
 
 class Record(NamedTuple):
-    """A record as ReadFromKafka gives it, where it is asked for metadata."""
+    """A record as ReadFromKafka returns it with metadata."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class Record(NamedTuple):
 
 
 def record(line: str) -> tuple[tuple[str, int], Record]:
-    """A line as a record, by its partition."""
+    """Returns a line's partition and record."""
     read = json.loads(line)
     value = None if read["value"] is None else b64decode(read["value"])
     found = Record(**{**read, "value": value})

@@ -17,7 +17,7 @@ STREAM = ldp.Stream.from_document("state", json.loads(DOCUMENT))
 
 
 def on_spark() -> Callable[[], State]:
-    """Counting on a Spark that is started now."""
+    """Starts Spark; returns a function that counts."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
 
@@ -34,7 +34,7 @@ def on_spark() -> Callable[[], State]:
 
 
 def on_beam() -> Callable[[], State]:
-    """Counting on Beam's local runner."""
+    """Returns a function that counts on Beam's local runner."""
     import apache_beam as beam
 
     from ldp.engines.beam import Count

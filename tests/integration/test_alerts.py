@@ -194,7 +194,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage):
     *("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
 )
 def producers_are_wrong(stage):
-    """Partition 0 has a clock that is ahead, partition 1 all that can be wrong, partition 2 an open transaction."""
+    """Partition 0 has a clock ahead, partition 1 malformed records, partition 2 an open transaction."""
     windows = {"windows": ["10s"], "grace": "2s", "out_of_order": "1s", "retain": "10m"}
     world = stage.stream("wrong", partitions=3, reports=EVENT_TIME, **windows)
     stage.launch(world)
@@ -331,7 +331,7 @@ def counts_are_lost(stage):
 
 @provokes("LdpValueChanged")
 def a_population_moves(stage):
-    """Everybody has one value in a window, and another one in the next two."""
+    """All users have one value in a window and another in the next two."""
     windows = {"windows": ["10s"], "grace": "0s", "out_of_order": "0s", "retain": "10m"}
     world = stage.stream("moving", partitions=1, reports=EVENT_TIME, **windows)
     stage.launch(world)
@@ -352,7 +352,7 @@ def a_population_moves(stage):
 
 @provokes("LdpForgedReports")
 def somebody_forges_reports(stage):
-    """The same report again and again: 4,096 are judged together."""
+    """Sends copies of one report."""
     world = stage.stream("forged", partitions=1)
     stage.launch(world)
     world.put(frames.encode(world.stream, world.draw(2)), 0)
@@ -387,7 +387,7 @@ def a_topic_takes_no_letter(stage):
     *("LdpPartitionStuck", "LdpRetention"),
 )
 def redis_lets_nobody_in_and_is_nearly_full(stage):
-    """A worker runs, reaches Kafka and no Redis: no worker owns the partitions, reports come, and retention goes on."""
+    """A worker reaches Kafka but no Redis, so no worker owns the partitions."""
     world = stage.stream("full", partitions=2)
     worker, port = stage.launch(world)
     world.send(200)

@@ -22,12 +22,12 @@ def world(kafka, redis_url, tmp_path):
 
 
 def publishers(worker):
-    """The process ids of its publishers, as the log says them."""
+    """Returns the process ids of the publisher processes from the log."""
     return [event["pid"] for event in worker.events("publisher.started")]
 
 
 def gone(pid):
-    """Whether a process is there no more, or only its exit code is."""
+    """Returns whether a process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A backup of Redis, restored as deploy/README.md says: what it lacks is counted again from the topic."""
+"""A restored backup of Redis: the worker counts the missing records again."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 @pytest.fixture
 def store(tmp_path):
-    """Starts a Redis of this test's own on a folder of data, and ends the one before."""
+    """Starts a Redis on a data folder and stops the previous one."""
     (port,) = free_ports(1)
     running = []
 

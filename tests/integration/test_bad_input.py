@@ -19,7 +19,7 @@ REASONS = ("empty", "version", "fingerprint", "length", "range", "many", "json")
 
 
 def malformed(stream):
-    """(value, reason) pairs for an OLH stream."""
+    """Returns (value, reason) pairs for an OLH stream."""
     head = bytes([1]) + stream.fingerprint
     mark, g = stream.fingerprint.hex(), stream.oracle.g
     noise = random.Random(5)
@@ -52,7 +52,7 @@ def malformed(stream):
 
 
 def send(world, bad, partition=None):
-    """Sends malformed records, good ones between them; returns (partition, offset) -> (value, reason)."""
+    """Sends malformed records between good ones; returns (partition, offset) -> (value, reason)."""
     futures = []
     for value, reason in bad:
         world.send(1, reports=2, partition=partition)
@@ -67,7 +67,7 @@ def send(world, bad, partition=None):
 
 
 def assert_counted(world, worker, sent):
-    """Asserts that all that is good is counted, and what is not by its reason, in the metrics and in the state."""
+    """Asserts counts and rejections in metrics and state."""
     world.assert_right(world.covered())
     expected = {r: sum(reason == r for _, reason in sent.values()) for r in REASONS}
     expected = {reason: count for reason, count in expected.items() if count}
@@ -82,13 +82,13 @@ def assert_counted(world, worker, sent):
 
 
 def prefix(value):
-    """What stands for a value that is too large for the dead-letter topic: its first bytes, and what it was."""
+    """Returns the truncated value and headers of a dead letter."""
     headers = {"truncated.sha256": hashlib.sha256(value).hexdigest(), "truncated.size": str(len(value))}
     return value[:1024], headers
 
 
 def assert_letter(found, sent, *, cut):
-    """Asserts that a dead letter is the record that was sent, whole or cut."""
+    """Asserts the value and headers of a dead letter, whole or truncated."""
     (value, headers), (original, reason) = found, sent
     assert headers["__connect.errors.exception.class.name"] == reason
     said = {key: text for key, text in headers.items() if key.startswith("truncated.")}

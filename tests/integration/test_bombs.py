@@ -1,4 +1,4 @@
-"""Bombs: little on the topic that is much in memory. A stream counts on, stays ready, and keeps its limits."""
+"""Decompression bombs: the worker keeps counting within its memory limit."""
 
 import ast
 import resource
@@ -19,12 +19,12 @@ MIB = 1 << 20
 CAP = 16 * MIB
 MEMORY = 1_000_000_000
 WIDE = {"max.message.bytes": str(96 * MIB)}
-"""Settings of a topic that takes what a codec that packs badly makes of a gibibyte."""
+"""Settings of a topic that accepts the largest bomb."""
 
 
 @pytest.fixture
 def world(kafka, redis_url, tmp_path):
-    """A stream of three values, whose reports are a byte each."""
+    """A stream with reports of one byte."""
     with World(
         kafka, redis_url, tmp_path, partitions=1, reports=WIDE, client=PATIENT, protocol="grr", domain_size=3
     ) as world:
@@ -41,14 +41,14 @@ def bomb(codec, size):
 
 
 def peak(worker):
-    """The most memory that a worker had so far, in bytes."""
+    """Returns the peak memory of a worker in bytes."""
     status = Path(f"/proc/{worker.process.pid}/status").read_text(encoding="ascii")
     said = dict(line.split(":", 1) for line in status.splitlines())
     return int(said["VmHWM"].split()[0]) * 1024
 
 
 def limited(world):
-    """Starts a worker whose allocations fail beyond the limit."""
+    """Starts a worker with a limit on its memory."""
     worker = world.launch()
     resource.prlimit(worker.process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
     return worker
@@ -68,7 +68,6 @@ def test_a_decompression_bomb_of_every_codec_is_one_rejected_record(hostile, siz
 
 @pytest.mark.long
 def test_check_reads_decompression_bombs_within_bounds(hostile):
-    """They read what whoever sends has sent, as the worker does: the newest records, of whatever is among them."""
     world = hostile.world
     hostile.good()
     for codec in CODECS:

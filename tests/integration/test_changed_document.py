@@ -1,4 +1,4 @@
-"""A stream whose document is changed stops, names the changed field, and prints a remedy that counts every report."""
+"""A changed stream document stops the stream; the remedy counts every report."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A worker whose wall clock is wrong publishes, and exports the true age of its snapshots."""
+"""A worker with a wrong clock names the remedy."""
 
 import os
 
@@ -11,18 +11,18 @@ from tests.integration.harness.processes import Worker
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 AHEAD = 7200
-"""Seconds: twice what brokers allow a producer's clock to be ahead by themselves."""
+"""Seconds ahead, twice the default limit of brokers."""
 _SHIFT = "import time\n_true = time.time\ntime.time = lambda: _true() + {seconds}\n"
 
 
 def wrong(folder, seconds):
-    """The environment of a worker whose clock is so far ahead: Python runs this file before anything else."""
+    """Returns the environment of a worker with a shifted clock."""
     (folder / "sitecustomize.py").write_text(_SHIFT.format(seconds=seconds), encoding="utf-8")
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
 def stamped(world, name, by):
-    """Sets by whose clock a topic's records have their time."""
+    """Sets `message.timestamp.type` of a topic."""
     topic = ConfigResource(ConfigResourceType.TOPIC, name)
     topic.configs = {"message.timestamp.type": by}
     world.admin.alter_configs([topic])

@@ -1,4 +1,4 @@
-"""Every query of the dashboards and every alert's expression has data in a Prometheus that scrapes real workers."""
+"""Dashboard queries and alert expressions return data from real workers."""
 
 import re
 from functools import partial
@@ -15,7 +15,7 @@ from tests.integration.harness.proxy import Proxy
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 MAY_BE_NONE = ("Recommended method", "Alerts")
-"""Panels that show instead of nothing that there is none, in a world where all is well and little is sent."""
+"""Panels without data in a healthy stream."""
 
 
 def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
@@ -64,7 +64,7 @@ def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
 
 
 def variables(world):
-    """The query of each variable that has one, of the world's stream."""
+    """Returns the query of each query variable."""
     return {
         f"{name}, {variable['name']}": filled(variable["query"]["query"], stream=world.name)
         for name, dashboard in DASHBOARDS.items()
@@ -74,7 +74,7 @@ def variables(world):
 
 
 def listed(world):
-    """The variables that list a label's values, as (label, metric); no target here has a namespace."""
+    """Returns the variables of label values as (label, metric)."""
     found = {
         name: re.fullmatch(r"label_values\((.*), (\w+)\)", query) for name, query in variables(world).items()
     }
@@ -82,10 +82,10 @@ def listed(world):
 
 
 def said(name, query):
-    """A query without what is shown instead where it has nothing, but where that is what is expected."""
+    """Returns a query without its fallback, except for panels without data."""
     return query if any(panel in name for panel in MAY_BE_NONE) else query.partition(" or on () ")[0]
 
 
 def asked(world):
-    """Each query of the dashboards, of the world's stream."""
+    """Returns each dashboard query for the stream."""
     return {name: filled(query, stream=world.name) for name, query in queries()}

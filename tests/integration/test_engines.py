@@ -1,4 +1,4 @@
-"""An archive that Spark and Beam count is what the worker counted, bit for bit, and a stream goes on from there."""
+"""Spark and Beam count an archive bit for bit as the worker does."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ STREAMS = {
 
 
 def send(world):
-    """Records of every kind: of one report and of many, binary and JSON, and some that are rejected."""
+    """Sends records of every form, some malformed."""
     world.send(200, reports=1)
     world.send(60, reports=7)
     world.send(50, reports=3, as_json=True)
@@ -52,7 +52,7 @@ def send(world):
 
 @pytest.fixture(scope="module")
 def archives(services, tmp_path_factory):
-    """Folders with what a topic has, each with what Redis holds of its partitions once a worker has counted it."""
+    """Archives of counted topics, each with its partitions in Redis."""
     kept = []
     with ExitStack() as stack:
         worlds = []
@@ -85,7 +85,7 @@ def stored_of(world):
 
 @pytest.fixture(scope="module")
 def python():
-    """The Python of an environment that has the engines."""
+    """The Python of the engines' environment."""
     return environment(ROOT / "tests" / "engines" / "requirements.lock")
 
 
@@ -110,7 +110,7 @@ def run(job, python, *folders):
 
 
 def assert_same(state, kept):
-    """Asserts that a state is what Redis holds of a partition."""
+    """Asserts that a state equals a partition in Redis."""
     (cell,) = kept.cells.values()
     data, size = state.to_bytes(), len(cell.counters)
     assert data[-32 - size : -32] == cell.counters
@@ -123,7 +123,7 @@ def assert_same(state, kept):
 
 @pytest.fixture
 def uncounted(services, tmp_path):
-    """A stream that no worker has counted yet, with its archive."""
+    """An uncounted stream with its archive."""
     with World(
         services.kafka.address,
         services.redis.address,

@@ -20,7 +20,7 @@ PARTITIONS, BAD = 3, 1
 
 @pytest.fixture
 def lied_to(kafka, redis_url, tmp_path):
-    """A stream of three partitions, whose workers meet the broker only by a proxy that lies."""
+    """A stream whose workers connect through the proxy."""
     with (
         Lying(kafka) as proxy,
         World(kafka, redis_url, tmp_path, partitions=PARTITIONS, brokers=proxy.address) as world,
@@ -29,7 +29,7 @@ def lied_to(kafka, redis_url, tmp_path):
 
 
 def counted(world):
-    """How many records of each partition are stored."""
+    """Returns the number of stored records by partition."""
     found = {}
     for partition in range(PARTITIONS):
         meta = world.redis.hgetall(f"{{{world.name}:{partition}}}:meta")
@@ -38,7 +38,7 @@ def counted(world):
 
 
 def others_count(world, worker, more):
-    """Waits until the others have stored so many records more, and the stream has not begun again."""
+    """Waits until the other partitions store more records without a restart."""
     before = counted(world)
     for partition in range(PARTITIONS):
         world.send(more, partition=partition)

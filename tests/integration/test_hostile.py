@@ -37,7 +37,7 @@ def counted(hostile, made, records=1):
 
 
 def frame(hostile, reports=2):
-    """The value of a good record, noted as to be counted."""
+    """Returns the value of a good record and notes it."""
     drawn = hostile.world.draw(reports)
     hostile.world.sent.reports.append(drawn)
     return frames.encode(hostile.world.stream, drawn)
@@ -66,7 +66,7 @@ def test_keys_and_headers_of_any_bytes_are_ignored(hostile):
 
 
 def damaged(good):
-    """A batch of one record in ways that are wrong, by why; all but the first with the checksum mended."""
+    """Returns damaged batches by reason; all but the first have a valid checksum."""
     return {
         "checksum": good[:17] + bytes([good[17] ^ 1]) + good[18:],
         "codec": mended(good[:22] + b"\x05" + good[23:]),
@@ -106,7 +106,6 @@ def test_damage_in_the_log(hostile, local_services):
 
 
 def test_a_checksum_that_fails_once_is_no_damage(hostile, local_services):
-    """As over a bad network: the batch is fetched again before it is judged."""
     world = hostile.world
     hostile.good()
     segment = Segment.of(local_services.folder, world.topic, 0)

@@ -1,4 +1,4 @@
-"""`ldp-worker import` on real services: partitions begin with history, workers go on, the audit proves the whole."""
+"""`ldp-worker import` on real services."""
 
 import json
 import os
@@ -32,13 +32,13 @@ SIDES = ("before", "after")
 
 
 def imported(world, *files):
-    """What the command says of files, and its exit code."""
+    """Imports files; returns the command's result."""
     toml = world.configure("import")
     return CliRunner().invoke(cli, ["import", world.name, *map(str, files), "--config", str(toml)])
 
 
 def keys(world):
-    """All that the store has of a stream, but for what is on its way."""
+    """Returns all keys of a stream except staged ones."""
     found = {key for key in world.redis.scan_iter(f"{{{world.name}:*") if b":staged:" not in key}
     return {
         key: world.redis.hgetall(key) if key.endswith(b":meta") else world.redis.get(key) for key in found
@@ -46,7 +46,7 @@ def keys(world):
 
 
 def committed(world):
-    """What Kafka has of the group."""
+    """Returns the group's offsets and metadata."""
 
     def said():
         try:
@@ -60,7 +60,7 @@ def committed(world):
 
 @pytest.fixture
 def mixed(local_services, tmp_path):
-    """A stream with a log of all kinds: an aborted transaction first, good records, and malformed ones."""
+    """A stream with aborted, good and malformed records."""
     with World(
         local_services.kafka.address,
         local_services.redis.address,
@@ -81,7 +81,7 @@ def mixed(local_services, tmp_path):
 
 
 def fill(world):
-    """Sends what counts, and what does not."""
+    """Sends good and malformed records."""
     world.send(60, 2)
     world.send(15, 3, as_json=True)
     for partition in range(world.partitions):

@@ -1,4 +1,4 @@
-"""A few of the kill points of tests/kills; ``make kills`` is for all of them."""
+"""A few kill points of tests/kills; `make kills` runs all of them."""
 
 import pytest
 
@@ -15,7 +15,7 @@ CHOSEN = [
     Point("runs", Aim("publish", 9, "before", of=FINAL)),
     Point("runs", Aim("publish", 9, "after", of=DELETED)),
 ]
-"""Where most is half done."""
+"""Steps in the middle of writes."""
 
 
 def test_killed_at_a_numbered_step(kafka, redis_url, tmp_path):

@@ -1,4 +1,4 @@
-"""The lag that others see: KEDA, and whoever asks Kafka how far a group is behind the ends of its topic."""
+"""The consumer group's lag in Kafka, which KEDA reads."""
 
 import pytest
 
@@ -8,13 +8,12 @@ pytestmark = pytest.mark.integration
 
 
 def committed(world):
-    """The group's offsets in Kafka, of the partitions that have one."""
+    """Returns the group's offsets."""
     offsets = world.admin.list_group_offsets({world.group: None})[world.group]
     return {tp.partition: entry.offset for tp, entry in offsets.items() if entry.offset >= 0}
 
 
 def test_group_offsets_reach_the_end_of_every_partition(kafka, redis_url, tmp_path):
-    """Without the first a partition has no lag to go by; without the second it has one of 1 for ever."""
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=3) as world:
         world.start()
         assert committed(world) == dict.fromkeys(range(3), 0)  # before there is a record

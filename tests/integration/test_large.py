@@ -1,4 +1,4 @@
-"""A million values: all eleven methods, published from a worker's counts and read back equal."""
+"""A snapshot of a million values by all methods."""
 
 import json
 

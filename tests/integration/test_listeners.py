@@ -35,7 +35,7 @@ domain_size = 3
 
 
 def configure(folder, secure, **kafka):
-    """A configuration file by these keys of Kafka."""
+    """Writes a configuration with these `kafka` keys."""
     lines = [f'{key} = "{value}"' for key, value in kafka.items()]
     toml = folder / "worker.toml"
     redis = f'[redis]\nurl = "{secure.running.redis.address}"\n[http]\nport = 0\n'
@@ -44,7 +44,7 @@ def configure(folder, secure, **kafka):
 
 
 def own(secure, name):
-    """The keys of a certificate that a client shows."""
+    """Returns the keys of a client certificate."""
     return {
         f"ssl_{kind}file": secure.certificates.path(f"{name}.{end}")
         for kind, end in (("cert", "pem"), ("key", "key"))
@@ -258,7 +258,7 @@ def test_no_terminal_is_asked_for_the_password_of_a_key(secure, tmp_path):
 
 
 def on_a_terminal(*command):
-    """Runs a command that has a terminal of its own; returns its exit code and all that was shown there."""
+    """Runs a command on a pseudo-terminal; returns its exit code and output."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(command[0], [str(word) for word in command])

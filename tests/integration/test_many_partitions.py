@@ -1,4 +1,4 @@
-"""Many partitions and a Redis that answers late: they are claimed and committed together, not one after the other."""
+"""Many partitions on a slow Redis are claimed and committed together."""
 
 import time
 from urllib.parse import urlparse
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PARTITIONS = 48
 DELAY_SECONDS = 0.25
-"""Of each direction: one after the other, a claim takes two round trips a partition, and a commit two."""
+"""Seconds of delay in each direction."""
 
 
 @pytest.fixture

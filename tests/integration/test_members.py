@@ -8,13 +8,13 @@ pytestmark = pytest.mark.integration
 
 
 def launch(world, name, *options):
-    """Starts a worker with a name, and does not wait."""
+    """Starts a worker with a member name."""
     named = {"member": name, "session_timeout_seconds": 600}
     return world.launch(world.configure(f"worker-{name}", client=named), *options)
 
 
 def start(world, *names):
-    """Starts workers with names, and waits until each owns partitions."""
+    """Starts named workers and waits until each owns partitions."""
     workers = [launch(world, name) for name in names]
     for worker in workers:
         until(worker.ready, f"{worker.log.name} ready")
@@ -23,18 +23,18 @@ def start(world, *names):
 
 
 def names(world):
-    """The names of the group's members, and the id that each has there."""
+    """Returns the member id of each name."""
     members = world.admin.describe_groups([world.group])[world.group]["members"]
     return {member["group_instance_id"]: member["member_id"] for member in members}
 
 
 def claims(worker):
-    """The partitions that a worker claimed so far, each as often as it did, with how."""
+    """Returns the partitions that a worker claimed, and how."""
     return [(event["partition"], event["start"]) for event in worker.events("partition.claimed")]
 
 
 def publisher(workers):
-    """The worker that publishes, and the other one."""
+    """Returns the publishing worker first."""
     return sorted(workers, key=lambda worker: not worker.metric("publisher"))
 
 

@@ -1,4 +1,4 @@
-"""A stream moves to another cluster: its topic is mirrored, its counts are exported here and imported there."""
+"""A stream moves to another cluster by mirror, export and import."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ PARTITIONS = (0, 1)
 
 
 class Mirror:
-    """Copies committed records to the same partition of another cluster's topic, as MirrorMaker does."""
+    """Copies committed records to another cluster, as MirrorMaker does."""
 
     def __init__(self, here, there):
         self._here, self._there, self._at = here, there, dict.fromkeys(PARTITIONS, 0)
@@ -39,7 +39,7 @@ class Mirror:
 
 
 def abort(world):
-    """Leaves an aborted record and a marker in each partition: offsets that a mirror does not have."""
+    """Writes an aborted record to each partition, so that the mirror's offsets differ."""
     aborting = world.open_producer(transactional_id=f"{world.name}-aborting")
     aborting.init_transactions()
     aborting.begin_transaction()

@@ -21,7 +21,7 @@ def commits(*workers):
 
 
 def more_commits(*workers, count=3):
-    """Waits until so many more commits came through."""
+    """Waits for more commits."""
     goal = commits(*workers) + count
     until(lambda: commits(*workers) >= goal, f"{count} more commits")
 
@@ -78,7 +78,6 @@ def test_redis_is_emptied_while_workers_count(world):
 
 @pytest.mark.long
 def test_a_changed_byte_of_the_counts_stops_the_stream(world):
-    """At the next snapshot's reading, without another record; and a restart does not go on with it, either."""
     (worker,) = world.start()
     world.send(40)
     world.covered()
@@ -142,7 +141,7 @@ def test_records_deleted_under_a_worker_that_fell_behind_are_a_gap(world):
 
 
 def create_again(world):
-    """Deletes the topic of reports and makes one of the same name."""
+    """Deletes and recreates the topic of reports."""
     world.admin.delete_topics([world.topic])
 
     def gone():

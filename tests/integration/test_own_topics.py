@@ -1,4 +1,4 @@
-"""Our own topics, with what anybody may have written to them: no reader of them stops, and each ends where they do."""
+"""Hostile records on the snapshot, rows and dead-letter topics."""
 
 import pytest
 from click.testing import CliRunner
@@ -92,7 +92,6 @@ def test_hostile_records_on_output_topics_stop_no_reader(world):
 
 @pytest.mark.long
 def test_restarted_numbers_and_an_expiring_topic_raise_warnings(world):
-    """The head was deleted while no worker ran, and the brokers delete what is old."""
     world.send(40)
     (first,) = world.start()
     world.covered()

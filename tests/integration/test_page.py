@@ -1,4 +1,4 @@
-"""The JavaScript client's example: a button in a real Chromium, a bridge, Kafka, a worker; what the bridge refuses."""
+"""The JavaScript client's example in Chromium, with its bridge, Kafka and a worker."""
 
 import contextlib
 import http.client
@@ -25,7 +25,7 @@ KIND = "application/octet-stream"
 
 @contextlib.contextmanager
 def bridge(world, name="bridge"):
-    """The bridge as a process; gives its address, and shows that it wrote nothing but that its client had to wait."""
+    """Runs the bridge; yields its address; asserts an empty log."""
     document, log = world.folder / "document.json", world.folder / f"{name}.log"
     document.write_text(json.dumps(world.stream.document()), encoding="utf-8")
     command = [sys.executable, EXAMPLE / "bridge.py", document, world.topic, world.kafka, "0"]
@@ -41,7 +41,7 @@ def bridge(world, name="bridge"):
 
 
 def records_of(world):
-    """All records of the stream's topic."""
+    """Returns all records of the stream's topic."""
     consumer = KafkaConsumer(bootstrap_servers=world.kafka, group_id=None, enable_auto_commit=False)
     partitions = [TopicPartition(world.topic, p) for p in range(world.partitions)]
     consumer.assign(partitions)
@@ -54,7 +54,6 @@ def records_of(world):
 
 
 def test_reports_of_the_example_page_are_counted(kafka, redis_url, tmp_path, chromium):
-    """The estimate is within its interval of the truth: of three values one is not, once in 10⁷ runs."""
     with World(kafka, redis_url, tmp_path, protocol="olh", domain_size=3, labels=LABELS) as world:
         world.start()
         with bridge(world) as address, page_of(chromium) as page:
@@ -80,7 +79,7 @@ def test_reports_of_the_example_page_are_counted(kafka, redis_url, tmp_path, chr
 
 
 def posted(address, body, path="/reports", method="POST", **headers):
-    """The status of an answer; headers are written with underscores."""
+    """Returns the status of a request; header names have underscores."""
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
     with contextlib.closing(connection):
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -1,4 +1,4 @@
-"""A tab that nobody sees holds no connection: a real Chromium, whose tabs hide each other, and a real worker."""
+"""A hidden tab of Chromium holds no connection."""
 
 import contextlib
 import http.client
@@ -14,20 +14,19 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.usefixtures
 
 
 def hear(port):
-    """The answer to one that asks for events; who keeps it hears them, for it alone holds the connection."""
+    """Opens an event stream; the answer holds the connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     connection.request("GET", "/events")
     return connection.getresponse()
 
 
 def is_free(port):
-    """Whether one more may hear events."""
+    """Returns whether one more event stream is accepted."""
     with hear(port) as answer:
         return answer.status == 200
 
 
 def test_a_hidden_tab_closes_its_event_stream(kafka, redis_url, tmp_path, chromium):
-    """All of its places but one are taken, so whether the last one is free is whether the page hears events."""
     with World(kafka, redis_url, tmp_path, partitions=1) as world, contextlib.ExitStack() as held:
         (worker,) = world.start()
         world.send(10)

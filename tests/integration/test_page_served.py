@@ -1,4 +1,4 @@
-"""What a worker answers to its page, on real services: it equals the messages on the topic, whoever counts them."""
+"""Event streams and snapshots over HTTP on real services."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ SETTINGS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
 
 def send(world, hours):
-    """A record of each hour to each partition."""
+    """Sends a record of each hour to each partition."""
     for hour in hours:
         for partition in range(world.partitions):
             drawn = world.draw(20)
@@ -51,7 +51,7 @@ def test_event_streams_announce_a_new_snapshot(kafka, redis_url, tmp_path):
             assert events.headers["Content-Type"] == "text/event-stream"
 
             def hear(name):
-                """Reads on until an event of a name; returns its data."""
+                """Reads until an event of a name; returns its data."""
                 for line in events:
                     if line == f"event: {name}\n".encode():
                         return json.loads(next(events).removeprefix(b"data: "))
@@ -71,7 +71,7 @@ def test_event_streams_announce_a_new_snapshot(kafka, redis_url, tmp_path):
 
 
 def publish(world, sequence, hours):
-    """A snapshot of all time and of windows, as a publisher of before may have left it."""
+    """Publishes a snapshot of all time and of windows."""
     estimate = world.stream.oracle.estimate([4, 3, 2, 1], 10)
     producer, topic = world.open_producer(), world.config.snapshots.topic
     for window in (snapshot.ALL_TIME, *(Period("1h", h * HOUR, (h + 1) * HOUR, True) for h in hours)):
@@ -85,7 +85,6 @@ def publish(world, sequence, hours):
 
 @pytest.mark.long
 def test_a_recreated_snapshot_topic_is_read_from_its_start(kafka, redis_url, tmp_path):
-    """What was on the one that is deleted is not shown, and no window of it is the newest."""
     with (
         World(kafka, redis_url, tmp_path, partitions=1, **TABLE) as world,
         SnapshotReader(world.config, world.name, "1h") as reader,

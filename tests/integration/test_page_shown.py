@@ -25,7 +25,7 @@ SIX = {"window": {"name": "6h", "final": True} | DATES}
 
 
 def collected(n=10_000, d=5, labels=COLOURS, seed=1, **said):
-    """A snapshot of a real protocol's estimate, by every method."""
+    """Returns a snapshot of an OLH estimate by every method."""
     oracle = ldp.OLH("1", domain_size=d)
     truth = np.random.default_rng(seed).multinomial(n, np.arange(d, 0, -1) / (d * (d + 1) / 2))
     counts = np.random.default_rng(seed).binomial(truth, float(oracle.p))
@@ -60,13 +60,13 @@ def standin():
 
 
 def percent(fraction, error):
-    """As the page is to write it: the error has two digits that say something."""
+    """Formats a fraction with two significant digits of its error."""
     said = f"{100 * fraction:.{max(0, 1 - math.floor(math.log10(100 * error)))}f}"
     return said.replace("-", "−") if float(said) else said.lstrip("-")
 
 
 def cells(page, table, column):
-    """The texts of a table's column."""
+    """Returns the texts of a table's column."""
     return page.locator(f"#{table} tbody .{column}").all_inner_texts()
 
 
@@ -122,7 +122,6 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
 
 @pytest.mark.long
 def test_the_page_shows_published_values_only(standin, chromium):
-    """Neither Base nor its intervals, nor labels; of a set only its first values by name."""
     whole = collected()
     answers = {"norm-sub": 0.5, "power": None}
     query = {"name": "many", "values": [3, 1], "size": 40, "answers": answers, "recommended": None}
@@ -150,7 +149,6 @@ def test_the_page_shows_published_values_only(standin, chromium):
 
 @pytest.mark.long
 def test_bars_and_whiskers_are_to_scale(standin, chromium):
-    """All on one scale: the offsets and widths of a table in pixels are a line's in the fractions."""
     shown = standin.snapshots["colours", "all", ""] = collected()
     order = np.argsort(-np.array(shown.methods["base"]))
     with page_of(chromium) as page:
@@ -230,13 +228,12 @@ def test_the_page_reconnects_after_a_lost_connection(chromium):
 
 
 def listened(standin):
-    """How often a page has asked to hear events."""
+    """Returns the number of requests for event streams."""
     return sum(path.startswith("/events") for path in standin.asked)
 
 
 @pytest.mark.long
 def test_the_page_reconnects_to_a_silent_worker(standin, chromium):
-    """One that hangs keeps its connections, and a line that is cut ends none: only silence tells."""
     standin.snapshots["colours", "all", ""] = collected()
     with page_of(chromium) as page:
         page.clock.install()
@@ -343,7 +340,7 @@ def test_hostile_labels_and_names_are_shown_as_text(chromium):
 
 
 def with_windows(standin):
-    """Four windows of six hours, the last one provisional, of which two are there to be looked at."""
+    """Adds four windows of six hours, the last one provisional."""
     windows = [
         {
             "start": BEGIN + 6 * HOUR * i,
@@ -477,7 +474,6 @@ def test_the_page_has_no_accessibility_violations(standin, chromium, look):
 
 
 def test_the_page_of_a_worker_shows_its_published_values(kafka, redis_url, tmp_path, chromium):
-    """The same against a real worker, by what another reader of its topic finds."""
     queries = [{"name": "warm", "values": ["red", "<b>&amp;"]}, {"name": "most", "top": 2}]
     table = {"labels": ["red", "green", "blue", "<b>&amp;"], "domain_size": 4, "queries": queries}
     with World(kafka, redis_url, tmp_path, partitions=2, **table) as world, page_of(chromium) as page:

@@ -1,4 +1,4 @@
-"""``ldp-worker run --processes 2``: two members of the group behind one endpoint, and how they start and end."""
+"""`ldp-worker run --processes 2`: two members of the group behind one endpoint."""
 
 import contextlib
 import json
@@ -14,11 +14,11 @@ from tests.integration.harness import Sending, assert_snapshot_topic, until
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 DEADLINE = 30.0
-"""Five seconds are promised; a machine under test may be slow. What waits for a frozen server waits for ever."""
+"""Seconds to stop, five times the promise."""
 
 
 def start(world):
-    """Starts two processes, and waits until they share the partitions."""
+    """Starts two processes and waits until they share the partitions."""
     worker = world.launch(None, "--processes", "2")
     until(worker.ready, "both serve")
     until(lambda: shared(world, worker), "each owns two partitions")
@@ -26,19 +26,19 @@ def start(world):
 
 
 def shared(world, worker):
-    """Whether each of the two owns two partitions, and both all of them."""
+    """Returns whether each process owns two partitions."""
     owned = [sample.labels for sample in worker.samples("partition_owned")]
     by_process = {n: {int(of["partition"]) for of in owned if of["process"] == n} for n in ("0", "1")}
     return len(owned) == world.partitions and sorted(map(len, by_process.values())) == [2, 2]
 
 
 def pids(worker):
-    """The process ids of the two, as the log says them last."""
+    """Returns the newest process ids from the log."""
     return {event["process"]: event["pid"] for event in worker.events("process.started")}
 
 
 def gone(pid):
-    """Whether a process is there no more, or only its exit code is."""
+    """Returns whether a process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def gone(pid):
 
 
 def stop(worker):
-    """SIGTERM, and another one while it stops; returns the exit code of what ended in time."""
+    """Sends SIGTERM twice; returns the exit code."""
     began = time.monotonic()
     worker.process.terminate()
     time.sleep(0.3)

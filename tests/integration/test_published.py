@@ -48,7 +48,7 @@ def pair(kafka, redis_url, tmp_path):
 
 
 def gone(world, worker):
-    """Kills a worker, and has the group forget it at once."""
+    """Kills a worker and expels it."""
     worker.kill()
     world.expel(list(world.members()))
 
@@ -106,7 +106,7 @@ def test_a_second_deployment_of_a_stream_name_stops(kafka, redis_url, tmp_path):
 
 
 def forget(world):
-    """Redis loses the stream, and Kafka the group's offsets, as after a week off."""
+    """Deletes the stream's keys and the group."""
     for key in world.redis.scan_iter(f"{{{world.name}:*"):
         world.redis.delete(key)
     until(lambda: not world.members(), "the group is empty")

@@ -1,4 +1,4 @@
-"""README.md tells the truth: its own configuration, commands, producer and consumer, run as they stand there."""
+"""The configuration, commands and code of README.md run as written."""
 
 import json
 import os

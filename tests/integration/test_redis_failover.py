@@ -52,7 +52,7 @@ def more_commits(world, count=4):
 
 
 def offsets(world, client):
-    """Partition -> the offset that a server has; those that it has."""
+    """Returns the offset of each partition on a server."""
     found = {}
     for partition in range(world.partitions):
         with contextlib.suppress(redis.ResponseError):  # another node's
@@ -62,7 +62,7 @@ def offsets(world, client):
 
 
 def cut_off(world, master, replica):
-    """Has a replica hear no more of its master, while that goes on answering; until it has lost something."""
+    """Disconnects a replica until it lacks commits."""
     replica.config_set("masterauth", OTHER)
     master.client_kill_filter(_type="replica")
     until(lambda: not synchronous(replica), "the replica is cut off")
@@ -75,7 +75,7 @@ def cut_off(world, master, replica):
 
 
 def assert_counted_again(world, lost):
-    """Each of the partitions that went back was let go of and counted up again, to no other end."""
+    """Asserts that each partition that went back was counted again."""
     refused = {
         (event["partition"], event["verdict"])
         for worker in world.workers
@@ -89,7 +89,7 @@ def assert_counted_again(world, lost):
 
 
 def fail_over(world, server, master, replica, sending):
-    """Kills a master whose replica lacks the newest commits; returns which partitions went back by how much."""
+    """Kills a master whose replica lacks commits; returns the lost offsets."""
     cut_off(world, master, replica)
     lost = offsets(world, master)
     with contextlib.closing(replica):
@@ -104,7 +104,7 @@ def fail_over(world, server, master, replica, sending):
 
 @pytest.fixture(scope="module")
 def sentinels(redises):
-    """A master with a replica, three Sentinels that watch them, and one that speaks TLS and only tells."""
+    """A master, a replica, three Sentinels, and one Sentinel with TLS."""
     plain, second, tls, secure, *ports = free_ports(7)
     master = redises.start(port=plain, tls_port=tls, **LOGIN)
     redises.start(port=second, replicaof=("127.0.0.1", plain), **LOGIN)
@@ -167,7 +167,7 @@ def test_check_names_a_master_that_no_sentinel_knows(sentinels, tmp_path):
 
 
 def assert_said(folder, url, reason, advice, **store):
-    """What check says of an address, and that it says it in time."""
+    """Asserts the finding of `check` for an address, within 30 s."""
     text = "".join(f'{key} = "{value}"\n' for key, value in ({"url": url} | store).items())
     stream = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
     (folder / "worker.toml").write_text(f"[redis]\n{text}{stream}")

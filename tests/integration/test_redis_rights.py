@@ -1,4 +1,4 @@
-"""The least that a user of Redis needs, as worker/README.md lists it: enough for all, and nothing of it too much."""
+"""Redis rights: the list of worker/README.md is enough, and each is needed."""
 
 import contextlib
 import re
@@ -38,13 +38,13 @@ STREAM = "colours"
 
 
 def rules(*who, but=None, stream=STREAM):
-    """What some need, but one thing."""
+    """Returns the rights of commands except one."""
     needed = [rule for rule, users in RULES.items() if {*users} & {*who} and rule != but]
     return [rule.replace("STREAM", stream) for rule in needed]
 
 
 def allow(client, allowed):
-    """Makes the user anew, who may do this, and has every script unknown."""
+    """Resets the user's rights and flushes scripts."""
     client.execute_command("ACL SETUSER", "worker", "reset", "on", f">{PASSWORD}", *allowed)
     client.script_flush()
     client.execute_command("ACL LOG", "RESET")
@@ -75,7 +75,7 @@ def table(url):
 
 
 def run(url):
-    """All that a store is asked for: claims, commits of panes that come and go, a compare, a cut."""
+    """Runs every step of a worker's store."""
     with contextlib.closing(connect(table(url))) as client:
         store = Singly(client, STREAM)
         held, blobs = Metadata('{"group": "g"}', 1, 0, "", {}, "{}"), {"all": b"1", "0+60000": b"2"}
@@ -160,7 +160,7 @@ def test_every_listed_right_is_needed(admin, server, who):
 
 
 def keys(admin, *, staged=True):
-    """All keys with their values and whether they end; those on their way in, too, or not."""
+    """Returns all keys with their values and whether they expire."""
     found = admin.scan_iter("*")
     return {key: (admin.dump(key), admin.ttl(key) > 0) for key in found if staged or b":staged:" not in key}
 
@@ -222,7 +222,7 @@ def test_an_import_that_lacks_a_right_leaves_nothing_readable(admin, server):
 
 
 def _entry(entry):
-    """An entry of ACL LOG as texts."""
+    """Returns an entry of ACL LOG as texts."""
     pairs = entry.items() if isinstance(entry, dict) else zip(entry[::2], entry[1::2], strict=True)
     return {_text(key): _text(value) for key, value in pairs}
 

@@ -22,7 +22,7 @@ PASSWORD, WRONG = (f"{word}-{secrets.token_hex(8)}" for word in ("right", "wrong
 
 @pytest.fixture(scope="module")
 def ways(local_services, tmp_path_factory):
-    """Servers, by what they want of a client, with their ports; and the folder of the certificates."""
+    """The ports of servers by kind of login and TLS, and the folder of certificates."""
     folder = tmp_path_factory.mktemp("redis-tls")
     authority, other = Authority(folder / "ca"), Authority(folder / "other")
     authority.sign("server", "IP:127.0.0.1")
@@ -54,7 +54,6 @@ def with_key(ways, whose="ca"):
 
 
 def test_the_main_path(ways, local_services, tmp_path):
-    """Over each way at once: they wait for one another's start."""
     password = tmp_path / "password"
     password.write_text(PASSWORD + "\n")
     files = {"LDP_WORKER_REDIS__PASSWORD_FILE": str(password)}
@@ -200,7 +199,6 @@ def test_certificate_files_are_validated_at_start(ways, redis, said):
 
 
 def test_run_names_the_remedy_and_claims_nothing_meanwhile(ways, local_services, tmp_path):
-    """It goes on trying, and serves once it is let in."""
     url = f"redis://127.0.0.1:{ways.login}/2"
     with World(
         local_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}

@@ -1,4 +1,4 @@
-"""What Redis or a broker answers, and refuses: it is waited for, said with its words, and gone on from there."""
+"""Errors of Redis and foreign heads: the worker waits, or stops with the cause."""
 
 import pytest
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.integration
 
 
 def refused(worker, step, *words):
-    """Waits until a step is refused once more, by an error that says these words."""
+    """Waits until a step fails again with these words."""
     event = {"commit": "commit.retry", "publish": "snapshot.retry"}[step]
     known = len(worker.events(event))
 

@@ -1,4 +1,4 @@
-"""A client that speaks for another stream: everybody who looks is told that its records are rejected, and why."""
+"""Records of a client of another stream: metrics, events and commands name the reason."""
 
 import json
 
@@ -22,7 +22,7 @@ def said(result):
 
 
 def of_another_epsilon(world):
-    """A frame of a client that was given another ε."""
+    """Returns a frame of a client with another ε."""
     stream = ldp.Stream("other", ldp.OLH("2", domain_size=world.stream.oracle.domain_size))
     return frames.encode(stream, stream.oracle.perturb([1]))
 

@@ -1,4 +1,4 @@
-"""`ldp-worker remove` on real services: all that is kept of a stream goes, and nothing of another."""
+"""`ldp-worker remove` deletes all of a stream and nothing of another."""
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def other(local_services, world, tmp_path):
-    """A stream beside the world's, on the same snapshot topic and in the same store."""
+    """A second stream on the same snapshot topic and store."""
     folder = tmp_path / "other"
     folder.mkdir()
     with World(
@@ -35,7 +35,7 @@ def has_group(world):
 
 
 def kept(world):
-    """What is kept of a stream: keys in Redis, keys on the snapshot topic, whether there is a group."""
+    """Returns keys in Redis, messages on the snapshot topic, and whether the group exists."""
     keys = list(world.redis.scan_iter(f"{{{world.name}:*"))
     messages = len(removal.keys_of(world.admin, world.config, world.name)[world.config.snapshots.topic])
     return len(keys), messages, has_group(world)

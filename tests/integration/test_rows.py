@@ -1,4 +1,4 @@
-"""Rows in real databases: what stands in a Postgres is what the newest snapshots say, whoever was killed meanwhile."""
+"""Rows in Postgres equal the newest snapshots."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def loader(world, url, *options):
 
 
 class Mortal:
-    """A loader that is killed again and again, and started anew, until the block ends."""
+    """Kills and restarts a loader until the block ends."""
 
     def __init__(self, world, url):
         self.world, self.url, self.killed, self.stop = world, url, 0, threading.Event()
@@ -170,7 +170,7 @@ collection.name.format=ldp_rows
 
 
 def command(world, *words):
-    """A command's exit code, and what it prints."""
+    """Runs a command; returns its exit code and output."""
     result = CliRunner().invoke(cli, [words[0], "--config", str(world.toml), *words[1:]])
     return result.exit_code, result.stdout
 
@@ -217,7 +217,7 @@ def test_commands_and_a_sink_read_the_rows(kafka, redis_url, tmp_path, postgres)
 
 
 def record(rank, **changes):
-    """A record of the topic of rows as another program may write it."""
+    """Returns key and value of a row."""
     key = {
         "stream": "s",
         "window_name": "all",
@@ -257,14 +257,13 @@ NO_ROWS = [
 
 
 def row(rank, **changes):
-    """What a reader makes of such a record."""
+    """Returns such a record as parsed."""
     key, value = record(rank, **changes)
     return RowKey.parse(key), RowValue.parse(value, RowKey.parse(key))
 
 
 @pytest.mark.long
 def test_hostile_rows_run_no_command_and_stop_no_sink(kafka, redis_url, tmp_path, postgres):
-    """psql read record bytes as a script: key and value of the first two ran a command, and the offset stayed."""
     url = postgres.database("attacked")
     with World(kafka, redis_url, tmp_path, partitions=1, rows={}) as world:
         topic, good = world.config.rows.topic, [record(1), record(2)]
@@ -293,7 +292,6 @@ def test_hostile_rows_run_no_command_and_stop_no_sink(kafka, redis_url, tmp_path
 
 @pytest.mark.long
 def test_a_row_refused_by_postgres_is_skipped_and_others_are_written(postgres):
-    """Before, one refused row of a snapshot kept all of it out, and the sink tried again for ever."""
     from deploy.rows.postgres import Table
 
     url = postgres.database("refusing")

@@ -1,4 +1,4 @@
-"""What decides what counts is kept with the counts: limits that change, are rolled out, or that old counts lack."""
+"""Record limits are stored with the counts and hold from an offset on."""
 
 import json
 
@@ -10,13 +10,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def ruled(world, partition=0):
-    """The rules recorded for a partition: (offset, revision, most_reports)."""
+    """Returns a partition's rules as (offset, revision, most_reports)."""
     totals = json.loads(world.redis.hget(f"{{{world.name}:{partition}}}:meta", "totals"))
     return [(rule["offset"], rule["revision"], rule["most_reports"]) for rule in totals["rules"]]
 
 
 def counted(world, **expected):
-    """Waits until everything is counted; the totals are as said, and the audit finds no difference."""
+    """Waits until everything is counted; asserts totals and audit."""
     world.settle()
     ends = world.ends()
     until(lambda: world.totals()["offsets"] == ends, f"all of {ends} counted")
@@ -26,7 +26,7 @@ def counted(world, **expected):
 
 
 def restart(world, file, **changes):
-    """Stops the workers, and starts one with a changed configuration."""
+    """Restarts a worker with a changed configuration."""
     for worker in world.workers:
         if worker.alive():
             assert worker.terminate() == 0

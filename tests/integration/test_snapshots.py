@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "ldp/examples/snapshots.py"
 
 
 def numbers_of(content_type, data):
-    """The numbers of a chunk, read by what `snapshot.schema.json` says of content types."""
+    """Decodes a chunk by its content type."""
     kind = content_type.removeprefix("application/vnd.ldp.")
     number = {"float64": "<f8", "float32": "<f4"}[kind.removeprefix("sparse.")]
     if not kind.startswith("sparse."):

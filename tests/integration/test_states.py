@@ -1,4 +1,4 @@
-"""What Redis holds is what a state's file holds: the same records, by a worker and by `ldp aggregate`, bit for bit."""
+"""A partition in Redis equals the state file of `ldp aggregate`, bit for bit."""
 
 import json
 from collections import defaultdict
@@ -22,7 +22,7 @@ STREAMS = {
 
 
 def aggregated(world, values, folder, name):
-    """The file that `ldp aggregate --state` writes of records: a file a binary frame, and one of the other lines."""
+    """Writes a state file of records with `ldp aggregate --state`."""
     folder.mkdir()
     document, lines, output = folder / "document.json", folder / "lines.jsonl", folder / f"{name}.ldp"
     document.write_text(json.dumps(world.stream.document()), encoding="utf-8")
@@ -39,7 +39,7 @@ def aggregated(world, values, folder, name):
 
 
 def same(state, cell):
-    """Whether a state's file has the counters and reports of a cell in Redis, byte for byte."""
+    """Returns whether a state has the bytes of a cell in Redis."""
     data, size = state.to_bytes(), len(cell.counters)
     header = json.loads(data[13 : 13 + int.from_bytes(data[9:13], "little")])
     return (header["reports"], header["width"], data[-32 - size : -32]) == (

@@ -47,7 +47,7 @@ def client(redis_url):
 
 @pytest.fixture
 def stream(client):
-    """A stream's name that nobody else has; its keys are gone afterwards."""
+    """A unique stream name, whose keys are deleted afterwards."""
     name = f"store-{secrets.token_hex(6)}"
     yield name
     if keys := list(client.scan_iter(f"{{{name}:*")):
@@ -60,7 +60,7 @@ def counts(client, stream):
 
 
 def everything(client, stream):
-    """All keys of a stream, each with what it holds and whether it vanishes by itself."""
+    """Returns all keys of a stream with their values and whether they expire."""
     found: dict[bytes, tuple[Any, bool]] = {}
     for key in client.scan_iter(f"{{{stream}:*"):
         value = client.hgetall(key) if client.type(key) == b"hash" else client.get(key)
@@ -73,19 +73,19 @@ def fresh(lineage=LINEAGE, offset=0):
 
 
 def following(before, offset, flush, *windows):
-    """The metadata and blobs of a commit that changes some windows."""
+    """Returns the metadata and blobs of a commit that changes windows."""
     blobs = {window: f"{window} {offset} {flush}".encode() for window in windows}
     names = {**before.blobs, **dict.fromkeys(windows, flush)}
     return replace(before, offset=offset, flush=flush, blobs=names, totals=f'{{"at": {offset}}}'), blobs
 
 
 def without(after, *cells):
-    """The metadata of a commit that drops some cells, too."""
+    """Returns the metadata of a commit that also drops cells."""
     return replace(after, blobs={cell: flush for cell, flush in after.blobs.items() if cell not in cells})
 
 
 def commit(counts, before, offset, flush, *windows):
-    """Commits to partition 0; what is held then."""
+    """Commits to partition 0; returns the metadata."""
     after, blobs = following(before, offset, flush, *windows)
     counts.stage(0, "attempt", blobs)
     assert counts.promote(0, "attempt", before, after) is Answer.DONE
@@ -99,7 +99,7 @@ def claimed(counts, epoch=None):
 
 
 def found(epoch, lineage=LINEAGE):
-    """What a worker found that now claims: nothing, or metadata of an epoch."""
+    """Returns the metadata that a claimer found, or None."""
     return None if epoch is None else replace(fresh(lineage), epoch=epoch)
 
 
@@ -120,7 +120,6 @@ def test_a_claim_begins_raises_and_loads(counts):
 
 
 def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(client, stream, counts):
-    """All keys of a script are named to it, or else a cluster could not look for them where they move to."""
     early = claimed(counts)
     assert counts.cut(0) == StoredPartition(early, {})
     held = commit(counts, early, 3, FLUSHES[1], "all", "0+60000")
@@ -371,7 +370,7 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(client, 
 
 @contextlib.contextmanager
 def _doubtful(redis_url, stream):
-    """A store behind a proxy, and the proxy."""
+    """Yields a proxy and a store behind it."""
     options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
     with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
@@ -379,7 +378,7 @@ def _doubtful(redis_url, stream):
 
 
 def _calls(monkeypatch):
-    """Returns a list that grows by each script call that this process sends."""
+    """Returns a list that records each script call of this process."""
     calls: list[bytes] = []
     send = redis.Connection.send_packed_command
 
@@ -434,7 +433,7 @@ def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(client, s
 
 
 def _two_counted(counts, stream):
-    """Partitions 0 and 1 with the same counts of the same offset, each by a commit of its own."""
+    """Commits the same counts to partitions 0 and 1."""
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     base, held = layout.initial(LINEAGE, PartitionState.fresh(served, 0)), {}
     for partition in (0, 1):
@@ -500,7 +499,7 @@ def test_a_key_of_another_type_is_lost_state_to_each_reader(client, stream, coun
 
 
 class _Unverified(World):
-    """A world in memory whose blobs are no counts."""
+    """A world in memory without checks of blobs."""
 
     def verify(self, partition, before=None):
         """Accepts every blob."""

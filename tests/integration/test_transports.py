@@ -26,7 +26,7 @@ RECORDS, REPORTS = 60, 3
 
 
 def over(secure, folder, listener, mechanism=None, **changes):
-    """A stream whose workers and commands all take one way."""
+    """Returns a stream whose workers and commands use one listener."""
     keys = secure.client(listener, mechanism or "PLAIN") | changes
     keys = {key: value for key, value in keys.items() if value is not None}
     there, redis = keys.pop("bootstrap_servers"), secure.running.redis.address
@@ -36,7 +36,7 @@ def over(secure, folder, listener, mechanism=None, **changes):
 
 @pytest.fixture(scope="module")
 def worlds(request, secure, tmp_path_factory):
-    """A stream for each way that a test of this run takes, and its worker; they start together."""
+    """A stream and a worker for each selected listener."""
     tests = (item for item in request.session.items if item.path == request.path)
     ways = [item.callspec.params["way"] for item in tests if hasattr(item, "callspec")]
     folder = tmp_path_factory.mktemp("transports")
@@ -76,7 +76,6 @@ def test_the_main_path(worlds, way, capsys):
 
 
 def test_tokens_are_renewed_without_interruption(secure, tmp_path, monkeypatch):
-    """The broker ends a session with its token: who does not come by another in time is cut off."""
     monkeypatch.setattr(secure.tokens, "seconds", 20)
     with over(secure, tmp_path / "renewed", "LOGINS", "OAUTHBEARER", sasl_oauthbearer_scope=None) as world:
         (worker,) = world.start()

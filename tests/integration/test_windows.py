@@ -1,4 +1,4 @@
-"""Windows on the real services: reports of twelve hours, counted by workers that die, against a plain recount."""
+"""Windows of twelve hours, counted by dying workers, equal a recount."""
 
 import json
 import random
@@ -33,7 +33,7 @@ SETTINGS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
 @dataclass
 class Told:
-    """What one partition's records are, in its order: the contract, read once more, record by record."""
+    """An independent count of one partition's windows."""
 
     closed: int = 0
     newest: int = 0
@@ -53,7 +53,7 @@ class Told:
 
 
 class Hours:
-    """Reports over some hours, sent to the partitions of a world in turn."""
+    """Sends reports of several hours to all partitions."""
 
     def __init__(self, world):
         self.world, self.rng = world, random.Random(7)
@@ -61,7 +61,7 @@ class Hours:
         self.told = {partition: Told() for partition in range(world.partitions)}
 
     def send(self, hours, each=40):
-        """Sends reports of some hours to each partition: mostly in order, some out of it, some late."""
+        """Sends reports of these hours: most in order, some out of order, some late."""
         for hour in hours:
             for partition, told in self.told.items():
                 for i in range(each):
@@ -83,12 +83,12 @@ class Hours:
         self.world.settle()
 
     def window(self, start, hours):
-        """The reports of a window."""
+        """Returns the reports of a window."""
         starts = range(start, start + hours * HOUR, HOUR)
         return [report for told in self.told.values() for at in starts for report in told.panes.get(at, ())]
 
     def finals(self, name, since=0):
-        """The starts of the windows of a name that are final by now and have reports."""
+        """Returns the starts of final windows with reports."""
         hours = 3 if name.startswith("3h") else 1
         closed = min(told.closed for told in self.told.values())
         starts = range(self.first - 3 * HOUR, closed - hours * HOUR + 1, HOUR)
@@ -96,7 +96,7 @@ class Hours:
 
 
 class Topic:
-    """Every message of a stream's windows, in the order in which they were published."""
+    """Reads all messages of a stream's windows."""
 
     def __init__(self, world):
         self._name = world.name
@@ -110,7 +110,7 @@ class Topic:
         self.said: list[dict[str, Any]] = []
 
     def finals(self):
-        """Base's documents of the final windows so far, by name and start; each is there once, and is the last."""
+        """Returns Base's documents of final windows; asserts that each is published once."""
         for records in self._consumer.poll(50).values():
             for record in records:
                 key = record.key.decode()
@@ -127,7 +127,7 @@ class Topic:
 
 
 def assert_finals(world, hours, topic, since=0):
-    """Asserts that just the windows are final that ought to be, and say what was sent."""
+    """Asserts the set and the values of final windows."""
     names = ("1h", "3h every 1h")
     due = {name: hours.finals(name, since) for name in names}
     until(lambda: {name: {*topic.finals()[name]} for name in names} == due, f"the finals {due}")
@@ -142,7 +142,7 @@ def assert_finals(world, hours, topic, since=0):
 
 
 def assert_late_letters(world, hours):
-    """Asserts that just the late records have letters, and that these say where each would have been counted."""
+    """Asserts the dead letters of late records."""
     late = {(p, at): facts for p, told in hours.told.items() for at, facts in told.late.items()}
     found = dead_letters(world, len(late), once=False)
     for where, (value, headers) in found.items():
@@ -157,7 +157,7 @@ def assert_late_letters(world, hours):
 
 
 def assert_audit_equal(world, topic):
-    """Asserts that the audit finds all that is stored and published as the log has it, each final window too."""
+    """Asserts that the audit recounts each final window as equal."""
     world.assert_audit_equal(whole=True)
     verdict, finals = world.audit(), topic.finals()
     assert verdict.finals == verdict.recounted == sum(map(len, finals.values())) > 0

@@ -1,4 +1,4 @@
-"""Windows as readers of the snapshot topic find them: finals, provisional ones, and what is deleted."""
+"""Final, provisional and deleted windows on the snapshot topic."""
 
 import json
 
@@ -20,14 +20,14 @@ EVENT_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
 
 def hours(first, end, *, final, length=1, name="1h"):
-    """The windows of an hour's hops that start in [first, end), in hours of that day."""
+    """Returns the windows that start at these hours."""
     return [
         Period(name, MIDNIGHT + h * HOUR, MIDNIGHT + (h + length) * HOUR, final) for h in range(first, end)
     ]
 
 
 def send(world, sent, *several):
-    """Reports of some hours in both partitions, the last of each in its middle."""
+    """Sends reports of some hours to both partitions."""
     for hour in several:
         for partition in range(world.partitions):
             for minute in (5, 20, 30):
@@ -82,7 +82,7 @@ def test_readers_of_the_topic_see_final_provisional_and_deleted_windows(kafka, r
 
 
 def watched(world):
-    """What `ldp-worker watch` says of the same."""
+    """Asserts the output of `ldp-worker watch`."""
 
     def watch(*args):
         result = CliRunner().invoke(cli, ["watch", "--config", str(world.toml), "--timeout", "10", *args])

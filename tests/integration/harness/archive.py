@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Stored:
-    """What Redis holds of a partition."""
+    """A partition in Redis."""
 
     offset: int
     totals: dict[str, Any]
@@ -36,7 +36,7 @@ class Stored:
 
 
 def stored(world: World, partition: int) -> Stored:
-    """Reads a partition's keys by their definition in worker/README.md."""
+    """Reads a partition's keys as worker/README.md defines them."""
     tag = f"{{{world.name}:{partition}}}"
     meta: Any = world.redis.hgetall(f"{tag}:meta")
     cells = {}
@@ -50,7 +50,7 @@ def stored(world: World, partition: int) -> Stored:
 
 
 def records(world: World) -> Iterator[Any]:
-    """Every record of a world's topic, as Kafka's client library reads it."""
+    """Yields every record of a topic."""
     ends = world.ends()
     with closing(KafkaConsumer(bootstrap_servers=world.kafka, group_id=None)) as consumer:
         partitions = [TopicPartition(world.topic, partition) for partition in ends]
@@ -67,7 +67,7 @@ def records(world: World) -> Iterator[Any]:
 
 
 def archive(world: World, folder: Path) -> None:
-    """Writes what a topic has as `tests.engines.archive` reads it."""
+    """Writes a topic as an archive of `tests.engines.archive`."""
     folder.mkdir()
     (folder / "document.json").write_text(json.dumps(world.stream.document()), encoding="utf-8")
     with (folder / "records.jsonl").open("w", encoding="utf-8") as file:

@@ -16,7 +16,7 @@ import snappy
 import zstandard
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-"""The codecs by the number that stands in a batch's attributes."""
+"""The codecs by their number in a batch's attributes."""
 HEADER = 61
 _PIECE = 1 << 16
 _XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -24,7 +24,7 @@ _TIME = 1_600_000_000_000
 
 
 def varint(number: int) -> bytes:
-    """A zigzag varint."""
+    """Encodes a zigzag varint."""
     left, out = (number << 1) ^ (number >> 63), bytearray()
     while left > 0x7F:
         out.append(left & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""A real Kafka Connect with the sink of Debezium for databases; its jars come through Maven once."""
+"""Kafka Connect with Debezium's JDBC sink; Maven fetches the jars once."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ POM = Path(__file__).parents[1] / "connect" / "pom.xml"
 
 
 def jars() -> Path:
-    """The folder of the jars, fetched if this is the first time."""
+    """Returns the folder of the jars, fetched on first use."""
     name = f"connect-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
     with services._fetched(name) as folder:
         if folder is not None:
@@ -28,7 +28,7 @@ def jars() -> Path:
 
 @contextlib.contextmanager
 def sink(kafka: str, folder: Path, settings: str) -> Iterator[Server]:
-    """Runs one sink, with these settings, until the block ends."""
+    """Runs a sink until the block ends."""
     (port,) = services.free_ports(1)
     worker = folder / "connect.properties"
     worker.write_text(

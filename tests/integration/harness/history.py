@@ -1,4 +1,4 @@
-"""What a batch counts of a partition's log, as any engine that reads records would."""
+"""A batch count of a partition's log, as an engine makes it."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from tests.integration.harness.world import World
 from worker.counting.windows import TIME_ENDS
 
 MOST = 20
-"""How many reports the batch lets a record have."""
+"""The most reports of a record for the batch."""
 
 
 def history(world: World, partition: int, offset: int) -> Path:
-    """Counts a partition's log up to an offset as a batch does, into a file; returns the file."""
+    """Counts a partition's log up to an offset into a state file."""
     tp = TopicPartition(world.topic, partition)
     consumer = KafkaConsumer(bootstrap_servers=world.kafka, isolation_level="read_committed")
     consumer.assign([tp])

@@ -15,10 +15,10 @@ from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from tests.integration.harness.world import World
 
 CUT = (1 << 20) - (8 << 10)
-"""A larger record's letter has its first bytes, its size and its hash."""
+"""The size beyond which dead letters are truncated."""
 
 PATIENT = {"session_timeout_seconds": 60}
-"""Of a worker that is to keep its partitions, on a machine that may stall."""
+"""Settings of a worker that keeps its partitions on a slow machine."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The dead letters of a test's stream, as they lie in their topic."""
+"""The dead letters of a stream."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from tests.integration.harness.waiting import until
 from tests.integration.harness.world import World
 
 Letters = Mapping[tuple[int, int], tuple[bytes | None, Mapping[str, str]]]
-"""The value and the headers of each, by partition and offset of what it is of."""
+"""Value and headers by the record's partition and offset."""
 
 
 def dead_letters(world: World, count: int, once: bool = True) -> Letters:
-    """Waits for so many dead letters and no more, each once or not; asserts that they name stream, place and reason."""
+    """Waits for exactly this many dead letters and asserts their headers."""
     at = TopicPartition(world.config.dead_letters.topic, 0)
     letters = []
     consumer = KafkaConsumer(

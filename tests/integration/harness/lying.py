@@ -137,7 +137,7 @@ _CODES: dict[int, tuple[str, ...]] = {
     ADD_PARTITIONS_TO_TXN: ("results_by_topic_v3_and_below",),
     END_TXN: (),
 }
-"""Kind of request -> where its answer lists topics."""
+"""Request -> the fields of its answer that list topics."""
 
 
 def _codes(key: int, response: Any, topic: str | None, partition: int | None) -> Iterator[tuple[Any, str]]:

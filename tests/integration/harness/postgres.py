@@ -24,7 +24,7 @@ class Postgres:
     server: Server
 
     def database(self, name: str) -> str:
-        """Makes a database, and returns its URL."""
+        """Creates a database; returns its URL."""
         url = f"postgresql://ldp@127.0.0.1:{self.server.port}"
         _psql(f"{url}/postgres", f"CREATE DATABASE {name}")
         return f"{url}/{name}"
@@ -89,7 +89,7 @@ def _answers(programs: Path, port: int) -> bool:
 
 
 def _programs() -> Path:
-    """The folder of the server's programs; Debian's are of one version, and not on PATH."""
+    """Returns the folder of the server's programs, installed if necessary."""
     if (found := _found()) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with services._one_at_a_time():
             # the package would make a server of its own, and start it

@@ -1,4 +1,4 @@
-"""All that was ever published of a stream's windows, message by message from the beginning of the snapshot topic."""
+"""The contract of windows and heads on the snapshot topic."""
 
 import json
 from typing import Any
@@ -50,11 +50,11 @@ class Published:
         self._at_once: dict[Window, list[str]] = {}
 
     def close(self) -> None:
-        """Ends its connections."""
+        """Closes the consumer."""
         self._consumer.close(autocommit=False)
 
     def read(self, sequence: int) -> None:
-        """Reads until the head of a number, and asserts what must hold of each message."""
+        """Reads until a head and asserts each message."""
 
         def reached() -> bool:
             for records in self._consumer.poll(50).values():

@@ -1,4 +1,4 @@
-"""More than one Redis: servers with a login or TLS, replicas, Sentinels, clusters; they go when the services go."""
+"""Redis servers with a login or TLS, replicas, Sentinels and clusters."""
 
 import contextlib
 import socket
@@ -65,13 +65,13 @@ class Redises:
         return server
 
     def sentinel(self, *lines: str, port: int = 0, tls_port: int = 0, **settings: Any) -> Server:
-        """Starts a Sentinel with these lines in its file."""
+        """Starts a Sentinel with these lines of configuration."""
         file = self._folder / f"{self._name}-{len(self.servers)}.conf"
         file.write_text("\n".join(lines) + "\n")
         return self.start(str(file), "--sentinel", port=port, tls_port=tls_port, **settings)
 
     def cluster(self, masters: int, **settings: Any) -> list[Server]:
-        """Starts a cluster: so many masters, then a replica of each; all of them take TLS as well as none."""
+        """Starts a cluster of masters and one replica each, with and without TLS."""
         ports = iter(free_ports(6 * masters))
         kept: dict[str, Any] = {"cluster_node_timeout": 5000, "cluster_replica_validity_factor": 0}
         kept |= {"tls_cluster": "yes", "tls_replication": "yes"}
@@ -117,7 +117,7 @@ def _lines(node: Any) -> Any:
 
 
 def _replicates(node: Any, name: str) -> bool:
-    """Makes a node a replica, once it has heard of its master."""
+    """Makes a node a replica once its master is known."""
     try:
         node.execute_command("CLUSTER REPLICATE", name)
     except redis.ResponseError:
@@ -126,7 +126,7 @@ def _replicates(node: Any, name: str) -> bool:
 
 
 def synchronous(replica: "redis.Redis") -> bool:
-    """Whether a replica has all that its master had when they met."""
+    """Returns whether a replica is in sync."""
     return replica.info("replication").get("master_link_status") == "up"
 
 

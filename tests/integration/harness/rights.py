@@ -1,4 +1,4 @@
-"""Rights: the ``kafka-acls`` lines of worker/README.md as what an administrator's client is given."""
+"""The `kafka-acls` lines of worker/README.md as ACLs."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 
 README = Path(__file__).parents[3] / "worker" / "README.md"
 LIMITED, LIMITED_PASSWORD = tuple(f"limited{n}" for n in range(12)), "limited"
-"""Users of the secure services who may do nothing that no ACL allows."""
+"""Users of the secure services without rights of their own."""
 _KINDS = {
     "--topic": ResourceType.TOPIC,
     "--group": ResourceType.GROUP,
@@ -18,14 +18,14 @@ _KINDS = {
 
 
 def lines() -> list[str]:
-    """The lines of the README, each one right; without what all begin with."""
+    """Returns the rights of the README, without the common prefix."""
     return re.findall(
         r"^kafka-acls\.sh \$TO (--operation .+)$", README.read_text(encoding="utf-8"), re.MULTILINE
     )
 
 
 def acl(line: str, user: str, names: dict[str, str]) -> ACL:
-    """What a line allows a user, the example's names being others."""
+    """Returns the ACL of a line for a user and names."""
     operation, name, kind, resource = shlex.split(line)
     assert operation == "--operation"
     right = ACLOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()]

@@ -1,4 +1,4 @@
-"""The rows that there have to be, by the bodies that are on the topic of snapshots: their JSON, read once more."""
+"""Expected rows, computed from the JSON bodies on the snapshot topic."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -11,11 +11,11 @@ from worker.config.rows import TOP
 KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
 REST = ("value", "label", "estimate", "low", "high", "window_end", "n", "sequence", "final", "complete")
 Told = dict[tuple[Any, ...], tuple[Any, ...]]
-"""Key's columns -> the others."""
+"""Key columns -> other columns."""
 
 
 def due(messages: Collection[Message], methods: Sequence[str], top: int = TOP) -> Told:
-    """Returns what has to be in a table, of domains that are not so large that bodies are in chunks."""
+    """Returns the expected rows of domains without chunks."""
     newest = {message.key: message.value for message in messages}
     labels, bodies = dict[str, Any](), dict[tuple[str, ...], dict[str, Any]]()
     for key, value in newest.items():
@@ -65,7 +65,7 @@ def _milli(date: str | None) -> int | None:
 
 
 def flat(messages: Collection[Message]) -> Told:
-    """Returns what is on the topic of rows."""
+    """Returns the rows on the rows topic."""
     newest = {message.key: message.value for message in messages}
     told: Told = {}
     for key, value in newest.items():

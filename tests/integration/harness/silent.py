@@ -1,4 +1,4 @@
-"""A server that is frozen, as its clients see it."""
+"""A listener that behaves like a frozen server."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def silent() -> Iterator[int]:
-    """A listener that takes connections and never says a word, as a frozen server does."""
+    """Accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         held: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""The times that the records of a stream of windows carry: mostly a little before now, some too late, some none."""
+"""Timestamps of records: most recent, some late, some missing."""
 
 import random
 import time
@@ -10,14 +10,14 @@ WINDOWED: dict[str, Any] = {
     "out_of_order": "1s",
     "retain": "20s",
 }
-"""A stream's keys: windows so short that some become final, and some are deleted, every few seconds."""
+"""Keys of a stream with windows of seconds."""
 EVENT_TIME = {"message.timestamp.type": "CreateTime"}
-"""The settings of its topic of reports."""
+"""Settings of a topic of reports with event time."""
 _LATE, _UNDATED = 0.02, 0.01
 
 
 def event_time(rng: random.Random) -> int:
-    """Returns the time of a record that is sent now, in milliseconds; -1 for none."""
+    """Returns the timestamp of a record in milliseconds; -1 for none."""
     kind = rng.random()
     if kind < _UNDATED:
         return -1

@@ -12,7 +12,7 @@ METHODS = [
     *("base", "base-pos", "post-pos", "base-cut", "norm", "norm-mul", "norm-cut", "norm-sub"),
     *("mle-apx", "power", "power-ns"),
 ]
-"""In the paper's order."""
+"""The methods in the paper's order."""
 WORD = 0xFFFFFFFF
 
 Vector = npt.NDArray[np.float64]

