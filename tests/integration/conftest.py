@@ -19,7 +19,7 @@ from tests.shared import Pair
 
 @pytest.fixture(scope="session", autouse=True)
 def _fork_server() -> Iterator[None]:
-    """Forks the workers of these tests; tests that run commands start theirs as processes."""
+    """Forks the workers of these tests."""
     with ForkServer() as fork_server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(Forked, "fork_server", fork_server, raising=False)
         patch.setattr(World, "worker", Forked)

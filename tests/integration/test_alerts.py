@@ -1,4 +1,4 @@
-"""Every alert fires in a real Prometheus when its cause is provoked on real workers, and resolves.
+"""Every alert fires in Prometheus when it is provoked, and resolves.
 
 The shipped rules run 20 times faster; `rules_test.yml` tests their true durations. All cases run at once.
 """
@@ -40,7 +40,7 @@ _TIMEOUT = 120.0
 
 
 def sped_up():
-    """Returns the shipped rules with each duration, range and age divided by `FASTER`."""
+    """Returns the shipped rules with durations divided by `FASTER`."""
 
     def shorter(length):
         return f"{int(length[:-1]) * _UNITS[length[-1]] * 1000 // FASTER}ms"
@@ -58,7 +58,7 @@ def sped_up():
 
 @dataclass
 class Watch:
-    """Polls firing alerts on a thread: `now`, `ever`, and `quiet` polls since one fired."""
+    """Polls firing alerts: `now`, `ever`, and `quiet` polls since one fired."""
 
     scraper: prometheus.Prometheus
     now: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Stage:
         return self.worlds[-1]
 
     def launch(self, world, *options, at=0, toml=None, serves=True, **environ):
-        """Starts a worker at a former or a new port; waits until it serves; returns both."""
+        """Starts a worker at a port, waits until it serves; returns both."""
         if not at:
             (at,) = free_ports(1)
             self.ports.append(at)
@@ -194,7 +194,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage):
     *("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
 )
 def producers_are_wrong(stage):
-    """Partition 0 has a clock ahead, partition 1 malformed records, partition 2 an open transaction."""
+    """Sends from a clock ahead, malformed records and an open transaction."""
     windows = {"windows": ["10s"], "grace": "2s", "out_of_order": "1s", "retain": "10m"}
     world = stage.stream("wrong", partitions=3, reports=EVENT_TIME, **windows)
     stage.launch(world)

@@ -1,4 +1,4 @@
-"""The publisher process of a stream with many values: killed, orphaned, stopped."""
+"""The publisher process of a large domain: killed, orphaned, stopped."""
 
 import os
 import signal

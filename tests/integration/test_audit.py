@@ -1,4 +1,4 @@
-"""The audit on real services: retention, a loss, batches over the limit, another Redis."""
+"""The audit on real services: retention, a loss, large batches."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""Malformed records: rejected by reason, kept as dead letters, without effect on counts."""
+"""Malformed records: rejection by reason, dead letters, unchanged counts."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def malformed(stream):
 
 
 def send(world, bad, partition=None):
-    """Sends malformed records between good ones; returns (partition, offset) -> (value, reason)."""
+    """Sends malformed records between good ones; returns them by offset."""
     futures = []
     for value, reason in bad:
         world.send(1, reports=2, partition=partition)

@@ -1,4 +1,4 @@
-"""A changed stream document stops the stream; the remedy counts every report."""
+"""A changed document stops the stream; the remedy loses no report."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Error codes in a real broker's answers; `tests/unit/worker/test_refusals.py` has every code."""
+"""Error codes in a real broker's answers."""
 
 import contextlib
 import json

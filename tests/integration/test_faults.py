@@ -1,4 +1,4 @@
-"""The quick faults of tests/soak, each once on one stream under load; `make soak` has all of them."""
+"""The quick faults of tests/soak, each once on one stream under load."""
 
 import pytest
 

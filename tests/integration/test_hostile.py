@@ -1,4 +1,4 @@
-"""Keys, headers and damaged record batches; damage is written into the broker's log."""
+"""Keys, headers and damaged record batches in the broker's log."""
 
 import struct
 
@@ -66,7 +66,7 @@ def test_keys_and_headers_of_any_bytes_are_ignored(hostile):
 
 
 def damaged(good):
-    """Returns damaged batches by reason; all but the first have a valid checksum."""
+    """Returns damaged batches by reason, most with a valid checksum."""
     return {
         "checksum": good[:17] + bytes([good[17] ^ 1]) + good[18:],
         "codec": mended(good[:22] + b"\x05" + good[23:]),

@@ -1,4 +1,4 @@
-"""Workers killed at random times under load count every report exactly once; `make kills` covers each step."""
+"""Workers killed at random times count every report exactly once."""
 
 import random
 import time

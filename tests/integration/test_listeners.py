@@ -1,4 +1,4 @@
-"""Connection errors of TLS and logins name their remedy; `test_transports.py` has the connections that work."""
+"""Connection errors of Kafka's TLS and logins name their remedy."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Members with a name, `kafka.member`: restart, duplicate name, stop. No session times out here."""
+"""Members with a name, `kafka.member`: restart, duplicate, stop."""
 
 import pytest
 

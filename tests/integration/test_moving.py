@@ -39,7 +39,7 @@ class Mirror:
 
 
 def abort(world):
-    """Writes an aborted record to each partition, so that the mirror's offsets differ."""
+    """Writes aborted records, so that the mirror's offsets differ."""
     aborting = world.open_producer(transactional_id=f"{world.name}-aborting")
     aborting.init_transactions()
     aborting.begin_transaction()

@@ -1,4 +1,4 @@
-"""Kafka or Redis die, lose data or are set back: counts stay right, or the stream stops with the cause."""
+"""Kafka or Redis lose data: exact counts, or a stop with the cause."""
 
 import contextlib
 

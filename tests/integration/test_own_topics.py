@@ -32,7 +32,7 @@ def run(world, command, *options):
 
 
 def forge(world, topic, keys, codecs=(ZSTD,)):
-    """Writes records that the client cannot read, that are too large, or that are no document."""
+    """Writes records that are unreadable, too large or no document."""
     for key in keys:
         for value in FORGED:
             produce(world.kafka, topic, 0, batch(record(value, key=key, headers=NO_TEXT)))

@@ -1,4 +1,4 @@
-"""The JavaScript client's example in Chromium, with its bridge, Kafka and a worker."""
+"""The JavaScript client's example in Chromium, with its bridge."""
 
 import contextlib
 import http.client

@@ -1,4 +1,4 @@
-"""The page in Chromium: values, live updates, hostile labels, keyboard, accessibility."""
+"""The page in Chromium: values, live updates, hostile labels, keyboard."""
 
 import math
 import re

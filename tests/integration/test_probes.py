@@ -1,4 +1,4 @@
-"""Readiness while a service fails, recovery, and SIGTERM while servers are frozen."""
+"""Readiness while a service fails, recovery, and SIGTERM."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 
 def check(world):
-    """Runs `ldp-worker check`; returns its exit code and all findings that are not ok."""
+    """Runs `check`; returns its exit code and the findings that are not ok."""
     done = CliRunner().invoke(cli, ["check", "--json", "--config", str(world.toml)])
     findings = [(row["level"], row["subject"], row["text"]) for row in json.loads(done.stdout)]
     return done.exit_code, [finding for finding in findings if finding[0] != "ok"]

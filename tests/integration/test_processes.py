@@ -1,4 +1,4 @@
-"""`ldp-worker run --processes 2`: two members of the group behind one endpoint."""
+"""`ldp-worker run --processes 2`: two members behind one endpoint."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Every protocol on real services, all served by one worker; the audit recounts each from its definition."""
+"""Every protocol, served by one worker and recounted by the audit."""
 
 import contextlib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What was published is the third source of what was counted, and is itself never contradicted."""
+"""Published heads prevent double counts and contradictions."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""Sentinels and a cluster: a master dies under load with acknowledged writes, slots move, and counts stay right."""
+"""Sentinels and a cluster: a master dies under load, slots move."""
 
 import contextlib
 import secrets

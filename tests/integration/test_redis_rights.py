@@ -1,4 +1,4 @@
-"""Redis rights: the list of worker/README.md is enough, and each is needed."""
+"""Redis rights: the documented ones are enough, and each is needed."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""Redis with TLS and a login: the main path, and connection errors with their remedy."""
+"""Redis with TLS and a login: the main path and connection errors."""
 
 import contextlib
 import secrets
@@ -22,7 +22,7 @@ PASSWORD, WRONG = (f"{word}-{secrets.token_hex(8)}" for word in ("right", "wrong
 
 @pytest.fixture(scope="module")
 def ways(local_services, tmp_path_factory):
-    """The ports of servers by kind of login and TLS, and the folder of certificates."""
+    """The ports of servers by login and TLS, and the certificates."""
     folder = tmp_path_factory.mktemp("redis-tls")
     authority, other = Authority(folder / "ca"), Authority(folder / "other")
     authority.sign("server", "IP:127.0.0.1")

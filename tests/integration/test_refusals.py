@@ -1,4 +1,4 @@
-"""Errors of Redis and foreign heads: the worker waits, or stops with the cause."""
+"""Errors of Redis and foreign heads: wait, or stop with the cause."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records of a client of another stream: metrics, events and commands name the reason."""
+"""Rejected records in metrics, events, `check` and `dead-letters`."""
 
 import json
 

@@ -35,7 +35,7 @@ def has_group(world):
 
 
 def kept(world):
-    """Returns keys in Redis, messages on the snapshot topic, and whether the group exists."""
+    """Returns the number of keys and messages, and whether the group exists."""
     keys = list(world.redis.scan_iter(f"{{{world.name}:*"))
     messages = len(removal.keys_of(world.admin, world.config, world.name)[world.config.snapshots.topic])
     return len(keys), messages, has_group(world)

@@ -1,4 +1,4 @@
-"""Kafka rights: the lines of worker/README.md are enough, and each is needed."""
+"""Kafka rights: the documented ones are enough, and each is needed."""
 
 import contextlib
 
@@ -37,7 +37,7 @@ def names(world):
 
 @pytest.fixture(scope="module")
 def worlds(request, secure, tmp_path_factory):
-    """A stream with all rights, and one for each right that a test of this run takes away."""
+    """A stream with all rights, and one without each tested right."""
     folder = tmp_path_factory.mktemp("rights")
     tests = (item for item in request.session.items if item.path == request.path)
     lacking = {

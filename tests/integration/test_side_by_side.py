@@ -1,4 +1,4 @@
-"""Workers replaced one after the other under load, as deploy/README.md describes."""
+"""Workers replaced one after the other under load."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A batch that takes longer than the poll interval: the worker stays in its group and commits in between."""
+"""A batch that takes longer than the poll interval."""
 
 import threading
 import time

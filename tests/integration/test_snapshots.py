@@ -1,4 +1,4 @@
-"""Snapshots: a large domain in chunks, one value, labels and queries, the first report."""
+"""Snapshots: chunks, one value, labels and queries, the first report."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""A partition in Redis equals the state file of `ldp aggregate`, bit for bit."""
+"""A partition in Redis equals the state file of `ldp aggregate`."""
 
 import json
 from collections import defaultdict

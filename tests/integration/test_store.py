@@ -1,4 +1,4 @@
-"""The store's scripts on a real Redis: every answer, and that a refusal writes nothing.
+"""The store's scripts on a real Redis: every answer and refusal.
 
 The last test compares the store in memory of tests/faults with the scripts through random steps.
 """

@@ -61,7 +61,7 @@ class Hours:
         self.told = {partition: Told() for partition in range(world.partitions)}
 
     def send(self, hours, each=40):
-        """Sends reports of these hours: most in order, some out of order, some late."""
+        """Sends reports of these hours, some out of order, some late."""
         for hour in hours:
             for partition, told in self.told.items():
                 for i in range(each):
@@ -110,7 +110,7 @@ class Topic:
         self.said: list[dict[str, Any]] = []
 
     def finals(self):
-        """Returns Base's documents of final windows; asserts that each is published once."""
+        """Returns Base's documents of final windows, each published once."""
         for records in self._consumer.poll(50).values():
             for record in records:
                 key = record.key.decode()

@@ -1,4 +1,4 @@
-"""A test's stream on real services, its workers, and the expected counts, computed without the code under test."""
+"""A test's stream on real services, its workers and expected counts."""
 
 from tests.integration.harness.foreign import Message, assert_snapshot_topic, foreign
 from tests.integration.harness.hostile import Hostile, Watched

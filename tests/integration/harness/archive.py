@@ -19,7 +19,7 @@ _BLOB = struct.Struct("<4sIq16sqII")
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a partition in Redis: reports, bytes of a counter, and all counters."""
+    """A cell in Redis: reports, bytes of a counter, and counters."""
 
     reports: int
     width: int

@@ -9,7 +9,7 @@ _NEW = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Authority:
-    """A certificate authority; its folder has ``ca.pem`` and each ``NAME.pem`` with ``NAME.key``."""
+    """A certificate authority with ``ca.pem``, ``NAME.pem``, ``NAME.key``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.file = folder, folder / "ca.pem"
@@ -29,7 +29,7 @@ class Authority:
         )
 
     def sign(self, name: str, whose: str, days: int = 2) -> None:
-        """Creates a key and its certificate for an address such as ``IP:127.0.0.1``."""
+        """Creates a key and a certificate, for example of ``IP:127.0.0.1``."""
         self._openssl(
             "req", *_NEW, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.request"
         )

@@ -1,4 +1,4 @@
-"""Record batches made byte by byte, valid or damaged, and requests that send them.
+"""Record batches made byte by byte, and requests that send them.
 
 The format is implemented independently of the code under test and of the client.
 """
@@ -78,7 +78,7 @@ def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
 
 
 def batch(section: bytes, count: int = 1, *, codec: int = NONE, last: int | None = None) -> bytes:
-    """Returns a batch of compressed records with base offset 0 and a valid checksum."""
+    """Returns a batch with base offset 0 and a valid checksum."""
     behind = count - 1 if last is None else last
     body = struct.pack(">hiqqqhii", codec, behind, _TIME, _TIME, -1, -1, -1, count) + section
     return mended(struct.pack(">qiibI", 0, 9 + len(body), 0, 2, 0) + body)
@@ -99,7 +99,7 @@ class RefusedError(Exception):
 
 
 def produce(kafka: str, topic: str, partition: int, made: bytes) -> int:
-    """Sends a batch (Produce, version 8); returns its base offset, raises `RefusedError`."""
+    """Sends a batch; returns its base offset or raises `RefusedError`."""
     host, _, port = kafka.rpartition(":")
     name = topic.encode()
     request = struct.pack(">hhihhhi", 0, 8, 1, -1, -1, -1, 60_000)

@@ -1,4 +1,4 @@
-"""Topics as another program reads them; the contract of the snapshot topic."""
+"""Topics as kcat reads them, and the contract of the snapshot topic."""
 
 import contextlib
 import json
@@ -60,7 +60,7 @@ def _kcat(output: bytes) -> list[Message]:
 
 
 def assert_snapshot_topic(world: World) -> int:
-    """Asserts the contract of the snapshot topic as another program reads it; returns the newest sequence.
+    """Asserts the contract of the snapshot topic; returns the last number.
 
     Sequences have no gap. Each snapshot is whole and has one identity. A final window is never published again. Heads,
     final windows and all documents of the first and the newest snapshot are valid under the schema.
@@ -117,7 +117,7 @@ def _assert_headers(parts: Sequence[Message], sequence: int, more: Mapping[str, 
 
 
 def _documents(world: World, parts: Sequence[Message], prefix: str, whole: bool) -> dict[str, Any]:
-    """Returns JSON documents by the key behind the prefix; validates the head, or all of them."""
+    """Returns JSON documents by key; validates the head, or all."""
     validator = jsonschema.Draft202012Validator(SCHEMA)
     documents = {
         message.key.removeprefix(prefix): json.loads(message.value)

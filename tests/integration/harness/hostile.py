@@ -1,4 +1,4 @@
-"""Hostile records between good ones, and the assertion that only the good ones count."""
+"""Hostile records between good ones, and their expected outcome."""
 
 import hashlib
 import json
@@ -63,7 +63,7 @@ class Hostile:
         }
 
     def malformed(self, values: Sequence[tuple[bytes, str]], codec: int = batches.ZSTD) -> None:
-        """Sends malformed records, each in a compressed batch, and good ones between."""
+        """Sends malformed records in compressed batches between good ones."""
         for value, reason in values:
             offset = self.throw(
                 batches.batch(batches.compressed(codec, [batches.record(value)]), codec=codec)
@@ -72,7 +72,7 @@ class Hostile:
             self.good()
 
     def assert_outcome(self, *workers: Worker, once: bool = True) -> None:
-        """Asserts counts, rejections, dead letters and healthy workers; once: no letter twice."""
+        """Asserts counts, rejections, dead letters and healthy workers."""
         self.good()
         self.world.assert_right(self.world.covered())
         totals = self.world.totals()
@@ -106,7 +106,7 @@ class Hostile:
 
 
 class Watched:
-    """Asserts that a worker stays ready and keeps its partitions until the block ends.
+    """Asserts that a worker stays ready and keeps its partitions.
 
     A rejoin of the group after a slow answer of the broker is allowed.
     """

@@ -44,7 +44,7 @@ class Lie:
 
 
 class Lying:
-    """Listens in the place of the one broker of a cluster, at `address`; a context manager."""
+    """Listens at `address` in place of a cluster's one broker."""
 
     def __init__(self, broker: str) -> None:
         host, _, port = broker.rpartition(":")
@@ -141,7 +141,7 @@ _CODES: dict[int, tuple[str, ...]] = {
 
 
 def _codes(key: int, response: Any, topic: str | None, partition: int | None) -> Iterator[tuple[Any, str]]:
-    """Yields the parts of an answer that have an error code, with the field's name."""
+    """Yields the parts of an answer with the field of their error code."""
     if partition is None:
         groups = _listed(response, "groups") if key == OFFSET_FETCH else []
         for part in groups or [response]:

@@ -45,7 +45,7 @@ class Worker(workers.Worker):
         return until(super().port, f"{self.name} starts")
 
     def get(self, path: str) -> tuple[int, str, str]:
-        """Sends a request, again after a reset: a slow machine exceeds the server's time-out."""
+        """Sends a request, again after a reset."""
         for _ in range(3):
             with contextlib.suppress(ConnectionResetError):
                 return super().get(path)
@@ -72,7 +72,7 @@ class Worker(workers.Worker):
         return str(state)
 
     def stopped_for(self) -> str:
-        """Waits until its one stream stopped, asserts the probes, ends it; returns the cause."""
+        """Waits until the stream stopped, asserts probes; returns the cause."""
         until(lambda: self.events("stream.stopped"), f"{self.log.name}: its stream stops")
         assert self.alive()
         assert self.get("/healthz")[0] == 200

@@ -1,4 +1,4 @@
-"""A proxy that forwards, delays, swallows answers, cuts or refuses connections."""
+"""A proxy that delays, swallows, cuts or refuses connections."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(eq=False)
 class _Link:
-    """A client's connection and the proxy's; silent for good once bytes were swallowed."""
+    """A client's connection and the proxy's."""
 
     near: socket.socket
     far: socket.socket
@@ -24,7 +24,7 @@ class _Link:
 
 
 class Proxy:
-    """Listens on `port` and forwards to `target`, each piece after `delay` seconds; a context manager."""
+    """Forwards from `port` to `target` after `delay` seconds."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target, self.delay = target, 0.0

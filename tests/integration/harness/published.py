@@ -12,7 +12,7 @@ Window = tuple[str, int]
 
 
 class Published:
-    """Reads the messages of a stream's windows and heads and asserts their contract.
+    """Reads messages of windows and heads and asserts their contract.
 
     A window is provisional any number of times, then final once in all methods, then deleted or left alone. It is final
     if the closed time of its snapshot's head has passed it. Heads are numbered without a gap; closed times and floors

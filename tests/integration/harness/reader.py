@@ -13,7 +13,7 @@ END_MS = 1000
 
 
 class Snapshots:
-    """The newest committed message of each key; identities of `finals` and `provisional` by window and start."""
+    """The newest committed message of each key."""
 
     def __init__(self, kafka: str, topic: str, stream: str) -> None:
         self._stream = stream
@@ -66,7 +66,7 @@ class Snapshots:
         return 0 if newest is None else newest.sequence
 
     def _read(self) -> None:
-        """Reads to the committed end of the topic; without a broker, what a poll returns."""
+        """Reads to the committed end of the topic, if a broker answers."""
         self._take(self._consumer.poll(50))
         try:
             end = self._consumer.end_offsets([self._partition], timeout_ms=END_MS)[self._partition]

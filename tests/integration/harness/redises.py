@@ -21,7 +21,7 @@ SAFE = {
 
 
 class Redises:
-    """Servers below the folder of `Services`, whose guard kills them; a context manager."""
+    """Servers below the folder of `Services`; a context manager."""
 
     def __init__(self, folder: Path, name: str, authority: Authority | None = None) -> None:
         self._folder, self._name, self._authority = folder, name, authority
@@ -37,7 +37,7 @@ class Redises:
     def start(
         self, *words: str, port: int = 0, tls_port: int = 0, program: str | None = None, **settings: Any
     ) -> Server:
-        """Starts a server with its settings, and waits until it accepts connections."""
+        """Starts a server and waits until it accepts connections."""
         if not port and not tls_port:
             (port,) = free_ports(1)
         name = f"{self._name}-{len(self.servers)}"

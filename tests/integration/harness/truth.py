@@ -1,4 +1,4 @@
-"""Expected estimates by the protocols' definitions, independent of the code under test."""
+"""Expected estimates by the protocols' definitions."""
 
 import math
 from typing import Any

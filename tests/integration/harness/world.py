@@ -1,4 +1,4 @@
-"""A test's stream on real services: topics, configuration, workers, and what was sent."""
+"""A test's stream on real services."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ class Sent:
 
 
 class World:
-    """A stream with topics, workers and what was sent, on real services; a context manager.
+    """A stream with topics, workers and sent reports; a context manager.
 
     Args:
         kafka: The bootstrap string.
@@ -154,7 +154,7 @@ class World:
         store: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
-        """Writes a configuration with changes of the stream and further streams; returns the path."""
+        """Writes a configuration with changes and further streams."""
         output = {"topic": self._snapshots, "every_seconds": 0.5} | dict(snapshots or {})
         tables = [{"name": self.name, "topic": f"{self.name}-reports"} | self._table | changes, *more]
         lines = [
@@ -193,7 +193,7 @@ class World:
         return started
 
     def balanced(self) -> bool:
-        """Returns whether every partition has one owner and every worker a partition."""
+        """Returns whether each partition has an owner and each worker one."""
         owned = [worker.owned() for worker in self.workers if worker.alive()]
         return all(owned) and sorted(p for some in owned for p in some) == list(range(self.partitions))
 
@@ -214,7 +214,7 @@ class World:
         self.admin.remove_group_members(self.group, [MemberToRemove(member_id=m) for m in members])
 
     def join(self, count: int, dead: Sequence[Worker] = ()) -> list[Worker]:
-        """Starts workers, waits until they are members, then expels the dead; returns the new workers."""
+        """Starts workers, waits until they are members, then expels the dead."""
         new = []
         for _ in range(count):
             known = self.members()
@@ -311,7 +311,7 @@ class World:
         self.redis.hset(meta, mapping=cast(Any, fields))
 
     def totals(self) -> dict[str, Any]:
-        """Returns accepted, rejected by reason and offsets of all partitions in Redis."""
+        """Returns accepted, rejected and offsets of all partitions in Redis."""
         summed: dict[str, Any] = {"accepted": 0, "rejected": {}, "offsets": {}}
         for partition in range(self.partitions):
             meta = self.redis.hgetall(f"{{{self.name}:{partition}}}:meta")
@@ -362,7 +362,7 @@ class World:
             assert (verdict.lag, verdict.reports) == (0, self.n)
 
     def assert_right(self, snapshot: Snapshot) -> None:
-        """Asserts that a snapshot has the reports that were sent, and that the audit agrees."""
+        """Asserts a snapshot's reports and estimate, and the audit."""
         assert snapshot.reports == self.n
         assert list(snapshot.bodies) == METHODS
         np.testing.assert_allclose(
