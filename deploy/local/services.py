@@ -407,10 +407,7 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def _fetched(name: str) -> Iterator[Path | None]:
-    """A cache folder that is whole or not there: None if it is there, else an empty folder to fill, renamed at the end.
-
-    One process fills at a time; the next one finds it filled. What an interrupted one left is thrown away.
-    """
+    """A cache folder that is whole or not there: None if it is there, else an empty folder to fill, renamed at the end."""
     folder = cache() / name
     if folder.is_dir():
         yield None

@@ -67,10 +67,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yields what is said in a line, or in several that are one value; with the first one's number, and if it heads.
-
-    What begins a value and does not end it is not valid by itself.
-    """
+    """Yields what is said in a line, or in several that are one value; with the first one's number, and if it heads."""
     began, some = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         some += f"{line}\n"

@@ -132,12 +132,7 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
 
 
 def _tree(text: str) -> dict[str, Any]:
-    """Returns what TOML says.
-
-    Raises:
-        TOMLDecodeError: the text is not TOML.
-        ConfigError: the text is nested too deeply, or has a number of thousands of digits.
-    """
+    """Returns what TOML says."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
