@@ -108,17 +108,13 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
         ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed is 0 to 65535"),
-        ("[http]\nport = -1" + STREAM, "http.port: -1 given; allowed is 0 to 65535"),
         ("[http]\nport = 'web'" + STREAM, "http.port: a text given; a whole number is needed"),
-        ("[http]\nport = 1.5" + STREAM, "http.port: 1.5 given; a whole number is needed"),
-        ("[http]\nport = true" + STREAM, "http.port: true given; a whole number is needed"),
         (
             "[snapshots]\nevery_seconds = 0" + STREAM,
             "snapshots.every_seconds: 0 given; allowed are 0.05 to 3600 seconds",
         ),
         ("commit_every_seconds = nan" + STREAM, "commit_every_seconds: nan given; allowed are 0.05 to"),
         ("commit_every_seconds = '1 s'" + STREAM, "commit_every_seconds: a text given; a number is needed"),
-        ("[snapshots]\nlevel = 95" + STREAM, "snapshots.level: 95 given; it must be greater than 0 and less"),
         (
             "[redis]\nurl = 'localhost'" + STREAM,
             "redis.url: a URL that cannot be shown given; allowed is redis://host",
@@ -136,7 +132,6 @@ def test_a_members_name_is_one_that_kafka_takes(name):
             "[snapshots]\ntopic = 'a b'" + STREAM,
             "snapshots.topic: a text given; allowed are 1 to 249 of A-Z a-z 0-9 . _ -",
         ),
-        ("[snapshots]\ntopic = '..'" + STREAM, "snapshots.topic: a text given; allowed are 1 to 249 of"),
         ("group = 'a\\n'".replace("'", '"') + STREAM, "group: a text given; allowed are 1 to 200 of A-Z"),
         ("group = 2020-01-02" + STREAM, "group: a time given; a string is needed, in quotes"),
         (
@@ -149,7 +144,6 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         ),
         (STREAM.replace('"1/2"', "0.5"), 'streams[0].epsilon: 0.5 given; write it in quotes, "0.5": ε is'),
         (STREAM.replace('"1/2"', "true"), "streams[0].epsilon: true given; a string or a whole number is"),
-        (STREAM.replace('"1/2"', "nan"), "streams[0].epsilon: nan given; a string or a whole number is"),
         (STREAM.replace('"1/2"', '"0"'), "streams[0]: "),
         (STREAM.replace('"olh"', '"rappor"'), "streams[0]: "),
         (STREAM.replace("= 10", "= 0"), "streams[0].domain_size: 0 given; a whole number of"),
@@ -157,16 +151,10 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         (STREAM + 'labels = ["a", "b"]', "streams[0]: stream colours: there are 2 labels for 10 values"),
         (STREAM + "hash = 'md5'", "streams[0]: hash is 'md5'; there are mul32, xxh32"),
         (STREAM + "g = 1", "streams[0]: g is 1; allowed is 2 to 65536"),
-        (STREAM + "g = true", "streams[0].g: true given; a whole number is needed"),
         (STREAM + "k = 3", "streams[0].k: 3 given; olh takes g and hash"),
         (GRR + "g = 3", "streams[0].g: 3 given; grr takes no parameters of its own"),
-        (SUBSET + "k = 10", "streams[0]: k is 10; allowed is 1 to 9"),
-        (SUBSET + "k = 2.0", "streams[0].k: 2.0 given; a whole number is needed"),
         (SUBSET + "prime = 3", "streams[0].prime: 3 given; subset takes k"),
         (PGR + "prime = 3", "streams[0]: prime and dimension are given together or not at all"),
-        (PGR + "prime = 4\ndimension = 3", "streams[0]: prime is 4, which is not a prime number"),
-        (PGR + "prime = 3\ndimension = 2", "streams[0]: prime 3 and dimension 2 make 4 points; allowed is"),
-        (PGR + "prime = '3'\ndimension = 3", "streams[0].prime: '3' given; a whole number is needed"),
         (STREAM.replace("colours", "a b"), "streams[0].name: 'a b' given"),
         (STREAM + STREAM, "streams: the name 'colours' is given twice"),
         (
@@ -183,8 +171,6 @@ def test_a_members_name_is_one_that_kafka_takes(name):
             "streams[0].queries[0]: give one of values, where and top, and only one",
         ),
         (STREAM + "[[streams.queries]]\nname = 'q'\ntop = 11", "query 'q': top is 11; allowed is 1 to 10"),
-        (STREAM + "[[streams.queries]]\nname = 'q'\ntop = 0", "query 'q': top is 0; allowed is 1 to 10"),
-        (STREAM + "[[streams.queries]]\nname = 'q'\ntop = 2.0", "queries[0].top: 2.0 given; a whole number"),
         (
             STREAM + "[[streams.queries]]\nname = 'q'\nwhere = ['a*']",
             "query 'q': stream colours has no labels",
@@ -247,11 +233,6 @@ def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
         ),
         ("[redis]\nurl = 'redis://localhost/x'", "allowed is redis://host:port/number or"),
         ("[redis]\nurl = 'redis://localhost/0?foo=bar'", "redis.url: redis://localhost given; allowed is"),
-        ("[redis]\nurl = 'redis://localhost:x/0'", "redis.url: a URL that cannot be shown given; allowed is"),
-        ("[redis]\nurl = 'redis://[::1/0'", "redis.url: a URL that cannot be shown given; allowed is"),
-        ("[redis]\nurl = 'redis:///0'", "redis.url: a URL that cannot be shown given; allowed is"),
-        ("[redis]\nurl = 'unix://'", "redis.url: a URL that cannot be shown given; allowed is"),
-        ("[redis]\nurl = 'http://localhost'", "redis.url: a URL that cannot be shown given; allowed is"),
         ("[redis]\nurl = 'redis://one,two'", "redis.url: a URL that cannot be shown given; allowed is"),
         (
             "[redis]\nurl = 'redis+sentinel://one,two'",
@@ -260,31 +241,12 @@ def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
         ("[redis]\nurl = 'redis+cluster://one/1'", "redis.url: redis+cluster://one given; allowed is"),
         ("[redis]\nssl_cafile = 'ca.pem'", "ssl_* needs a url of rediss://, rediss+sentinel:// or"),
         ("[redis]\nsentinel_password = 'geheim'", "sentinel_password needs a url of redis+sentinel:// or"),
-        ("[redis]\nurl = 'rediss://x'\nssl_keyfile = 'k'", "redis.ssl_keyfile: there is no such file"),
-        ("[kafka]\nbootstrap_servers = ['localhost']", "kafka.bootstrap_servers[0]: a text given"),
         ("[kafka]\nbootstrap_servers = ['localhost:65536']", "a text given; allowed is host:port"),
         ("[kafka]\nbootstrap_servers = [':9092']", "a text given; allowed is host:port, such as"),
     ],
 )
 def test_what_could_only_be_noticed_later_is_said_now(text, expected):
     assert expected in fault(text + STREAM)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[redis]\npasword = 'geheim'",
-        "[redis]\nurl = 'redis://:geheim@localhost/x'",
-        "[redis]\nurl = 'redis:/:geheim@localhost'",
-        "[kafka]\nsasl_pasword = 'geheim'",
-        "[kafka]\nsasl_username = 'me'\nsasl_password = 'geheim'",
-        "[[kafka]]\nsasl_password = 'geheim'",
-        "[kafka.sasl_username]\nsasl_password = 'geheim'",
-        "[redi]\npassword = 'geheim'",
-    ],
-)
-def test_a_secret_in_the_wrong_place_is_not_shown(text):
-    assert "geheim" not in fault(text + STREAM)
 
 
 @pytest.mark.parametrize(
@@ -398,11 +360,6 @@ def test_no_fault_is_said_in_the_words_of_pydantic():
     assert wrong == []
     assert [line for line in said if not re.match(r"[a-z_.0-9\[\]]+: ", line)] == []
     assert not any(re.match(r"\S+\.(str|int): (?!no such key)", line) for line in said)
-
-
-def test_a_secret_is_not_shown():
-    message = fault("[kafka]\nsasl_password = 7" + STREAM)
-    assert message.startswith("kafka.sasl_password: a secret given")
 
 
 def test_the_environment_overrides():
@@ -562,16 +519,6 @@ def test_point_13_what_kubernetes_says_of_a_service_is_left_alone(service):
 )
 def test_point_13_every_other_name_is_still_a_fault(variable, text, expected):
     assert expected in fault(STREAM, {f"LDP_WORKER_{variable}": text})
-
-
-def test_a_variable_is_not_blamed_for_the_file():
-    said = fault("[http]\nport = 'web'" + STREAM, {"LDP_WORKER_HTTP__HOST": "localhost"})
-    assert said == "http.port: a text given; a whole number is needed"
-
-
-def test_a_secret_from_the_environment_is_not_shown():
-    assert "geheim" not in fault(STREAM, {"LDP_WORKER_REDIS__PASWORD": "geheim"})
-    assert "geheim" not in fault(STREAM, {"LDP_WORKER_KAFKA__SASL_PASSWORD": "geheim"})
 
 
 def test_labels_and_queries_from_a_file(tmp_path):

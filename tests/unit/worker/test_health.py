@@ -181,26 +181,6 @@ def test_point_15_an_answer_says_nothing_of_what_runs_nor_of_what_was_asked(serv
     assert "<" not in body
 
 
-def test_point_15_it_listens_for_this_machine_alone_unless_told_otherwise():
-    assert CONFIG.http.host == "127.0.0.1"
-
-
-def test_forgetting_a_partition():
-    metrics = Metrics()
-    metrics.owned.labels("s", "0").set(1)
-    metrics.lag.labels("s", "0").set(1)
-    metrics.owned.labels("s", "1").set(1)
-    metrics.forget_partition("s", 0)
-    assert (
-        metrics.registry.get_sample_value("ldp_worker_partition_owned", {"stream": "s", "partition": "0"})
-        is None
-    )
-    assert (
-        metrics.registry.get_sample_value("ldp_worker_partition_owned", {"stream": "s", "partition": "1"})
-        == 1
-    )
-
-
 def log_that(partitions, heard_ms, subscribed_ms=1000.0):
     """The log of a client whose last metadata came at a time and have some partitions of the topic, or None."""
     log = KafkaLog.__new__(KafkaLog)

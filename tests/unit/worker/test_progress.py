@@ -1,14 +1,11 @@
 """Ready means that what is due happens: what fails for too long is named, and what is well again is forgotten."""
 
-import re
-from pathlib import Path
-
 import pytest
 import redis
 from kafka import errors as kafka_errors
 
 from worker.counting.ports import Unavailable
-from worker.kafka.client import failures
+from worker.kafka.client import errors
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
 from worker.store.redis import RedisStore
 
@@ -90,11 +87,6 @@ def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
     assert progress.says() == "StateLost: gone"
 
 
-def test_point_8_the_patience_is_stated():
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    assert re.search(rf"has failed for longer than\s+{READY_TIMEOUT_SECONDS:g} seconds", readme)
-
-
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
@@ -122,7 +114,7 @@ def test_point_8_the_patience_is_stated():
 )
 @pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
 def test_point_17_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress, now, step, error, remedy):
-    said = said_of(progress, now, step, failures.unavailable(error, "publishing to", "snapshots"))
+    said = said_of(progress, now, step, errors.unavailable(error, "publishing to", "snapshots"))
     assert said.startswith(f"{step.value} has failed for 21 s: Kafka: publishing to topic 'snapshots': ")
     assert remedy in said.partition(". Remedy: ")[2]
     assert "Redis" not in said
