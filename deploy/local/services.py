@@ -407,7 +407,7 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def _fetched(name: str) -> Iterator[Path | None]:
-    """A cache folder that is whole or not there: None if it is there, else an empty folder to fill, renamed at the end."""
+    """Yields an empty cache folder to fill, or None if it is filled; one process fills at a time."""
     folder = cache() / name
     if folder.is_dir():
         yield None
