@@ -7,9 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import ldp
 from ldp import frames
+from ldp.cli import cli
 from ldp.client import Client
 from ldp.sampling import epsilon_above, exp_below
 from tests.unit.ldp.test_oracles import law
@@ -165,3 +167,15 @@ def test_a_channel_is_asked_for_by_its_name():
         ldp.oracle("grr", domain_size=3)
     with pytest.raises(ValueError, match="leave it out"):
         ldp.oracle("unary", "1", domain_size=3, p="3/4", q="1/4")
+
+
+def test_the_document_command_prints_what_a_report_spends():
+    asked = ["document", "--protocol", "unary", "--parameter", "q=1/4", "--domain-size", "9", "--parameter"]
+    made, refused, infinite = (
+        CliRunner().invoke(cli, [*asked, *more])
+        for more in (["p=0.75"], ["p=1"], ["p=1", "--epsilon", "infinite"])
+    )
+    assert json.loads(made.stdout) == {"protocol": "unary", "p": "3/4", "q": "1/4", "domain_size": 9}
+    assert made.stderr == "ldp: of one report ε ≤ 2.197225\n"
+    assert (refused.exit_code, "epsilon = 'infinite'" in refused.stderr) == (2, True)
+    assert infinite.stderr == "ldp: of one report ε is infinite: no privacy\n"

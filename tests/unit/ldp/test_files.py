@@ -365,6 +365,12 @@ def test_malformed_records_are_reported_and_kept(tmp_path, colours):
     assert letters[-1]["base64"] is None
 
 
+def test_no_report_to_count_exits_1(colours):
+    result = run("aggregate", "--document", colours, stdin=b"red\n")  # a value, not a report
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there was no report to count; ldp perturb makes reports of values" in result.stderr
+
+
 def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colours):
     content = b"red\n" * 40_000 + b"violet\n"
     result = run("perturb", "--document", colours, "--insecure-seed", 1, stdin=content)

@@ -236,3 +236,12 @@ def test_no_message_of_a_stream_with_windows_is_larger_than_said(partitions, sta
     largest = max(len(part.body) + len(part.key) for part in parts)
     bound = snapshot.largest_message(stream(), QUERIES, partitions, dict.fromkeys(names, starts))
     assert largest <= bound <= 2 * largest + 16_384
+
+
+def test_a_window_has_an_identity_of_its_own_made_of_the_given_one():
+    given = "ab" * 16
+    everything, one, other = (taken(each, identity=given) for each in (snapshot.ALL_TIME, hour(1), hour(2)))
+    assert everything.identity == given
+    assert len({everything.identity, one.identity, other.identity}) == 3
+    assert taken(hour(1), identity=given) == one
+    assert taken(hour(1), identity="cd" * 16).identity != one.identity
