@@ -284,7 +284,7 @@ class Listener:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        consumer, (often, seconds) = self.worker.consumer, self.world.counting
+        consumer, (often, seconds) = self.worker.consumer, self.world.theme.counting
         hung = self.worker.hangs_until > consumer.polled_at
         assert hung or self.world.now < consumer.polled_at + LONGEST_COUNT, (
             "it counts, and is heard of no more"
@@ -541,7 +541,7 @@ class Worker(Process):
         recount_after, configured = deployment.recount_after, deployment.next_configured()
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
-        self.log = Log(self.consumer, topic, world.memory, cast(Any, AtOnce()), clock)
+        self.log = Log(self.consumer, topic, world.theme.memory, cast(Any, AtOnce()), clock)
         letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
         client = cast(Any, Client(deployment.server, self))
         store = RedisStore(client, stream.name)

@@ -145,9 +145,7 @@ class _Made:
         faults = Faults(**{name: rng.choice(chances) for name, chances in _DRAWN.items()}).denser(self.dense)
         faults = self.theme.of(faults, rng)
         self.turns = rng.choice(self.theme.turns) if self.theme.turns else self.turns
-        self.world = World(f"steps {seed}", faults)
-        self.world.memory, self.world.counting = self.theme.memory, self.theme.counting
-        self.world.forgets, self.world.refuses = self.theme.forgets, self.theme.refuses
+        self.world = World(f"steps {seed}", faults, self.theme)
         self.world.play = Script(self.world, self.theme.script).play
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
@@ -155,34 +153,25 @@ class _Made:
         two = rng.random() < 0.15 or self.theme.two
         for number in range(1 + two):
             stream = STREAMS[number if rng.random() < 0.5 and not self.theme.two else 0]
-            same = number == 1 and stream is STREAMS[0]
-            reports = (
-                self.world.deployments[0].reports
-                if same
-                else Reports(self.world, f"reports-{number}", rng.randint(*self.theme.partitions))
-            )
+            if number == 1 and stream is STREAMS[0]:
+                reports = self.world.deployments[0].reports
+            else:
+                reports = Reports(self.world, f"reports-{number}", rng.randint(*self.theme.partitions))
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
-            some = (
-                [RequestedRule()]
-                if rng.random() < 0.3
-                else sorted(rng.sample(RULES, rng.choice([1, 2, 3, 3])), key=_age)
-            )
+            some = [RequestedRule()]
+            if rng.random() >= 0.3:
+                some = sorted(
+                    rng.sample(RULES, rng.choice([1, 2, 3, 3])), key=lambda rule: rule.revision or 0
+                )
             if rng.random() < 0.8:
                 listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
                 chosen = [(c, w) for c in some for w in rng.choices(listed, k=rng.choice([1, 1, 2]))]
                 some = [replace(c, terms=replace(c.terms, windowing=w)) for c, w in chosen]
             if self.theme.windows:
                 some = self.theme.configured(rng)
-            Deployment(
-                self.world,
-                number,
-                stream,
-                reports,
-                some,
-                rng.choice([None, sys.maxsize][self.theme.recounts :]),
-                rng.choice([1.0, 3.0]),
-                rng.choice([None, 0, 4000, 10_000]),
-            )
+            recount_after = rng.choice([None, sys.maxsize][self.theme.recounts :])
+            idle_after, retain = rng.choice([1.0, 3.0]), rng.choice([None, 0, 4000, 10_000])
+            Deployment(self.world, number, stream, reports, some, recount_after, idle_after, retain)
             rng.random()  # a draw that the seeds in mutants.toml count on
         self.owners: dict[str, Deployment] = {}
         self.imports = Imports(self.world.deployments if self.theme.imports else (), rng)
@@ -392,10 +381,6 @@ class _Made:
             "two deployments publish under one name"
         )
         deployment.truth.committed(sent, must, lacking)
-
-
-def _age(configured: RequestedRule) -> int:
-    return configured.revision or 0
 
 
 _DRAWN = {

@@ -355,7 +355,7 @@ class Consumer:
         hung = task is not None and task.member.hangs_until > self.moved
         assert hung or world.now < self.moved + LONGEST_READ, "it waits without an end for what does not come"
         if world.now < self.log.unreadable_until:
-            if world.refuses:
+            if world.theme.refuses:
                 raise TIMED_OUT()
             world.sleep(timeout_ms / 1000)
             return {}

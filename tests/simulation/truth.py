@@ -20,7 +20,7 @@ from tests.simulation.recount import (
     of_state,
     shape,
 )
-from tests.simulation.windows import NO_LINE, Windows
+from tests.simulation.windows import NO_LINE, Counts, Json, Windows
 from worker.counting import layout
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, StateLost
@@ -50,7 +50,7 @@ class Truth:
         self.flushed: set[int] = set()
         self.stored: dict[int, int] = {}
         self.imported: dict[int, int] = {}
-        self.heads: list[Mapping[str, Any]] = []
+        self.heads: list[Json] = []
         self.deleted = self.blind = False
         """Whether the head is deleted; and whether a partition was then given up, whose floor nobody knows any more."""
         self.given: set[int] = (
@@ -241,9 +241,7 @@ class Truth:
             if happened:
                 self.world.note(what, partition)
 
-    def demand_bound(
-        self, head: Mapping[str, Any], counted: Mapping[int, Counted], holding: Collection[int]
-    ) -> None:
+    def demand_bound(self, head: Json, counted: Counts, holding: Collection[int]) -> None:
         """Demands a reason for windows that are closed as bounded."""
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
@@ -373,7 +371,7 @@ class Truth:
         if anew:
             self.windows.begin_anew()
         none = {"sequence": 0, "offsets": {}, "reports": 0, "gaps": {}, "rules": {}}
-        last: Mapping[str, Any] = self.heads[-1] if self.heads and not anew else none
+        last: Json = self.heads[-1] if self.heads and not anew else none
         assert head["sequence"] == last["sequence"] + 1, "the sequence has a hole, or goes back"
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         for partition, offset in last["offsets"].items():
@@ -418,7 +416,7 @@ class Truth:
                 wholes.setdefault(headers["snapshot"], []).append(int(headers["parts"]))
         assert all({*parts} == {len(parts)} for parts in wholes.values()), "a part of a snapshot"
 
-    def demand_frequencies(self, body: Mapping[str, Any], support: Sequence[int]) -> None:
+    def demand_frequencies(self, body: Json, support: Sequence[int]) -> None:
         """What a message says is the estimate of just these counts."""
         oracle, reports = self.deployment.stream.oracle, sum(support)
         p, q = float(oracle.p), float(oracle.q)
@@ -426,9 +424,7 @@ class Truth:
         for said, n in zip(body["frequencies"], support, strict=True):
             assert abs(said - (n / reports - q) / (p - q)) < 1e-12, "the frequencies of a window"
 
-    def _demand_complete(
-        self, head: Mapping[str, Any], offsets: Mapping[int, int], must: Collection[int]
-    ) -> None:
+    def _demand_complete(self, head: Json, offsets: Mapping[int, int], must: Collection[int]) -> None:
         """Demands that `complete` and `uncounted` name every missing report."""
         if "recreated" in self.world.lossy:
             return  # nobody can say any more what the topic of before had
@@ -459,11 +455,11 @@ def _panes(state: PartitionState, length: int) -> int:
     return sum(pane.length == length for pane in state.panes)
 
 
-def _news(head: Mapping[str, Any]) -> list[Any]:
+def _news(head: Json) -> list[Any]:
     """Returns what of a head is worth a snapshot."""
     said = [head.get(name) or {} for name in ("offsets", "gaps", "uncounted", "rules", "floors")]
     return [*said, {name: line["closed"] for name, line in head.get("windows", {}).items()}]
 
 
-def _lines(head: Mapping[str, Any]) -> str:
+def _lines(head: Json) -> str:
     return " ".join(f"{name} {line['closed']}" for name, line in head.get("windows", {}).items())

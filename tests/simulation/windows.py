@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from tests.simulation.truth import Truth
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-NO_LINE: Mapping[str, Any] = {"closed": 0, "bounded": [], "starts": []}
+Json = Mapping[str, Any]
+Counts = Mapping[int, Counted]
+NO_LINE: Json = {"closed": 0, "bounded": [], "starts": []}
 
 
 class Windows:
@@ -32,12 +34,12 @@ class Windows:
 
     def __init__(self, truth: Truth) -> None:
         self.truth, self.world = truth, truth.world
-        self.finals: dict[tuple[str, int], Mapping[str, Any]] = {}
-        self.latest: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.finals: dict[tuple[str, int], Json] = {}
+        self.latest: dict[tuple[str, int], Json] = {}
         self.live: dict[str, set[int]] = {}
-        self.again: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.again: dict[tuple[str, int], Json] = {}
         self.frozen: dict[Pane, Mapping[str, int]] = {}
-        self.counted: Mapping[int, Counted] = {}
+        self.counted: Counts = {}
         self.come = 0
 
     def begin_anew(self) -> None:
@@ -70,10 +72,10 @@ class Windows:
 
     def committed(
         self,
-        head: Mapping[str, Any],
-        last: Mapping[str, Any],
+        head: Json,
+        last: Json,
         sent: Sequence[SimpleNamespace],
-        counted: Mapping[int, Counted],
+        counted: Counts,
         ruled: Mapping[int, Sequence[Ruling]],
     ) -> None:
         """A snapshot was committed: its windows, beside that of all time."""
@@ -98,7 +100,7 @@ class Windows:
             if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
                 self.frozen[body["start"], body["end"]] = head["offsets"]
 
-    def _demand_floors(self, head: Mapping[str, Any], last: Mapping[str, Any]) -> None:
+    def _demand_floors(self, head: Json, last: Json) -> None:
         """Demands that floors stay, and begin where windows were closed."""
         before, now = last.get("floors", {}), head.get("floors", {})
         highest = last.get("reached", 0)
@@ -111,11 +113,7 @@ class Windows:
             self.world.note("named, with a floor" if now[partition] else "named", partition)
 
     def _demand_reached(
-        self,
-        head: Mapping[str, Any],
-        last: Mapping[str, Any],
-        counted: Mapping[int, Counted],
-        ruled: Mapping[int, Sequence[Ruling]],
+        self, head: Json, last: Json, counted: Counts, ruled: Mapping[int, Sequence[Ruling]]
     ) -> None:
         """Demands that the head reports how far windows are closed."""
         reached = last.get("reached", 0)
@@ -164,12 +162,7 @@ class Windows:
             yield body | {"name": window, "start": start, "end": end, "final": final}
 
     def _demand_line(
-        self,
-        window: str,
-        head: Mapping[str, Any],
-        last: Mapping[str, Any],
-        counted: Mapping[int, Counted],
-        published: Mapping[int, Mapping[str, Any]],
+        self, window: str, head: Json, last: Json, counted: Counts, published: Mapping[int, Json]
     ) -> None:
         """Demands that a line passes only what every partition has closed."""
         line, old = head["windows"][window], last.get("windows", {}).get(window, NO_LINE)
@@ -214,7 +207,7 @@ class Windows:
         """Returns how far one partition has closed such windows."""
         return counted.closed if counted is not None and named and window in counted.since else 0
 
-    def _goes_on(self, line: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    def _goes_on(self, line: Json, old: Json) -> bool:
         """Returns whether the last stretch of what is bounded was made longer."""
         n = len(old["bounded"])
         *same, (begin, _) = old["bounded"]
@@ -225,15 +218,11 @@ class Windows:
         )
 
     @staticmethod
-    def _is_bounded(line: Mapping[str, Any], end: int) -> bool:
+    def _is_bounded(line: Json, end: int) -> bool:
         return any(a <= end < b for a, b in line["bounded"])
 
     def _demand_body(
-        self,
-        body: Mapping[str, Any],
-        head: Mapping[str, Any],
-        counted: Mapping[int, Counted],
-        ruled: Mapping[int, Sequence[Ruling]],
+        self, body: Json, head: Json, counted: Counts, ruled: Mapping[int, Sequence[Ruling]]
     ) -> None:
         """What is said of a window is what its panes have; it is final once."""
         which, start, end = (body["name"], body["start"]), body["start"], body["end"]
@@ -253,7 +242,7 @@ class Windows:
             if which in self.again and self.is_frozen((start, end)) and not self.truth.given:
                 assert body["frequencies"] == self.again[which]["frequencies"], f"{which} was final otherwise"
 
-    def _demand_live(self, head: Mapping[str, Any], fresh: Collection[tuple[str, int]]) -> None:
+    def _demand_live(self, head: Json, fresh: Collection[tuple[str, int]]) -> None:
         """Demands that the head lists the live windows, and no expired ones."""
         retain = self.truth.deployment.retain
         for window, line in head["windows"].items():
@@ -264,7 +253,7 @@ class Windows:
                 over = [s for s in live if s + length + retain <= self.come and (window, s) not in fresh]
                 assert not over, "what is too old is there"
 
-    def unsaid(self, head: Mapping[str, Any], states: Mapping[int, Any]) -> str:
+    def unsaid(self, head: Json, states: Mapping[int, Any]) -> str:
         """Returns what is missing on the topic in a quiet stream, or nothing.
 
         Args:

@@ -11,6 +11,7 @@ from tests.simulation.scheduler import Crash, Scheduler, Task
 if TYPE_CHECKING:
     from tests.simulation.deployment import Deployment
     from tests.simulation.snapshots import Snapshots
+    from tests.simulation.themes import Theme
 
 T = TypeVar("T")
 
@@ -49,29 +50,21 @@ class World(Scheduler):
 
     snapshots: Snapshots
 
-    def __init__(self, seed: str, faults: Faults) -> None:
+    def __init__(self, seed: str, faults: Faults, theme: Theme) -> None:
         super().__init__(seed)
-        self.faults = faults
+        self.faults, self.theme = faults, theme
         self.deployments: list[Deployment] = []
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.lossy: set[str] = set()
         """What happened that a stream may stop for."""
         self.vanished = False
         """Whether a store lost all that it had of a partition, or its blobs, or a topic's offsets; it then may stop."""
-        self.memory = 64 << 20
-        """Bytes that a worker may have fetched."""
-        self.forgets = 2
-        """What part of a log is lost at once, at most: a half."""
         self.play: Callable[[Task, str, str], str | None] = lambda *_: None
         """Given the task, "before" or "after", and what a call says: returns its fate if a script has one for it."""
         self.about = -1, "", 0
         """A partition that the script is about, whom it is given to, and up to where it was stored then."""
         self.held: list[tuple[str, Callable[[], object]]] = []
         """Requests that the script holds back."""
-        self.refuses = False
-        """Whether reads of snapshots are refused where else no record of them would come."""
-        self.counting = 0.05, 1.5
-        """How often what is counted takes long, and how many seconds."""
 
     def call(
         self,
@@ -209,7 +202,7 @@ class World(Scheduler):
         counted = deployment.truth.offset(number) or 0
         least = max(partition.first, counted if self.faults.give_back else 0)
         if least < stable:
-            partition.first = self.rng.randint(least, least + (stable - least) // self.forgets)
+            partition.first = self.rng.randint(least, least + (stable - least) // self.theme.forgets)
             self.note("retention", f"{number} begins at {partition.first}")
 
     def give_back(self, deployment: Deployment) -> None:
