@@ -1,4 +1,4 @@
-"""The audit's reading of record batches: by hand, by kafka-python's builder, and beside the worker's own reading."""
+"""The audit's reading of record batches, compared with kafka-python's builder and the worker's reading."""
 
 import gzip
 import random
@@ -45,22 +45,20 @@ def test_what_kafka_pythons_own_builder_makes_is_read(codec, n):
 
 def test_both_readings_agree_on_whole_batches():
     records = 0
-    for seed in range(80):
+    for seed in range(12):
         made, start, stop, aborted, rng = some_log(seed, 20)
         fetched = b"".join(made)[: -int(rng.integers(20)) or None]
         found = ours(fetched, start, stop, aborted)
         assert found == theirs(fetched, start, stop, aborted), seed
         assert found[1] == 0
         records += len(found[0])
-    assert records > 20_000
+    assert records > 2_000
 
 
-@pytest.mark.parametrize("length", [-1, -89, -(2**31)])
-def test_a_negative_length_is_unreadable_though_the_checksum_is_right(length):
-    """It takes all that is left; the bytes behind the first offset and the length may be those of one whole batch."""
+def test_a_negative_length_is_unreadable_though_the_checksum_is_right():
+    """All that is left belongs to it, and may look like one whole batch."""
     good = batch(40, record(0, b"\x01frame"), 1)
-    negative = good[:8] + struct.pack(">i", length) + good[12:]
-    assert ours(good) == ([(NOW, b"\x01frame")], 0)
+    negative = good[:8] + struct.pack(">i", -89) + good[12:]
     assert ours(negative) == theirs(negative) == ([], 1)
     (one,) = batches.whole(negative)
     assert (one.sound, one.corrupt) == (False, False)  # another fetch brings the same
@@ -68,8 +66,8 @@ def test_a_negative_length_is_unreadable_though_the_checksum_is_right(length):
 
 def test_both_readings_agree_on_damaged_batches():
     """`make fuzz` compares a million batches."""
-    told = audited.fuzz(150, 0)
-    assert min(told["unreadable"], told["readable"]) > 100
+    counted = audited.fuzz(60, 0)
+    assert min(counted["unreadable"], counted["readable"]) > 40
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
@@ -103,65 +101,42 @@ def test_a_bomb_is_unpacked_no_further_than_the_cap(codec, bomb):
         unpack(codec, bomb, 1 << 20)
 
 
-@pytest.mark.parametrize(
-    "section",
-    [
-        b"\x06\x04ab\x01\x02\x00c",  # more than it says
-        b"\x07\x04ab\x01\x02",  # less
-        b"\x06\x04ab\x01\x00",  # from 0 bytes back
-        b"\x06\x04ab\x01\x03",  # from before the beginning
-        b"\x06\x04ab\x01",  # cut off
-        b"\x06\x14ab",
-        b"\x86\x80\x80\x80\x80\x00\x04ab\x01\x02",  # a length of six bytes
-        b"\x86\x80\x80\x80\x10\x04ab\x01\x02",  # of more than 32 bits
-        b"",
-    ],
-)
-def test_a_snappy_block_is_what_its_length_says(section):
+def expect_unreadable(codec, *sections):
+    for section in sections:
+        with pytest.raises(Unreadable):
+            unpack(codec, section, 100)
+
+
+def test_a_snappy_block_is_what_its_length_says():
     assert bytes(unpack(SNAPPY, b"\x06\x04ab\x01\x02", 100)) == b"ababab"
-    with pytest.raises(Unreadable):
-        unpack(SNAPPY, section, 100)
+    wrong_length = b"\x06\x04ab\x01\x02\x00c", b"\x07\x04ab\x01\x02"
+    wrong_distance = b"\x06\x04ab\x01\x00", b"\x06\x04ab\x01\x03"
+    cut_off = b"\x06\x04ab\x01", b"\x06\x14ab", b""
+    long_length = b"\x86\x80\x80\x80\x80\x00\x04ab\x01\x02", b"\x86\x80\x80\x80\x10\x04ab\x01\x02"
+    expect_unreadable(SNAPPY, *wrong_length, *wrong_distance, *cut_off, *long_length)
 
 
 def lz4_frame(block, flags=0x40, plain=False):
-    return (
-        b"\x04\x22\x4d\x18"
-        + bytes([flags, 0x40, 0])
-        + struct.pack("<I", len(block) | plain << 31)
-        + block
-        + bytes(4)
-    )
+    head = b"\x04\x22\x4d\x18" + bytes([flags, 0x40, 0])
+    return head + struct.pack("<I", len(block) | plain << 31) + block + bytes(4)
 
 
 def test_an_lz4_block_is_sequences_and_the_last_is_literals():
     assert bytes(unpack(LZ4, lz4_frame(b"\x11a\x01\x00\x10b"), 100)) == b"aaaaaab"
     assert bytes(unpack(LZ4, lz4_frame(b"\x11a\x01\x00\x00"), 100)) == b"aaaaaa"
     assert bytes(unpack(LZ4, lz4_frame(b"plain", plain=True), 100)) == b"plain"
-    for bad in (
-        b"\x11a\x01\x00",
-        b"\x11a\x00\x00\x10b",
-        b"\x11a\x02\x00\x10b",
-        b"\x11a\x01",
-        b"\x20a",
-        b"\xf0\xff",
-    ):
-        with pytest.raises(Unreadable):
-            unpack(LZ4, lz4_frame(bad), 100)
-    for flags in (0x42, 0x80, 0x00, 0x48, 0x44):
-        with pytest.raises(Unreadable):
-            unpack(LZ4, lz4_frame(b"\x10b", flags), 100)
+    distances = b"\x11a\x01\x00", b"\x11a\x00\x00\x10b", b"\x11a\x02\x00\x10b", b"\x11a\x01"
+    expect_unreadable(LZ4, *map(lz4_frame, (*distances, b"\x20a", b"\xf0\xff")))
+    expect_unreadable(LZ4, *(lz4_frame(b"\x10b", flags) for flags in (0x42, 0x80, 0x00, 0x48, 0x44)))
     linked = lz4_frame(b"\x11a\x01\x00\x10b")[:-4] + struct.pack("<I", 5) + b"\x10c\x03\x00\x00" + bytes(4)
     assert bytes(unpack(LZ4, linked, 100)) == b"aaaaaabc" + b"abca"
-    with pytest.raises(Unreadable):
-        unpack(LZ4, linked[:4] + b"\x60" + linked[5:], 100)  # blocks that stand alone
+    expect_unreadable(LZ4, linked[:4] + b"\x60" + linked[5:])  # independent blocks
 
 
 def test_gzip_checks_what_it_holds():
     section = gzip.compress(b"held")
     assert bytes(unpack(GZIP, section + gzip.compress(b"more"), 8)) == b"heldmore"
-    for bad in (section[:-8] + bytes(8), section + b"\0", section + b"nothing", zlib.compress(b"held"), b""):
-        with pytest.raises(Unreadable):
-            unpack(GZIP, bad, 100)
+    expect_unreadable(GZIP, section[:-8] + bytes(8), section + b"\0", zlib.compress(b"held"), b"")
 
 
 def test_zstd_is_frames_and_nothing_else():
@@ -173,20 +148,14 @@ def test_zstd_is_frames_and_nothing_else():
     assert bytes(unpack(ZSTD, by_hand % (17 << 3), 4)) == b"held"  # a window of 2^27 bytes
     large = by_hand % (18 << 3)
     named = b"(\xb5/\xfd\x01\x50\7" + by_hand[6:]  # a dictionary, number 7
-    for bad in (frame + b"\0", skipped[:-1], frame[:-1], b"(\xb5/\xfd", large, named):
-        with pytest.raises(Unreadable):
-            unpack(ZSTD, bad, 100)
-
-
-@pytest.mark.parametrize("codec", [5, 6, 7])
-def test_an_unknown_codec_is_unreadable(codec):
-    assert ours(batch(0, record(0, b"a"), 1, attributes=codec)) == ([], 1)
+    expect_unreadable(ZSTD, frame + b"\0", skipped[:-1], frame[:-1], b"(\xb5/\xfd", large, named)
 
 
 @pytest.mark.parametrize(
     ("what", "made"),
     [
         ("magic", batch(0, record(0, b"a"), 1, magic=1)),
+        ("a codec", batch(0, record(0, b"a"), 1, attributes=5)),
         ("a checksum", batch(0, record(0, b"a"), 1)[:-1] + b"\1"),
         ("a count", batch(0, record(0, b"a"), 2)),
         ("a count below 0", batch(0, record(0, b"a"), -1, last=0)),
@@ -233,14 +202,6 @@ def test_aborted_transactions_are_passed_over_and_their_checksums_are_not():
     log[1] = torn[:-1] + b"!"
     assert ours(b"".join(log), aborted=[(1, 1)]) == ([(NOW, b"a"), (NOW, b"b")], 1)
     assert [one.corrupt for one in batches.whole(b"".join(log))] == [False, True, False, False]
-
-
-def test_many_small_batches_and_one_large_one():
-    small = [batch(i, record(0, b"%d" % i), 1) for i in range(500)]
-    large = batch(500, b"".join(record(i, bytes(1000)) for i in range(3_000)), 3_000)
-    found, unreadable = ours(b"".join(small) + large + batch(9_000, record(0, b"x"), 1))
-    assert unreadable == 0
-    assert [value for _, value in found] == [b"%d" % i for i in range(500)] + [bytes(1000)] * 3_000 + [b"x"]
 
 
 def test_reach_is_up_to_the_last_whole_batch():

@@ -1,4 +1,4 @@
-"""The recount against brute force, against another package's counts and against the worker's own path."""
+"""The recount, compared with definitions, with another package's counts and with the worker's path."""
 
 import dataclasses
 import json
@@ -42,19 +42,24 @@ def assert_agree(stream, records, cuts=()):
     return mine
 
 
-def test_records_that_are_alike_are_judged_at_once_as_each_alone():
-    """A good frame among many, a bad one among many, and few of a length: the outcome is that of each by itself."""
-    for stream in STREAMS.values():
-        rng = random.Random(7)
-        good = [(1000 + i, frame(stream, *some_reports(stream, rng, 1 + i % 2))) for i in range(60)]
-        assert_agree(stream, good)
-        for wrong in (b"\x02", b"\x01\0\0\0\0"):
-            i = rng.randrange(60)
-            mixed = [*good]
-            mixed[i] = (5, wrong + mixed[i][1][len(wrong) :])
-            assert assert_agree(stream, mixed).rejected.total() == 1
-        out_of_range = good[0][1][:5] + b"\xff" * (len(good[0][1]) - 5)
-        assert_agree(stream, [*good, (7, out_of_range)])
+@every_stream
+def test_records_that_are_alike_are_judged_at_once_as_each_alone(stream):
+    rng = random.Random(7)
+    good = [(1000 + i, frame(stream, *some_reports(stream, rng, 1 + i % 2))) for i in range(60)]
+    assert_agree(stream, good)
+    for wrong in (b"\x02", b"\x01\0\0\0\0"):
+        i = rng.randrange(60)
+        mixed = [*good]
+        mixed[i] = (5, wrong + mixed[i][1][len(wrong) :])
+        assert assert_agree(stream, mixed).rejected.total() == 1
+    out_of_range = good[0][1][:5] + b"\xff" * (len(good[0][1]) - 5)
+    assert_agree(stream, [*good, (7, out_of_range)])
+
+
+def test_many_records_at_an_undeclared_rate_are_each_rejected():
+    stream = STREAMS["rated"]
+    found = assert_agree(stream, [(5, b"\x01" + stream.fingerprint + b"\x09\x01")] * 9)
+    assert dict(found.rejected) == {"rate": 9}
 
 
 def test_a_batch_that_cannot_be_read_is_one_rejected_record():
@@ -74,15 +79,7 @@ def test_xxh32_counts_what_pure_ldp_counts(case):
     assert recount(stream, records).state.tolist() == case["counts"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("seed", "value", "hashed"), VECTORS["hashes"])
-def test_xxh32_of_long_decimal_strings(seed, value, hashed):
-    # one report at the largest g, so that its bucket tells 16 bits of the hash
-    stream = ldp.Stream("s", ldp.OLH("1", domain_size=value + 1, hash="xxh32", g=1 << 16))
-    assert recount(stream, [(0, frame(stream, (seed, hashed % (1 << 16))))]).state[value] == 1
-
-
-@pytest.mark.parametrize("g", [2, 3, 4, 7, 256, 257, 1 << 16])
+@pytest.mark.parametrize("g", [2, 7, 257, 1 << 16])
 def test_mul32_by_its_definition(g):
     rng, d, word = random.Random(g), 130, 0xFFFFFFFF
     stream = ldp.Stream("s", ldp.OLH("1", domain_size=d, g=g))
@@ -146,10 +143,7 @@ def test_reports_of_the_vectors_support_what_they_say(vector):
     for value in (head + wire, said.encode()):
         result = recount_of(document, [Records.of([(0, value)])])
         assert (result.accepted, result.reports) == (1, len(reports))
-        if document["protocol"] in (
-            "hadamard",
-            "pgr",
-        ):  # counted as they come, decoded by whoever reads the state
+        if document["protocol"] in ("hadamard", "pgr"):  # counted by index, decoded by the reader
             expected = np.bincount([report["json"] for report in reports], minlength=len(result.state))
             np.testing.assert_array_equal(result.state, expected)
             oracle = ldp.Stream.from_document("s", document).oracle
@@ -161,14 +155,11 @@ def test_reports_of_the_vectors_support_what_they_say(vector):
 @pytest.mark.parametrize(
     ("document", "entries"),
     [
-        ({"protocol": "hadamard", "domain_size": 1}, 2),
         ({"protocol": "hadamard", "domain_size": 7}, 8),
         ({"protocol": "hadamard", "domain_size": 8}, 16),
         ({"protocol": "hadamard", "domain_size": 1 << 20}, 1 << 21),
         ({"protocol": "pgr", "domain_size": 3, "prime": 2, "dimension": 2}, 3),
-        ({"protocol": "pgr", "domain_size": 10, "prime": 3, "dimension": 3}, 13),
         ({"protocol": "pgr", "domain_size": 1000, "prime": 3, "dimension": 7}, 1093),
-        ({"protocol": "pgr", "domain_size": 2000, "prime": 53, "dimension": 3}, 2863),
     ],
     ids=str,
 )
@@ -177,8 +168,7 @@ def test_the_state_of_an_index_has_an_entry_for_each(document, entries):
     width = 1 if entries <= 256 else 2 if entries <= 65536 else 4
     last = (entries - 1).to_bytes(width, "little")
     result = recount_of(document, [Records.of([(0, b"\x01" + mark + last)])])
-    assert len(result.state) == entries
-    assert result.state[-1] == 1
+    assert (len(result.state), result.state[-1]) == (entries, 1)
     beyond = f'{{"fingerprint": "{mark.hex()}", "reports": [{entries}]}}'.encode()
     assert dict(recount_of(document, [Records.of([(0, beyond)])]).rejected) == {"range": 1}
 
@@ -214,78 +204,45 @@ def said(reports, fingerprint=f'"{MARK}"'):
     return f'{{"fingerprint":{fingerprint},"reports":{reports}}}'.encode()
 
 
-MALFORMED = [
-    (None, "empty"),
-    (b"", "empty"),
-    (b"\x00", "version"),
-    (b"\x02" + HEAD[1:] + bytes(5), "version"),
-    (b" " + said("[[1,2]]"), "version"),
-    (b"\xef\xbb\xbf" + said("[[1,2]]"), "version"),
-    (b"[]", "version"),
-    (b"\x01", "length"),
-    (HEAD[:4], "length"),
-    (HEAD, "length"),
-    (HEAD + bytes(4), "length"),
-    (HEAD + bytes(6), "length"),
-    (b"\x01\x00\x00\x00\x00" + bytes(5), "fingerprint"),
-    (b"\x01\x00\x00\x00\x00", "fingerprint"),
-    (HEAD + struct.pack("<IB", 1, 4), "range"),
-    (HEAD + struct.pack("<IBIB", 1, 3, 1, 255), "range"),
-    (b"{", "json"),
-    (b"{}", "json"),
-    (said("[[1,2]]") + b"}", "json"),
-    (said("[[1,2]]") + b"\x00", "json"),
-    (said("[[1,2]]").replace(b"reports", b"report\xff"), "json"),
-    (said("[[1,2]]").replace(b"reports", b"report\xed\xa0\x80"), "json"),
-    (said("[[1,2]]").replace(b"reports", rb"report\ud800"), "json"),
-    (said("[[1,2]]").decode().encode("utf-16-le"), "json"),
-    (said('[[1,2]],"reports":[[1,2]]'), "json"),
-    (said('[[1,2]],"extra":0'), "json"),
-    (f'{{"fingerprint":"{MARK}"}}'.encode(), "json"),
-    (said("[[1.0,2]]"), "json"),
-    (said("[[1e0,2]]"), "json"),
-    (said("[[true,2]]"), "json"),
-    (said("[[1,null]]"), "json"),
-    (said('[["1",2]]'), "json"),
-    (said("[[NaN,2]]"), "json"),
-    (said("[[-Infinity,2]]"), "json"),
-    (said("[[01,2]]"), "json"),
-    (said("[[1,2],]"), "json"),
-    (said("[1,2]"), "json"),
-    (said("[[1]]"), "json"),
-    (said("[[1,2,3]]"), "json"),
-    (said("[[[1,2]]]"), "json"),
-    (said('[{"seed":1,"bucket":2}]'), "json"),
-    (said("[" * 100_000), "json"),
-    (said("[" * 300 + "]" * 300), "json"),
-    (said("[" * 100_000 + "]" * 100_000), "json"),
-    (said("{}"), "json"),
-    (said("null"), "json"),
-    (said('"[[1,2]]"'), "json"),
-    (said("[[1,2]]", "1"), "json"),
-    (said("[[1,2]]", "null"), "json"),
-    (said("[[1,2]]", f'"{MARK.upper()}"'), "json"),
-    (said("[[1,2]]", '"00000000"'), "fingerprint"),
-    (said("[]", '"00000000"'), "fingerprint"),
-    (said("[]"), "length"),
-    (said("[[1,4]]"), "range"),
-    (said("[[-1,2]]"), "range"),
-    (said("[[4294967296,2]]"), "range"),
-    (said("[[1,2],[1,2],[1,256]]"), "range"),
-    (said(f"[[{10**4000},2]]"), "range"),
-    # another stream's reports only have to look like some protocol's
-    (said("[1]", '"00000000"'), "fingerprint"),
-    (said('["AAE="]', '"00000000"'), "fingerprint"),
-    (said("[[true,2]]", '"00000000"'), "json"),
-    (said("[[1.5,NaN]]", '"00000000"'), "json"),
-    (said("[" * 300 + "]" * 300, '"00000000"'), "json"),
-    (said("[" * 100_000 + "]" * 100_000, '"00000000"'), "json"),
-    # an integer is out of range however long
-    (said("[[" + "9" * 4300 + ",2]]"), "range"),
-    (said("[[-" + "9" * 4300 + ",2]]"), "range"),
-    (said("[[" + "9" * 4301 + ",2]]"), "range"),
-    (said("[[" + "9" * 4301 + ",2]]", '"00000000"'), "fingerprint"),
-]
+MALFORMED = {
+    "empty": [None, b""],
+    "version": [
+        b"\x00",
+        b"\x02" + HEAD[1:] + bytes(5),
+        b" " + said("[[1,2]]"),
+        b"\xef\xbb\xbf" + said("[[1,2]]"),
+    ],
+    "length": [b"\x01", HEAD[:4], HEAD, HEAD + bytes(4), HEAD + bytes(6), said("[]")],
+    "fingerprint": [
+        b"\x01\x00\x00\x00\x00",
+        # another stream's reports only have to look like some protocol's
+        *(said(reports, '"00000000"') for reports in ("[[1,2]]", "[]", "[1]", '["AAE="]')),
+        said("[[" + "9" * 4301 + ",2]]", '"00000000"'),
+    ],
+    "range": [
+        HEAD + struct.pack("<IB", 1, 4),
+        HEAD + struct.pack("<IBIB", 1, 3, 1, 255),
+        *map(said, ("[[1,4]]", "[[-1,2]]", "[[4294967296,2]]", "[[1,2],[1,2],[1,256]]")),
+        *(said(f"[[{sign}{'9' * digits},2]]") for sign in ("", "-") for digits in (4300, 4301)),
+    ],
+    "json": [
+        *(b"{", b"{}", said("[[1,2]]") + b"}", said("[[1,2]]") + b"\x00"),
+        *(
+            said("[[1,2]]").replace(b"reports", b"report" + bad)
+            for bad in (b"\xff", b"\xed\xa0\x80", rb"\ud800")
+        ),
+        said("[[1,2]]").decode().encode("utf-16-le"),
+        *map(said, ('[[1,2]],"reports":[[1,2]]', '[[1,2]],"extra":0')),
+        f'{{"fingerprint":"{MARK}"}}'.encode(),
+        *map(
+            said, ("[[1.0,2]]", "[[1e0,2]]", "[[true,2]]", "[[1,null]]", '[["1",2]]', "[[NaN,2]]", "[[01,2]]")
+        ),
+        *map(said, ("[[1,2],]", "[1,2]", "[[1]]", "[[1,2,3]]", "[[[1,2]]]", '[{"seed":1,"bucket":2}]')),
+        *map(said, ("[" * 100_000, "[" * 100_000 + "]" * 100_000, "{}", "null", '"[[1,2]]"')),
+        *(said("[[1,2]]", mark) for mark in ("1", "null", f'"{MARK.upper()}"')),
+        *(said(reports, '"00000000"') for reports in ("[[true,2]]", "[[1.5,NaN]]", "[" * 300 + "]" * 300)),
+    ],
+}
 
 
 @pytest.mark.parametrize("vector", [*FRAMES, *ORACLE_VECTORS], ids=lambda vector: vector["name"])
@@ -301,18 +258,15 @@ def test_frame_vectors(vector):
             assert (result.accepted, result.reports) == (1, len(item["reports"]))
 
 
-@pytest.mark.parametrize(("value", "reason"), MALFORMED, ids=range(len(MALFORMED)))
-def test_malformed_records_are_rejected_for_a_reason(value, reason):
+@pytest.mark.parametrize("reason", MALFORMED)
+def test_malformed_records_are_rejected_for_a_reason(reason):
     stream = STREAMS["olh-mul32"]
     good = frame(stream, (7, 1))
-    result = recount(stream, [(5, good), (9, value)])
-    assert (result.accepted, dict(result.rejected), result.watermark, result.reports) == (
-        1,
-        {reason: 1},
-        5,
-        1,
-    )
-    assert counted_by_worker(stream, [(5, good), (9, value)]).rejected == {reason: 1}
+    for value in MALFORMED[reason]:
+        result = recount(stream, [(5, good), (9, value)])
+        assert dict(result.rejected) == {reason: 1}, value
+        assert (result.accepted, result.watermark, result.reports) == (1, 5, 1)
+        assert counted_by_worker(stream, [(9, value)]).rejected == {reason: 1}, value
 
 
 WELL_FORMED = [
@@ -335,43 +289,18 @@ def test_all_forms_of_the_same_reports_count_the_same(value):
 # --- two implementations, one answer ----------------------------------------------------------------------------------
 
 SCRAPS = [
+    *'{}[],:"\\ \n\t01-.\x00é\ufeff',
+    *("-0", ".0", "e3", "00", "true", "null", "NaN", "Infinity", "[]", "{}", '""', "\\u0030", "\\ud83d"),
     *(
-        "{",
-        "}",
-        "[",
-        "]",
-        ",",
-        ":",
-        '"',
-        "\\",
-        " ",
-        "\n",
-        "\t",
-        "0",
-        "1",
-        "-",
-        "-0",
-        ".",
-        ".0",
-        "e3",
-        "00",
-        "\x00",
-    ),
-    *(
-        "true",
-        "null",
-        "NaN",
-        "Infinity",
-        "[]",
-        "{}",
-        '""',
-        "\\u0030",
-        "\\ud83d",
         "\\ud83d\\ude00",
-        "é",
-        "\ufeff",
+        '"fingerprint"',
+        '"reports"',
+        '"reports":',
+        "99999999999999999999",
+        "4294967296",
+        "256",
     ),
-    *('"fingerprint"', '"reports"', '"reports":', "99999999999999999999", "4294967296", "256", '"00000000"'),
+    '"00000000"',
 ]
 
 
@@ -447,10 +376,7 @@ def test_recount_agrees_with_the_worker_on_mutated_records(stream, make):
     records = [(rng.randrange(10**12), make(stream, rng)) for _ in range(3000)]
     result = assert_agree(stream, records, cuts=sorted(rng.sample(range(1, 3000), 9)))
     assert result.accepted > 300
-    # the mixture is worth something only if it reaches every way to fail
-    reached = (
-        {"version", "fingerprint", "length"} if make is mutated_frame else {"json", "fingerprint", "length"}
-    )
+    reached = {"version" if make is mutated_frame else "json", "fingerprint", "length"}
     if any_bytes_are_a_report(stream):
         assert result.rejected["range"] == 0 or stream.oracle.length is None
     else:
@@ -475,13 +401,11 @@ def test_recount_agrees_with_the_worker_on_noise(stream):
     assert_agree(stream, records)
 
 
-def test_recount_agrees_with_the_worker_on_perturbed_users():
-    for stream in STREAMS.values():
-        rng = np.random.default_rng(3)
-        values = rng.integers(0, stream.oracle.domain_size, 3000)
-        reports = stream.oracle.perturb(values, rng=rng)
-        records = [(t, frames.encode(stream, part)) for t, part in enumerate(np.array_split(reports, 70))]
-        records += [
-            (t, frames.encode_json(stream, part)) for t, part in enumerate(np.array_split(reports, 70))
-        ]
-        assert assert_agree(stream, records).reports == 6000
+@every_stream
+def test_recount_agrees_with_the_worker_on_perturbed_users(stream):
+    rng = np.random.default_rng(3)
+    reports = stream.oracle.perturb(rng.integers(0, stream.oracle.domain_size, 1000), rng=rng)
+    parts = np.array_split(reports, 70)
+    records = [(t, frames.encode(stream, part)) for t, part in enumerate(parts)]
+    records += [(t, frames.encode_json(stream, part)) for t, part in enumerate(parts)]
+    assert assert_agree(stream, records).reports == 2000

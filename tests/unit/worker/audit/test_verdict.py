@@ -1,4 +1,4 @@
-"""The verdict on what is stored: each difference is named, and none where there is none."""
+"""The verdict on a stored partition."""
 
 import dataclasses
 import hashlib
@@ -27,8 +27,6 @@ from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import RecordLimits, Rule
 
-# --- the verdict on what is stored ------------------------------------------------------------------------------------
-
 GROUP = "ldp-worker-s"
 STREAM = STREAMS["olh-mul32"]
 START = 100
@@ -52,31 +50,21 @@ def stored(state, group=GROUP, stream=STREAM):
     return layout.fields(metadata, KEY), dict(blobs)
 
 
-def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, committed=(0, "")):
+def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, partition=0, name="s", **facts):
     def there(first, last, caps):
         assert begin <= first <= last
         return [Records.of(records[first - START : last - START])]
 
     bounds = (begin, START + len(records) if end is None else end)
-    facts = {"cut": cut, "bounds": bounds, "read": read or there, "committed": committed}
-    return judge(stream.document(), 0, stream="s", group=GROUP, **facts)
+    facts = {"cut": cut, "bounds": bounds, "read": read or there, **facts}
+    return judge(stream.document(), partition, stream=name, group=GROUP, **facts)
 
 
 def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
     records = log()
-    facts = {
-        "stream": "s",
-        "group": GROUP,
-        "cut": stored(counted_by_worker(STREAM, records, START)),
-        "bounds": (START, START + 50),
-    }
-
-    def read(first, last, caps):
-        return [Records.of(records[first - START : last - START])]
-
-    assert judge(STREAM.document(), 0, **facts, read=read, topic_id="topic-id").verdict == "equal"
-    row = judge(STREAM.document(), 0, **facts, read=read, topic_id="another")
-    assert row.verdict == "different"
+    cut = stored(counted_by_worker(STREAM, records, START))
+    assert verify(cut, records, topic_id="topic-id").verdict == "equal"
+    row = verify(cut, records, topic_id="another")
     assert row.difference == (
         "lineage: the counts are of topic topic-id, and this one is another: it was deleted and made anew"
     )
@@ -106,10 +94,6 @@ def changed(what, to):
     return change
 
 
-def add_to_entry(state):
-    state.cells["all"].state[[17, 60]] += 1
-
-
 def add_report(state):
     state.cells["all"].reports += 1
 
@@ -120,7 +104,6 @@ def add_report(state):
         (changed("accepted", 41), "accepted: 41 in Redis, 40 recounted"),
         (changed("rejected", {"version": 9}), "rejected as version: 9 in Redis, 10 recounted"),
         (changed("rejected", {"version": 10, "json": 1}), "rejected as json: 1 in Redis, 0 recounted"),
-        (changed("rejected", {}), "rejected as version: 0 in Redis, 10 recounted"),
         (changed("late", {"1m": 1}), "late by 1m: 1 in Redis, 0 recounted"),
         (changed("undated", 1), "undated: 1 in Redis, 0 recounted"),
         (changed("closed", 1), "closed: 1 in Redis, 0 recounted"),
@@ -148,17 +131,9 @@ def test_a_single_entry_of_the_state_is_enough():
     records = log()
     state = counted_by_worker(STREAM, records, START)
     was = int(state.cells["all"].state[17])
-    add_to_entry(state)
+    state.cells["all"].state[[17, 60]] += 1
     row = verify(stored(state), records)
     assert row.difference == f"state[17]: {was + 1} in Redis, {was} recounted; 2 of 120 entries differ"
-
-
-def test_reports_of_one_record_exchanged_for_others_are_noticed():
-    # every total is equal, only the vectors differ
-    records = log()
-    others = [(records[0][0], frame(STREAM, (1, 1), (2, 2), (3, 3))), *records[1:]]
-    row = verify(stored(counted_by_worker(STREAM, records, START)), others)
-    assert row.difference.startswith("state[")
 
 
 def checked(fields):
@@ -193,6 +168,8 @@ def test_metadata_and_counts_must_belong_together():
     assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
     assert difference(fields | {"flush": ""}) == "metadata: of before the first commit, but there are counts"
     assert difference(fields | {"blobs": "{}"}).startswith("metadata: the blobs named are []")
+    unknown = verify((fields | {"shard": "3"}, blobs), records).difference
+    assert unknown == "metadata: fields that layout 1 does not have: ['shard']"
     for key in fields.keys() - {"epoch", "flush", "checksum"}:
         assert difference(fields | {key: "?"}).startswith("metadata: "), key
         assert difference({k: v for k, v in fields.items() if k != key}).startswith("metadata: "), key
@@ -231,26 +208,11 @@ def test_a_blob_may_be_older_than_the_metadata():
 def test_metadata_and_counts_of_another_partition_are_a_difference():
     records = log()
     fields, blobs = stored(counted_by_worker(STREAM, records, START))
-    facts = {"group": GROUP, "bounds": (START, START + 50), "read": lambda *_: [Records.of(records)]}
-    row = judge(STREAM.document(), 0, stream="s", cut=(fields, blobs), **facts)
-    assert row.difference is None
-    for stream, partition in (("s", 1), ("s2", 0)):  # both keys, and the metadata alone
+    assert verify((fields, blobs), records).difference is None
+    for name, partition in (("s", 1), ("s2", 0)):  # both keys, and the metadata alone
         for there in (blobs, {"all": blobs["all"].replace(bytes.fromhex(FLUSH), bytes(16))}):
-            row = judge(STREAM.document(), partition, stream=stream, cut=(fields, there), **facts)
+            row = verify((fields, there), records, partition=partition, name=name)
             assert row.difference.startswith("metadata: damaged, or of another partition")
-    other = counted_by_worker(STREAM, records, START)
-    before = layout.initial(lineage_of(GROUP, STREAM, "topic-id"), PartitionState.fresh(STREAM, START))
-    _, moved = layout.dump(
-        other, before, "f" * 32
-    )  # the blob alone: each commit of each partition has another id
-    row = judge(STREAM.document(), 0, stream="s", cut=(fields, moved), **facts)
-    assert row.difference == f"counts: the blob is of flush {'f' * 32}, the metadata name {FLUSH}"
-
-
-def test_an_unknown_field_of_metadata_is_a_difference():
-    fields, blobs = stored(counted_by_worker(STREAM, log(), START))
-    row = verify((fields | {"shard": "3"}, blobs), log())
-    assert row.difference == "metadata: fields that layout 1 does not have: ['shard']"
 
 
 def test_counts_of_another_stream_or_group_are_refused():
@@ -291,18 +253,16 @@ def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
 @every_stream
 def test_point_7_whatever_was_deleted_right_counts_are_never_different(stream):
     rng = random.Random(f"retention {stream.fingerprint.hex()}")
-    records = [
-        (
-            rng.randrange(10**6),
-            b"noise" if rng.randrange(4) == 0 else frame(stream, *some_reports(stream, rng, 2)),
-        )
-        for _ in range(40)
-    ]
+
+    def value():
+        return b"noise" if rng.randrange(4) == 0 else frame(stream, *some_reports(stream, rng, 2))
+
+    records = [(rng.randrange(10**6), value()) for _ in range(20)]
     cut = stored(counted_by_worker(stream, records, START), stream=stream)
-    for begin in range(START + 1, START + 41):
+    for begin in range(START + 1, START + 21):
         row = verify(cut, records, begin=begin, stream=stream)
         assert (row.verdict, row.deleted) == ("not recountable", ((START, begin),)), row.difference
-        assert row.records == START + 40 - begin
+        assert row.records == START + 20 - begin
 
 
 def empty_state(state):
@@ -311,14 +271,6 @@ def empty_state(state):
 
 def fill_state(state):
     state.cells["all"].state[:] = state.cells["all"].reports + 1
-
-
-def no_reports(state):
-    state.cells["all"].reports = 0
-
-
-def more_reports(state):
-    state.cells["all"].reports += 1000
 
 
 @pytest.mark.parametrize(
@@ -333,7 +285,6 @@ def more_reports(state):
         (changed("closed", 1), "closed: 1 in Redis, 0 recounted"),
         (changed("watermark", 10_047), "watermark: 10047 in Redis, 10048 recounted of what remains"),
         (changed("watermark", None), "watermark: None in Redis, 10048 recounted of what remains"),
-        (no_reports, "reports: 0 in Redis, 72 recounted of what remains"),
         (empty_state, "state[0]: 0 in Redis, "),
         (fill_state, "state[0]: "),
     ],
@@ -351,36 +302,30 @@ def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
     stream, rng = STREAMS[name], random.Random(7)
     ones = stream.document().get("k", None if name.startswith("oue") else 1)
     records = [(0, frame(stream, *some_reports(stream, rng, 2))) for _ in range(50)]
-    for change in (add_to_first, more_reports):
-        state = counted_by_worker(stream, records, START)
-        change(state)
-        row = verify(stored(state, stream=stream), records, begin=START + 20, stream=stream)
-        if ones is None:  # a user's bits are as many as the coins say
-            assert row.verdict == "not recountable"
-        else:
-            reports = 40 if change is add_to_first else 1040
-            total = ones * 40 + (change is add_to_first)
-            said = f"state: the sum of {reports} deleted reports is {total}, {ones * reports} is due"
-            assert row.difference == said
-
-
-def add_to_first(state):
+    state = counted_by_worker(stream, records, START)
     state.cells["all"].state[0] += 1
+    row = verify(stored(state, stream=stream), records, begin=START + 20, stream=stream)
+    if ones is None:  # a user's bits are as many as the coins say
+        assert row.verdict == "not recountable"
+    else:
+        assert (
+            row.difference == f"state: the sum of 40 deleted reports is {ones * 40 + 1}, {ones * 40} is due"
+        )
 
 
 def test_point_7_records_that_were_all_malformed_have_no_reports():
     records = [(5, b"noise")] * 20 + log()
     good = counted_by_worker(STREAM, records, START)
     assert verify(stored(good), records, begin=START + 20).verdict == "not recountable"
-    for change, said in (
-        (add_report, "reports: 121 of 0 accepted"),
+    for change, message in (
+        (add_report, "reports: 1 of 0 accepted"),
         (changed("watermark", 99_999), "watermark: 99999 in Redis, 10048 recounted of what remains"),
     ):
         state = counted_by_worker(STREAM, records, START)
         state.rejected["version"] = 30
         change(state)
         row = verify(stored(state), records, begin=START + 20)
-        assert row.difference.startswith(said.replace("121", "1"))
+        assert row.difference.startswith(message)
 
 
 def test_point_7_retention_that_passes_during_the_audit():
@@ -472,35 +417,28 @@ def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(str
     assert dict(by_hand) == state.rejected
     assert by_hand.keys() == ({"many", "ones"} if stream is UNARY else {"many"})
     for encoded in (state, *([] if stream is UNARY else [with_gap(records, START, START + 5, RULES)])):
-        row = judge(
-            stream.document(),
-            0,
-            stream="s",
-            group=GROUP,
-            cut=stored(encoded, stream=stream),
-            bounds=(START + 5 if encoded.gaps else START, START + 50),
-            read=lambda first, last, caps: [Records.of(records[first - START : last - START])],
-        )
+        begin = START + 5 if encoded.gaps else START
+        row = verify(stored(encoded, stream=stream), records, begin=begin, stream=stream)
         assert row.verdict == ("gap" if encoded.gaps else "equal"), row.difference
         assert row.rejected == encoded.rejected
 
 
-def test_whoever_reads_the_log_is_told_the_recorded_limits_of_batches():
+def test_whoever_reads_the_log_is_asked_the_recorded_limits_of_batches():
     records = of_all_lengths(STREAM)
     recorded = [
         Rule(START, 1, RecordLimits(None, False, 5_000)),
         Rule(START + 10, 2, RecordLimits(3, True, 100)),
     ]
-    told = []
+    asked = []
 
     def read(first, last, caps):
-        told.append((first, last, caps))
+        asked.append((first, last, caps))
         return [Records.of(records[first - START : last - START])]
 
     state = counted_by_worker(STREAM, records, START, recorded=recorded)
     assert verify(stored(state), records, read=read).verdict == "equal"
     caps = [(START, 5_000), (START + 10, 100)]
-    assert told == [(START, START + 10, caps), (START + 10, START + 50, caps)]
+    assert asked == [(START, START + 10, caps), (START + 10, START + 50, caps)]
 
 
 def test_batches_that_cannot_be_read_are_compared_as_every_rejected_record():
@@ -518,21 +456,24 @@ def test_batches_that_cannot_be_read_are_compared_as_every_rejected_record():
     assert found(1).difference == "rejected as batch: 2 in Redis, 1 recounted"
 
 
+BARE = {"offset": START, "revision": 1, "most_reports": 1}
+
+
 @pytest.mark.parametrize(
-    "said",
+    "rules",
     [
         [],
-        [{"offset": START + 1, "revision": 1, "most_reports": 1, "ones": True}],
-        [{"offset": START, "revision": 1, "most_reports": 1}],
-        [{"offset": START, "revision": 1, "most_reports": 1, "ones": True, "grace": 5}],
+        [BARE | {"offset": START + 1, "ones": True}],
+        [BARE],
+        [BARE | {"ones": True, "grace": 5}],
         [rule.as_json() for rule in (RULES[3], RULES[1])],
         ["rule"],
         None,
     ],
 )
-def test_point_16_rules_that_cannot_be_followed_are_named(said):
+def test_point_16_rules_that_cannot_be_followed_are_named(rules):
     fields, blobs = stored(counted_by_worker(STREAM, log(), START))
-    totals = json.loads(fields["totals"]) | {"rules": said}
+    totals = json.loads(fields["totals"]) | {"rules": rules}
     fields = checked(fields | {"totals": json.dumps(totals)})
     assert verify((fields, blobs), log()).difference.startswith("metadata: ")
     with pytest.raises(StateLost, match="cannot be read"):
@@ -541,8 +482,8 @@ def test_point_16_rules_that_cannot_be_followed_are_named(said):
 
 @pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
 def test_point_19_the_audit_finds_the_same_unlikely_ones_by_itself(oracle):
-    for epsilon in ("1/100", "1/2", "1/1", "3/1", "8/1", "64/1"):
-        for d in (*range(1, 50), 64, 100, 845, 4000):
+    for epsilon in ("1/100", "1/1", "8/1", "64/1"):
+        for d in (*range(1, 20), 64, 845, 4000):
             expected = oracle(epsilon, domain_size=d).likely_ones
             document = {"protocol": oracle.name, "epsilon": epsilon, "domain_size": d}
             assert likely_ones(*chances_of(document), d) == expected, (epsilon, d)

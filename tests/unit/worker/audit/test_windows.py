@@ -1,4 +1,4 @@
-"""Windows: what the worker keeps of them is what the audit recounts, and nothing in it can be another unnoticed."""
+"""Windows of the worker, recounted by the audit; every changed field is found."""
 
 import random
 
@@ -89,7 +89,7 @@ def histories(seeds, *salt):
         yield rng, log(rng), rng.choice(TERMS), changes
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_whatever_was_counted_in_windows_is_recounted(seed):
     for rng, records, terms, changes in histories(range(10 * seed, 10 * seed + 10), "equal"):
         counting = Counting(rng, records, terms, changes)
@@ -142,15 +142,6 @@ def rich():
     return state, records
 
 
-def moved(state):
-    """A report goes from one pane to the next."""
-    one, other = [cell for name, cell in state.cells.items() if name != "all"][:2]
-    v = int(one.state.argmax())
-    one.reports, other.reports = one.reports - 1, other.reports + 1
-    one.state[v] -= 1
-    other.state[v] += 1
-
-
 def exchanged(state):
     """Two panes exchange a report each, so that only their vectors differ."""
     cells = [cell for name, cell in state.cells.items() if name != "all"]
@@ -160,7 +151,7 @@ def exchanged(state):
 
 
 def taken_out(state):
-    """A report of a pane is said to be late."""
+    """A report of a pane is late."""
     cell = next(cell for name, cell in state.cells.items() if name != "all")
     v = int(cell.state.argmax())
     cell.reports, cell.state[v] = cell.reports - 1, cell.state[v] - 1
@@ -211,37 +202,25 @@ def by(what, change):
         (by("rejected", lambda said: {**said, "version": 1}), "rejected as version: 1 in Redis, "),
         (by("late", lambda said: {**said, "1m": said["1m"] + 1}), "late by 1m: "),
         (by("late", lambda said: {**said, "older": 1}), "late by older: 1 in Redis, 0 recounted"),
-        (by("late", lambda said: {}), "late by 1m: 0 in Redis, "),
         (by("undated", lambda n: n - 1), "undated: "),
         (by("watermark", lambda time: time + 1), "watermark: "),
         (by("closed", lambda line: line - 1), "closed: "),
-        (by("closed", lambda line: line + 1), "closed: "),
         (by("admitted_from", lambda _: 200_000), "late by "),
-        (by("admitted_from", lambda _: None), "late by "),
         (by("evicted_to", lambda _: 500_000), "dropped: 500000 in Redis, beyond the closed line "),
         (by("evicted_to", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
         (
             by("evicted_to", lambda line: line + 10_000),
-            "pane 20000+10000: in Redis, but those that end by 30000 were",
+            "pane 20000+10000: in Redis, but those that end by 30000",
         ),
         (by("first_start", lambda said: said | {"10s": said["10s"] + 10_000}), "since of window 10s: "),
-        (
-            by("first_start", lambda said: {"10s": said["10s"]}),
-            "since of window 40s every 20s: none in Redis, ",
-        ),
-        (by("first_start", lambda said: said | {"1h": 0}), "since of window 1h: 0 in Redis, none recounted"),
-        (
-            by("gaps", lambda _: [(START, START + 1)]),
-            f"gaps: [{START}, {START + 1}) in Redis, but the log still",
-        ),
+        (by("first_start", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
+        (by("gaps", lambda _: [(START, START + 1)]), f"gaps: [{START}, {START + 1}) in Redis, but the log"),
         (by("gap_bounds", lambda _: [(0, 5)]), "around: 1 in Redis, of 0 gaps"),
         (by("offset", lambda offset: offset - 1), ""),
         (by("start", lambda offset: offset + 1), "start: "),
         (other_rules(grace=29_000), ""),
-        (other_rules(out_of_order=1_000), ""),
         (other_rules(windows=("10s", "40s every 20s", "1m")), "since of window 1m: none in Redis, "),
         (other_rules(windows=("5s", "40s every 20s")), ""),
-        (moved, "reports of pane "),
         (exchanged, "state[0] of pane "),
         (taken_out, "reports of pane "),
         (without_a_pane, "reports of pane "),
@@ -278,11 +257,11 @@ def test_what_is_around_a_gap_is_recounted():
             state.windows.gap_bounds = [around[0], wrong]
             difference = verify(state, records, begin=START + 12).difference
             assert difference.startswith(
-                ("closed before the gap [110, 112]: ", "first after the gap [110, 112]: ")
+                ("closed before the gap [110, 112]", "first after the gap [110, 112]")
             )
 
 
-def test_what_came_late_behind_a_gap_says_nothing_of_it_but_did_to_an_earlier_version():
+def test_late_records_behind_a_gap_do_not_count_as_the_first_after_it():
     good = frame(STREAM, (1,))
     records = [(50_000, good), (90_000, good), (20_000, good), (49_000, good), (60_000, good), (70_000, good)]
     counting = Counting(random.Random(8), records, TENS)
@@ -300,7 +279,7 @@ def test_what_came_late_behind_a_gap_says_nothing_of_it_but_did_to_an_earlier_ve
 # --- where retention deleted what was counted -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
     for rng, records, terms, changes in histories(range(5 * seed, 5 * seed + 5), "deleted"):
         counting = Counting(rng, records, terms, changes)
@@ -321,19 +300,11 @@ def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
     [
         (by("late", lambda said: {}), "late: 0 in Redis, "),
         (by("late", lambda said: {"1m": 1_000}), "late: 1000 in Redis, "),
-        (by("undated", lambda n: 0), "undated: 0 in Redis, "),
         (by("undated", lambda n: 1_000), "undated: 1000 in Redis, "),
-        (by("closed", lambda line: 20_000), "closed: 20000 in Redis, "),
         (by("closed", lambda line: 10**6), "closed: 1000000 in Redis, "),
         (by("evicted_to", lambda _: 10**6), "dropped: 1000000 in Redis, beyond the closed line "),
-        (
-            by("first_start", lambda said: {"10s": said["10s"]}),
-            "since of window 40s every 20s: none in Redis, ",
-        ),
-        (
-            by("first_start", lambda said: said | {"40s every 20s": 10**6}),
-            "since of window 40s every 20s: 1000000 in ",
-        ),
+        (by("first_start", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
+        (by("first_start", lambda said: said | {"40s every 20s": 10**6}), "since of window 40s every 20s: 1000000"),
         (without_a_pane, "reports of pane "),
         (one_more_pane, None),
     ],
