@@ -1,4 +1,4 @@
-"""The command line: exit codes, and errors that say what to do, without a broker."""
+"""The command line without a broker: exit codes, errors, help."""
 
 import functools
 import gc
@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import ldp
 from ldp import snapshot
@@ -71,13 +72,9 @@ def test_the_variable_that_names_the_file_overrides_nothing_in_it(tmp_path):
     "args",
     [
         ("watch", "--method", "best"),
-        ("create-topics", "--partitions", "0"),
         ("create-topics", "--replication-factor", "0"),
-        ("create-topics", "--replication-factor", "-1"),
         ("audit", "--stream", "other"),
-        ("dead-letters", "--stream", "other"),
         ("dead-letters", "--last", "0"),
-        ("document", "--stream", "other"),
         ("nothing",),
     ],
 )
@@ -85,59 +82,49 @@ def test_usage_errors_exit_2(run, args):
     assert run(GOOD, *args).exit_code == 2
 
 
-def test_bad_counts_exit_1(run, tmp_path):
-    counts = tmp_path / "c.csv"
-    counts.write_text("n\nmany\n", encoding="utf-8")
-    result = run(GOOD, "simulate", "--counts", str(counts), "--column", "n", "--users", "5")
-    assert result.exit_code == 1
-    assert "line 2: 'many'" in result.stderr
+@pytest.fixture
+def simulate(run, tmp_path):
+    """Runs `simulate` with a file of counts and options; returns exit code and stderr."""
+
+    def simulate(*options, config=GOOD, counts="n\n1\n", column="n"):
+        path = tmp_path / "c.csv"
+        path.write_text(counts, encoding="utf-8")
+        given = ("--counts", str(path), "--column", column, "--users", "5")
+        result = run(config, "simulate", *given, *options)
+        return result.exit_code, result.stderr
+
+    return simulate
 
 
-def test_point_16_no_more_reports_a_record_are_sent_than_are_taken(run, tmp_path):
-    counts = tmp_path / "c.csv"
-    counts.write_text("n\n1\n", encoding="utf-8")
-    given = ("simulate", "--counts", str(counts), "--column", "n", "--users", "5", "--batch", "3")
-    result = run(GOOD + "most_reports = 2\n", *given)
-    assert result.exit_code == 2
-    assert "3 given; streams.most_reports is 2" in result.stderr
-
-
-def test_no_larger_records_are_sent_than_a_request_may_have(run, tmp_path):
-    counts = tmp_path / "c.csv"
-    counts.write_text("n\n1\n", encoding="utf-8")
-    given = ("simulate", "--counts", str(counts), "--column", "n", "--users", "5", "--batch", "65")
-    large = GOOD.replace("domain_size = 3", "domain_size = 1048576").replace('"grr"', '"oue"')
-    result = run(large, *given)
-    assert result.exit_code == 2
-    assert "65 given; a report has 131072 bytes, and 63 of them" in result.stderr
+LABELLED = GOOD.replace("domain_size = 3", 'labels = ["red"]')
+LARGE = GOOD.replace("domain_size = 3", "domain_size = 1048576").replace('"grr"', '"oue"')
+COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("options", "changed", "message"),
     [
-        (("--jitter", "90s"), "'90s' given; records that are of now have none: give --hours"),
-        (("--hours", "6", "--jitter", "90"), "'90' given; a length is a whole number with s, m, h or d"),
-        (("--hours", "0"), "--hours"),
+        (("--batch", "3"), {"config": GOOD + "most_reports = 2\n"}, "3 given; streams.most_reports is 2"),
+        (("--batch", "65"), {"config": LARGE}, "65 given; a report has 131072 bytes, and 63 of them"),
+        (("--jitter", "90s"), {}, "'90s' given; records that are of now have none: give --hours"),
+        (("--hours", "6", "--jitter", "90"), {}, "'90' given; a length is a whole number with s, m, h or d"),
+        (("--hours", "0"), {}, "--hours"),
+        ((), {"counts": COLUMNS, "column": "none"}, "no column 'none'; there are label, n"),
+        (
+            ("--label-column", "none"),
+            {"config": LABELLED, "counts": COLUMNS},
+            "no column 'none'; there are label, n",
+        ),
     ],
 )
-def test_hours_and_jitter_that_are_none_are_usage_errors(run, tmp_path, args, said):
-    counts = tmp_path / "c.csv"
-    counts.write_text("n\n1\n", encoding="utf-8")
-    result = run(GOOD, "simulate", "--counts", str(counts), "--column", "n", "--users", "5", *args)
-    assert result.exit_code == 2
-    assert said in result.stderr
+def test_options_of_simulate_that_do_not_fit_are_usage_errors(simulate, options, changed, message):
+    code, stderr = simulate(*options, **changed)
+    assert (code, message in stderr) == (2, True)
 
 
-@pytest.mark.parametrize("option", ["--column", "--label-column"])
-def test_a_column_that_is_not_there_is_a_usage_error(run, tmp_path, option):
-    counts = tmp_path / "c.csv"
-    counts.write_text("\ufefflabel,n\nred,1,more than the header has\n", encoding="utf-8")
-    named = {"--column": "n", "--label-column": "label"} | {option: "none"}
-    labelled = GOOD.replace("domain_size = 3", 'labels = ["red"]')
-    args = [part for pair in named.items() for part in pair]
-    result = run(labelled, "simulate", "--counts", str(counts), "--users", "5", *args)
-    assert result.exit_code == 2
-    assert "no column 'none'; there are label, n" in result.stderr
+def test_bad_counts_exit_1(simulate):
+    code, stderr = simulate(counts="n\nmany\n")
+    assert (code, "line 2: 'many'" in stderr) == (1, True)
 
 
 @pytest.fixture
@@ -237,9 +224,8 @@ def test_watch_shows_base_once(run, publish):
     heading = run(GOOD, "watch", "--once", "--method", "base").stdout.splitlines()[2]
     assert heading.split() == ["value", "base", "95", "%", "interval"]
     publish(CONFIGURED)
-    headings = run(
-        GOOD, "watch", "--once", "--method", "power", "--method", "base", "--method", "power"
-    ).stdout.splitlines()[2]
+    methods = ("--method", "power", "--method", "base", "--method", "power")
+    headings = run(GOOD, "watch", "--once", *methods).stdout.splitlines()[2]
     assert headings.split() == ["value", "base", "95", "%", "interval", "power"]
 
 
@@ -288,27 +274,18 @@ def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def creation(name, role, created=True):
-    return topics.Creation(topics.TopicSpec(name, role, 1, {}), created, topics.Topic("id", 100_000, 3, {}))
-
-
 def test_names_of_topics_are_never_cut():
-    from rich.console import Console
+    def creation(name, role, created):
+        return topics.Creation(topics.TopicSpec(name, role, 1, {}), created, topics.Topic("id", 9, 3, {}))
 
+    made = [creation("t" * 249, "reports of " + "s" * 200, True), creation("dead", "d", False)]
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
-        console.print(
-            create_topics.render(
-                [creation("t" * 249, "reports of " + "s" * 200), creation("dead", "d", created=False)]
-            )
-        )
+        console.print(create_topics.render(made))
     text = captured.get()
     assert max(map(len, text.splitlines())) <= 80
-    assert (text.count("t"), text.count("…")) == (
-        249 + "topic created partitions reports exists".count("t"),
-        0,
-    )
-    assert text.count("created") == text.count("exists") == 1
+    assert text.count("t") == 249 + "topic created partitions reports exists".count("t")
+    assert (text.count("created"), text.count("exists"), text.count("…")) == (1, 1, 0)
 
 
 def test_help_loads_nothing_heavy():

@@ -1,4 +1,4 @@
-"""watch: what is shown is what the snapshot says, and nothing of it is cut off."""
+"""`ldp-worker watch`: tables, JSON, and the overview of several streams."""
 
 import json
 from dataclasses import replace
@@ -63,14 +63,6 @@ def test_ten_methods_fit_in_80_columns():
     numbers = [line.split() for line in lines if line.startswith("[green]")]
     assert sum(len(row) - 5 for row in numbers) == 10  # beside label, base and "low … high"
     assert not any(cell.endswith("…") and len(cell) > 1 for row in numbers for cell in row)
-
-
-def test_the_document_is_json_with_the_chosen_methods():
-    document = json.loads(shown.document(taken(), ("base", "norm-sub")))
-    assert set(document["bodies"]) == {"base", "norm-sub"}
-    assert document["head"]["sequence"] == 4
-    assert document["labels"] == list(STREAM.labels)
-    assert abs(sum(document["bodies"]["norm-sub"]["frequencies"]) - 1) < 1e-9
 
 
 def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():

@@ -1,4 +1,4 @@
-"""A stream of windows in memory: partitions that are counted, the worker's own publisher, and the topic it fills."""
+"""A stream with windows in memory: counted partitions, the worker's publisher, and its topic."""
 
 import json
 import random
@@ -58,15 +58,7 @@ class Sent:
 
 
 class World:
-    """A stream, its partitions, and its publisher.
-
-    Args:
-        seed: of everything.
-        terms: by which records are judged.
-        changes: see `Counting`.
-        retain: milliseconds that windows stay on the topic, None for ever.
-        queries: whether snapshots answer some.
-    """
+    """A stream, its partitions, and its publisher, whose windows stay on the topic for `retain` milliseconds."""
 
     def __init__(self, seed, terms, changes=(), retain=None, stream=STREAM, queries=False):
         self.rng, self.stream, self.topic = random.Random(seed), stream, []
@@ -88,8 +80,6 @@ class World:
             Recommender(self.stream, (), silence),
             silence,
         )
-
-    # what a publisher reads, and where it publishes
 
     def peek(self, partition):
         return self.partitions[partition].metadata
@@ -118,8 +108,6 @@ class World:
         heads = [each for each in self.topic if each.key == "s/head" and each.value]
         return json.loads(heads[-1].value) if heads else {}
 
-    # what happens
-
     def tick(self, times=1):
         for _ in range(times):
             for each in self.partitions:
@@ -143,8 +131,6 @@ class World:
             self.tick()
         return self
 
-    # what it comes to
-
     def audit(self, begin=START, begins=None, topic=None):
         """The verdict, of the topic as it is or of another; the logs begin at an offset, or each at its own."""
         document, sent = self.stream.document(), self.topic if topic is None else topic
@@ -160,39 +146,25 @@ class World:
                 pieces = range(first, last, 7)
                 return [Records.of(records[a - START : min(a + 7, last) - START], a) for a in pieces]
 
-            verdicts.append(
-                judge(
-                    document,
-                    p,
-                    stream="s",
-                    group=GROUP,
-                    cut=(layout.fields(each.metadata, layout.meta_key("s", p)), dict(each.blobs)),
-                    bounds=((begins or {}).get(p, begin), START + LENGTH),
-                    read=read,
-                    newest=newest.get(p, Newest()),
-                    published=published,
-                )
-            )
-        compared = (
-            published.compare(range(len(self.partitions)))
-            if differing is None
-            else Compared(difference=differing)
-        )
+            cut = layout.fields(each.metadata, layout.meta_key("s", p)), dict(each.blobs)
+            bounds = (begins or {}).get(p, begin), START + LENGTH
+            facts = {"cut": cut, "bounds": bounds, "read": read, "published": published}
+            facts["newest"] = newest.get(p, Newest())
+            verdicts.append(judge(document, p, stream="s", group=GROUP, **facts))
+        there = range(len(self.partitions))
+        compared = Compared(difference=differing) if differing else published.compare(there)
         return verdict_of("s", verdicts, published, compared)
 
     def wholes(self):
         """What is there now: for each window, or `all`, the places of its messages on the topic."""
         newest = {each.key: i for i, each in enumerate(self.topic)}
+        there = [i for i in newest.values() if self.topic[i].value]
         found = {}
-        for key, i in newest.items():
-            if self.topic[i].value and key.endswith("/base"):
-                of = key.removeprefix("s/").removesuffix("/base")
+        for i in there:
+            if (key := self.topic[i].key).endswith("/base"):
                 mark = self.topic[i].headers["snapshot"]
-                found[of] = [
-                    j
-                    for j in newest.values()
-                    if self.topic[j].value and self.topic[j].headers["snapshot"] == mark
-                ]
+                of = key.removeprefix("s/").removesuffix("/base")
+                found[of] = [j for j in there if self.topic[j].headers["snapshot"] == mark]
         return found
 
     def compacted(self):
@@ -202,9 +174,8 @@ class World:
 
     def counts(self):
         """How many windows are final, and how many are not."""
-        found = Counter(
-            of_final(self.topic[places[0]]) for of, places in self.wholes().items() if of != "all"
-        )
+        places = [at for of, at in self.wholes().items() if of != "all"]
+        found = Counter(of_final(self.topic[at[0]]) for at in places)
         return found[True], found[False]
 
 

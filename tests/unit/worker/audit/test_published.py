@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from ldp.snapshot import encoding
 from tests.unit.worker.audit.publishing import LENGTH, Partition, World, of_final
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, MANY, PLAIN, SHORTER, START, TENS
@@ -548,22 +547,6 @@ def test_bounded_windows_are_recounted_where_the_lines_had_not_passed_them():
             line["bounded"] = []
 
     assert "where the closed line is" in difference(world, unbounded)
-
-
-def test_vectors_and_labels_in_parts_are_read(monkeypatch):
-    stream = STREAMS["grr-256"]
-    monkeypatch.setattr(encoding.encode_window, "__defaults__", (100, 100))
-    monkeypatch.setattr(encoding.encode, "__defaults__", (100, 100))
-    world = World(2, TENS, stream=stream).run(to=60)
-    assert any("/base/frequencies/2" in each.key for each in world.topic)
-    verdict = world.audit()
-    assert (verdict.verdict, verdict.difference) == ("equal", None)
-    assert verdict.recounted == verdict.finals > 0
-    of = next(of for of in world.wholes() if of != "all")
-    (place,) = [i for i in world.wholes()[of] if world.topic[i].key.endswith("/norm/frequencies/1")]
-    topic = [replace(each) for each in world.topic]
-    topic[place].value = topic[place].value[:-8] + b"\x01" * 8
-    found(world, topic, of, "norm: ")
 
 
 def test_windows_that_there_is_no_room_for_are_said_and_not_recounted(monkeypatch):

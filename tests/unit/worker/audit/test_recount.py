@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import random
-import struct
 from base64 import b64encode
 from pathlib import Path
 
@@ -67,9 +66,6 @@ def test_a_batch_that_cannot_be_read_is_one_rejected_record():
     records = Records.of([(5, frame(stream, (1,)))])
     found = recount_of(stream.document(), [records, dataclasses.replace(Records.of([]), unreadable=2)])
     assert (found.accepted, dict(found.rejected), found.watermark) == (1, {"batch": 2}, 5)
-
-
-# --- what a report supports -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"eps={case['epsilon']} d={case['d']}")
@@ -194,57 +190,6 @@ def test_a_subset_is_written_in_the_shorter_way(d, k, good, bad):
     assert result.state.sum() == k
 
 
-# --- malformed records ------------------------------------------------------------------------------------------------
-
-HEAD = bytes([1]) + STREAMS["olh-mul32"].fingerprint
-MARK = STREAMS["olh-mul32"].fingerprint.hex()
-
-
-def said(reports, fingerprint=f'"{MARK}"'):
-    return f'{{"fingerprint":{fingerprint},"reports":{reports}}}'.encode()
-
-
-MALFORMED = {
-    "empty": [None, b""],
-    "version": [
-        b"\x00",
-        b"\x02" + HEAD[1:] + bytes(5),
-        b" " + said("[[1,2]]"),
-        b"\xef\xbb\xbf" + said("[[1,2]]"),
-    ],
-    "length": [b"\x01", HEAD[:4], HEAD, HEAD + bytes(4), HEAD + bytes(6), said("[]")],
-    "fingerprint": [
-        b"\x01\x00\x00\x00\x00",
-        # another stream's reports only have to look like some protocol's
-        *(said(reports, '"00000000"') for reports in ("[[1,2]]", "[]", "[1]", '["AAE="]')),
-        said("[[" + "9" * 4301 + ",2]]", '"00000000"'),
-    ],
-    "range": [
-        HEAD + struct.pack("<IB", 1, 4),
-        HEAD + struct.pack("<IBIB", 1, 3, 1, 255),
-        *map(said, ("[[1,4]]", "[[-1,2]]", "[[4294967296,2]]", "[[1,2],[1,2],[1,256]]")),
-        *(said(f"[[{sign}{'9' * digits},2]]") for sign in ("", "-") for digits in (4300, 4301)),
-    ],
-    "json": [
-        *(b"{", b"{}", said("[[1,2]]") + b"}", said("[[1,2]]") + b"\x00"),
-        *(
-            said("[[1,2]]").replace(b"reports", b"report" + bad)
-            for bad in (b"\xff", b"\xed\xa0\x80", rb"\ud800")
-        ),
-        said("[[1,2]]").decode().encode("utf-16-le"),
-        *map(said, ('[[1,2]],"reports":[[1,2]]', '[[1,2]],"extra":0')),
-        f'{{"fingerprint":"{MARK}"}}'.encode(),
-        *map(
-            said, ("[[1.0,2]]", "[[1e0,2]]", "[[true,2]]", "[[1,null]]", '[["1",2]]', "[[NaN,2]]", "[[01,2]]")
-        ),
-        *map(said, ("[[1,2],]", "[1,2]", "[[1]]", "[[1,2,3]]", "[[[1,2]]]", '[{"seed":1,"bucket":2}]')),
-        *map(said, ("[" * 100_000, "[" * 100_000 + "]" * 100_000, "{}", "null", '"[[1,2]]"')),
-        *(said("[[1,2]]", mark) for mark in ("1", "null", f'"{MARK.upper()}"')),
-        *(said(reports, '"00000000"') for reports in ("[[true,2]]", "[[1.5,NaN]]", "[" * 300 + "]" * 300)),
-    ],
-}
-
-
 @pytest.mark.parametrize("vector", [*FRAMES, *ORACLE_VECTORS], ids=lambda vector: vector["name"])
 def test_frame_vectors(vector):
     document = vector["document"]
@@ -257,36 +202,6 @@ def test_frame_vectors(vector):
         else:
             assert (result.accepted, result.reports) == (1, len(item["reports"]))
 
-
-@pytest.mark.parametrize("reason", MALFORMED)
-def test_malformed_records_are_rejected_for_a_reason(reason):
-    stream = STREAMS["olh-mul32"]
-    good = frame(stream, (7, 1))
-    for value in MALFORMED[reason]:
-        result = recount(stream, [(5, good), (9, value)])
-        assert dict(result.rejected) == {reason: 1}, value
-        assert (result.accepted, result.watermark, result.reports) == (1, 5, 1)
-        assert counted_by_worker(stream, [(9, value)]).rejected == {reason: 1}, value
-
-
-WELL_FORMED = [
-    said("[[1,2],[4294967295,3]]"),
-    said(" [ [ 1 ,\t2 ] ,\r\n[4294967295, 3] ] ") + b" \n",
-    f'{{"reports":[[1,2],[4294967295,3]],"fingerprint":"{MARK}"}}'.encode(),
-    said("[[1,2],[4294967295,3]]").replace(b"reports", rb"r\u0065ports"),
-    HEAD + struct.pack("<IBIB", 1, 2, 4294967295, 3),
-]
-
-
-@pytest.mark.parametrize("value", WELL_FORMED, ids=range(len(WELL_FORMED)))
-def test_all_forms_of_the_same_reports_count_the_same(value):
-    stream = STREAMS["olh-mul32"]
-    result = assert_agree(stream, [(3, value)])
-    assert (result.accepted, result.reports) == (1, 2)
-    np.testing.assert_array_equal(result.state, recount(stream, [(3, WELL_FORMED[-1])]).state)
-
-
-# --- two implementations, one answer ----------------------------------------------------------------------------------
 
 SCRAPS = [
     *'{}[],:"\\ \n\t01-.\x00é\ufeff',
@@ -308,15 +223,8 @@ def mutated_frame(stream, rng):
     value = bytearray(frame(stream, *some_reports(stream, rng, rng.randrange(1, 5))))
     for _ in range(rng.randrange(3)):
         at = rng.randrange(len(value) + 1)
-        match rng.randrange(4):
-            case 0:
-                value[at : at + 1] = rng.randbytes(1)
-            case 1:
-                del value[at : at + rng.randrange(1, 4)]
-            case 2:
-                value[at:at] = rng.randbytes(rng.randrange(1, 4))
-            case 3:
-                value[5:] = rng.randbytes(rng.randrange(12))
+        removed = rng.choice((0, 1, rng.randrange(4), len(value)))
+        value[at : at + removed] = rng.randbytes(rng.choice((0, 1, rng.randrange(12))))
     return bytes(value)
 
 
@@ -353,19 +261,11 @@ def mutated_base64(wire, rng):
             wire += rng.randbytes(1)
         case 3:
             del wire[-1]
-        case 4:
-            at = rng.randrange(len(wire))
-            wire[at], wire[-1] = wire[-1], wire[at]
     text = b64encode(wire).decode()
-    match rng.randrange(60):
-        case 0:
-            at = rng.randrange(len(text) + 1)
-            text = text[:at] + rng.choice("=A/+-_ \n\0é\ud800B") + text[at + rng.randrange(2) :]
-        case 1:
-            text = text.rstrip("=")
-        case 2:
-            text += rng.choice(["=", "==", "AAAA"])
-    return text
+    if rng.randrange(30) == 0:
+        at = rng.randrange(len(text) + 1)
+        return text[:at] + rng.choice([*"=A/+-_ \n\0é\ud800B", "==", "AAAA"]) + text[at + rng.randrange(2) :]
+    return text.rstrip("=") if rng.randrange(60) == 0 else text
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The audit of rows: whatever is changed of them is found, and what the worker's own publishers leave is right."""
+"""The audit of rows: those of the worker's publisher are right, and every changed one is found."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def verdict(there, rows=None, head=None, topic=None):
     return differing(head or there.head(), there.rows_there if rows is None else rows, lambda: iter(messages))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_publishers_leave_is_right(seed):
     there = written(seed, (HOPS, TENS, PLAIN)[seed % 3])
     assert len(there.rows_there) > 5
@@ -67,7 +67,7 @@ def test_a_row_that_says_something_else_is_found(there, column):
 
 
 def test_a_row_of_another_snapshot_or_place_is_found(there):
-    for place, key in places(there):
+    for place, key in places(there)[::5]:
         row = json.loads(there.rows_there[key])
         of_another = json.dumps(row | {"sequence": row["sequence"] - 1}).encode()
         assert "has rows of snapshots" in verdict(there, there.rows_there | {key: of_another})
@@ -75,20 +75,16 @@ def test_a_row_of_another_snapshot_or_place_is_found(there):
         assert "its value is of another place" in verdict(there, there.rows_there | {key: elsewhere})
 
 
-def test_a_row_that_is_missing_is_found(there):
-    for place, key in places(there):
-        said = verdict(there, {k: v for k, v in there.rows_there.items() if k != key})
-        assert f"{place['query']!r}, rank {place['rank']} is not there" in said
-
-
-def test_a_row_that_is_too_many_is_found(there):
-    newest = there.head()["sequence"]
-    for place, key in places(there):
+def test_a_row_that_is_missing_or_too_many_is_found(there):
+    for place, key in places(there)[::5]:
+        message = verdict(there, {k: v for k, v in there.rows_there.items() if k != key})
+        assert f"{place['query']!r}, rank {place['rank']} is not there" in message
         row = json.loads(there.rows_there[key])
         for more in ({"rank": 9}, {"query": "other"}):
-            added = json.dumps(place | more, separators=(",", ":")).encode(), json.dumps(row | more).encode()
-            said = verdict(there, there.rows_there | dict([added]))
-            assert said is not None, (place, more, newest)
+            added = {
+                json.dumps(place | more, separators=(",", ":")).encode(): json.dumps(row | more).encode()
+            }
+            assert verdict(there, there.rows_there | added) is not None, (place, more)
 
 
 def test_rows_of_a_window_that_is_not_there_and_none_of_all_time_are_found(there):
@@ -105,20 +101,11 @@ def test_rows_of_a_window_that_is_not_there_and_none_of_all_time_are_found(there
 def test_a_record_that_another_program_wrote_is_a_difference_and_no_traceback(there):
     key = next(key for place, key in places(there) if place["window_name"] == "all")
     row = json.loads(there.rows_there[key])
-    for value in (
-        b"",
-        b"x",
-        b"[" * 100_000,
-        b"[]",
-        b"null",
-        b"9" * 5000,
-        json.dumps(row | {"sequence": "7"}).encode(),
-    ):
+    values = [b"", b"x", b"[" * 100_000, b"[]", b"null", b"9" * 5000]
+    for value in (*values, json.dumps(row | {"sequence": "7"}).encode()):
         assert "its value is no row" in verdict(there, there.rows_there | {key: value})
     for other in (b"{}", b'{"stream":"s",', b'{"stream":"s",\xff', key.replace(b'"rank":1', b'"rank":"1"')):
-        assert verdict(there, there.rows_there | {other: there.rows_there[key]}) is None, (
-            "no reader takes it for a row"
-        )
+        assert verdict(there, there.rows_there | {other: there.rows_there[key]}) is None
     without = {name: said for name, said in row.items() if name != "estimate"}
     assert "another estimate" in verdict(there, there.rows_there | {key: json.dumps(without).encode()})
     alone = {key: json.dumps(row | {"sequence": 10**30}).encode()}

@@ -1,4 +1,4 @@
-"""Vectors in chunks: the audit reads what is written, by a decoder of its own, and finds what was changed."""
+"""Vectors in chunks, read by the audit's own decoder."""
 
 import struct
 from dataclasses import replace
@@ -25,10 +25,6 @@ def chunked(monkeypatch):
     monkeypatch.setattr(encoding.encode_window, "__defaults__", (1, 2))
 
 
-def large(seed, terms):
-    return World(seed, terms, queries=True).run()
-
-
 def test_the_audit_reads_each_type_as_it_was_written():
     coins = np.random.default_rng(3)
     made = set()
@@ -43,9 +39,9 @@ def test_the_audit_reads_each_type_as_it_was_written():
     assert len(made) == 4
 
 
-@pytest.mark.parametrize(("seed", "terms"), [(0, PLAIN), (1, TENS), (2, HOPS)])
+@pytest.mark.parametrize(("seed", "terms"), [(1, TENS), (2, HOPS)])
 def test_what_is_published_in_chunks_is_recounted(seed, terms, chunked):
-    world = large(seed, terms)
+    world = World(seed, terms, queries=True).run()
     types = {each.headers["content-type"].decode() for each in world.topic if each.value}
     assert {SPARSE, "application/vnd.ldp.float64"} & types
     assert "application/vnd.ldp.float32" in types
@@ -61,7 +57,7 @@ def changed(world, key, change):
 
 
 def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
-    world = large(0, PLAIN)
+    world = World(0, PLAIN, queries=True).run()
 
     def by_two_units(sent):
         assert sent.headers["content-type"] == b"application/vnd.ldp.float32"
@@ -74,19 +70,14 @@ def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
         first, second = struct.unpack("<dd", sent.value)
         sent.value = struct.pack("<dd", float(np.nextafter(first, 9)), second)
 
-    assert "norm: frequency[0] is" in changed(world, "s/all/norm/frequencies/0", by_two_units)
-    assert "frequency[0] is" in changed(world, "s/all/base/frequencies/0", a_bit)
-
-
-def test_an_unknown_type_is_found(chunked):
-    world = large(0, PLAIN)
-
-    def another(sent):
+    def another_type(sent):
         sent.headers = sent.headers | {"content-type": b"application/vnd.ldp.float16"}
 
     assert "is of content type 'application/vnd.ldp.float16'" in changed(
-        world, "s/all/norm/frequencies/0", another
+        world, "s/all/norm/frequencies/0", another_type
     )
+    assert "norm: frequency[0] is" in changed(world, "s/all/norm/frequencies/0", by_two_units)
+    assert "frequency[0] is" in changed(world, "s/all/base/frequencies/0", a_bit)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The verdict on a stored partition."""
 
-import dataclasses
 import hashlib
 import json
 import random
@@ -439,21 +438,6 @@ def test_whoever_reads_the_log_is_asked_the_recorded_limits_of_batches():
     assert verify(stored(state), records, read=read).verdict == "equal"
     caps = [(START, 5_000), (START + 10, 100)]
     assert asked == [(START, START + 10, caps), (START + 10, START + 50, caps)]
-
-
-def test_batches_that_cannot_be_read_are_compared_as_every_rejected_record():
-    records = log()
-    state = counted_by_worker(STREAM, records, START)
-    state.rejected["batch"] = 2
-
-    def found(count):
-        def read(first, last, caps):
-            return [dataclasses.replace(Records.of(records[first - START : last - START]), unreadable=count)]
-
-        return verify(stored(state), records, read=read)
-
-    assert (found(2).verdict, found(2).rejected) == ("equal", {"batch": 2, "version": 10})
-    assert found(1).difference == "rejected as batch: 2 in Redis, 1 recounted"
 
 
 BARE = {"offset": START, "revision": 1, "most_reports": 1}
