@@ -1,7 +1,6 @@
-"""check: each thing that can be wrong is found, at its level; what is right is not complained about."""
+"""check: each fault is found at its level, and nothing else."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +65,7 @@ labels = ["red", "green", "blue"]
 name = "warm"
 values = ["red"]
 """
+OK, WARNING, ERROR = Level
 CONFIG = parse(CONFIG_TEXT)
 SERVED = CONFIG.streams[0]
 SOUND = {
@@ -85,113 +85,93 @@ def topic(replicas: int = 3, **changed: str) -> topics.Topic:
 
 
 def ours(**changed: str) -> topics.Topic:
-    """One that workers write to."""
+    """A topic that workers write to."""
     return topic(message_timestamp_type="LogAppendTime", **changed)
 
 
 def cluster(**changed: topics.Topic) -> dict[str, topics.Topic]:
-    there = {
-        "reports": topic(),
-        "ldp-snapshots": ours(cleanup_policy="compact"),
-        "ldp-dead-letters": ours(),
-    }
+    there = {"reports": topic(), "ldp-snapshots": ours(cleanup_policy="compact"), "ldp-dead-letters": ours()}
     return there | {k.replace("_", "-"): v for k, v in changed.items()}
 
 
 def levels(findings: list[Finding], subject: str) -> list[Level]:
-    return [f.level for f in findings if f.subject == subject and f.level is not Level.OK]
+    return [f.level for f in findings if f.subject == subject and f.level is not OK]
 
 
 def test_brokers_are_judged_by_their_version():
     found = judge_brokers(Brokers(3, (4, 0), "abc"))
-    assert (found.level, found.text) == (Level.OK, "3 broker(s), Kafka 4.0 or newer, cluster abc")
+    assert (found.level, found.text) == (OK, "3 broker(s), Kafka 4.0 or newer, cluster abc")
     found = judge_brokers(Brokers(1, (2, 7), "abc"))
-    assert found.level is Level.ERROR
+    assert found.level is ERROR
     assert "Kafka 2.7 or newer" in found.text
     assert "2.8" in found.hint
 
 
-@pytest.mark.parametrize("seconds", [6.0, 10.0, 1800.0])
-def test_a_session_timeout_that_brokers_allow_or_do_not_speak_of_is_fine(seconds):
-    assert judge_session(seconds, (6000, 1_800_000)) == []
+@pytest.mark.parametrize("seconds", [5.999, 6, 30, 31])
+def test_a_session_timeout_that_brokers_refuse_is_an_error_with_what_they_allow(seconds):
+    found = judge_session(seconds, (6000, 30_000))
+    assert [f.level for f in found] == [ERROR] * (not 6 <= seconds <= 30)
+    assert all(f"kafka.session_timeout_seconds={seconds}: they allow 6 to 30" in f.text for f in found)
     assert judge_session(seconds, None) == []
 
 
-@pytest.mark.parametrize("seconds", [5.999, 31])
-def test_a_session_timeout_that_brokers_refuse_is_an_error_with_what_they_allow(seconds):
-    (found,) = judge_session(seconds, (6000, 30_000))
-    assert (found.level, found.subject) == (Level.ERROR, "brokers")
-    assert f"kafka.session_timeout_seconds={seconds}: they allow 6 to 30" in found.text
-
-
-def test_sound_topics_are_not_complained_about():
-    assert {f.level for f in judge_topics(CONFIG, cluster())} == {Level.OK}
-
-
-def test_every_missing_topic_is_an_error():
-    findings = judge_topics(CONFIG, {})
-    assert [f.level for f in findings] == [Level.ERROR] * 3
+def test_sound_topics_are_not_complained_about_and_missing_ones_are_errors():
+    assert {f.level for f in judge_topics(CONFIG, cluster())} == {OK}
+    assert [row["level"] for row in json.loads(in_json(judge_topics(CONFIG, {})))] == ["error"] * 3
 
 
 @pytest.mark.parametrize("name", ["reports", "ldp-snapshots", "ldp-dead-letters"])
 def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
     """Brokers answer that with no settings at all, and the client library does not say why."""
     found, *rest = judge_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
-    assert (found.level, found.subject) == (Level.ERROR, f"topic {name}")
+    assert (found.level, found.subject) == (ERROR, f"topic {name}")
     assert found.hint == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
-    assert [one.level for one in rest] == [Level.OK] * 2
+    assert [one.level for one in rest] == [OK] * 2
 
 
 @pytest.mark.parametrize(
     ("name", "found", "level"),
     [
-        ("reports", topic(cleanup_policy="compact"), Level.ERROR),
-        ("reports", topic(cleanup_policy="compact,delete"), Level.ERROR),
-        ("reports", topic(message_timestamp_after_max_ms="9223372036854775807"), Level.WARNING),
-        ("reports", topic(retention_ms="3600000"), Level.WARNING),
-        ("reports", topic(retention_bytes="1000"), Level.WARNING),
-        ("reports", topic(max_message_bytes="100"), Level.ERROR),
-        ("reports", topic(unclean_leader_election_enable="true"), Level.WARNING),
-        ("reports", topic(replicas=1, min_insync_replicas="1"), Level.WARNING),
-        ("reports", topic(replicas=1, min_insync_replicas="2"), Level.ERROR),
-        ("reports", topic(min_insync_replicas="1"), Level.WARNING),
-        ("reports", topic(min_insync_replicas="3"), Level.WARNING),
-        ("ldp-snapshots", ours(), Level.ERROR),
-        ("ldp-snapshots", ours(cleanup_policy="compact", max_message_bytes="1000"), Level.ERROR),
-        ("ldp-dead-letters", ours(cleanup_policy="compact"), Level.WARNING),
-        ("ldp-dead-letters", ours(max_message_bytes="5000"), Level.WARNING),
-        ("ldp-dead-letters", ours(max_message_bytes="4095"), Level.ERROR),
-        ("ldp-dead-letters", topic(), Level.WARNING),
-        ("ldp-snapshots", topic(cleanup_policy="compact"), Level.WARNING),
+        ("reports", topic(cleanup_policy="compact"), ERROR),
+        ("reports", topic(cleanup_policy="compact,delete"), ERROR),
+        ("reports", topic(message_timestamp_after_max_ms="9223372036854775807"), WARNING),
+        ("reports", topic(retention_ms="3600000"), WARNING),
+        ("reports", topic(retention_bytes="1000"), WARNING),
+        ("reports", topic(max_message_bytes="100"), ERROR),
+        ("reports", topic(unclean_leader_election_enable="true"), WARNING),
+        ("reports", topic(replicas=1, min_insync_replicas="1"), WARNING),
+        ("reports", topic(replicas=1, min_insync_replicas="2"), ERROR),
+        ("reports", topic(min_insync_replicas="1"), WARNING),
+        ("reports", topic(min_insync_replicas="3"), WARNING),
+        ("ldp-snapshots", ours(), ERROR),
+        ("ldp-snapshots", ours(cleanup_policy="compact", max_message_bytes="1000"), ERROR),
+        ("ldp-dead-letters", ours(cleanup_policy="compact"), WARNING),
+        ("ldp-dead-letters", ours(max_message_bytes="5000"), WARNING),
+        ("ldp-dead-letters", ours(max_message_bytes="4095"), ERROR),
+        ("ldp-dead-letters", topic(), WARNING),
+        ("ldp-snapshots", topic(cleanup_policy="compact"), WARNING),
     ],
 )
 def test_a_fault_of_a_topic_is_found_alone(name, found, level):
     findings = judge_topics(CONFIG, cluster() | {name: found})
     assert levels(findings, f"topic {name}") == [level]
-    assert all(f.hint for f in findings if f.level is not Level.OK)
+    assert all(f.hint for f in findings if f.level is not OK)
 
 
 def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
     made = {spec.name: spec.settings.get("message.timestamp.type") for spec in topics.specs(CONFIG, 1)}
     assert (made["ldp-snapshots"], made["ldp-dead-letters"]) == ("LogAppendTime", "LogAppendTime")
     there = cluster() | {"ldp-snapshots": topic(cleanup_policy="compact"), "ldp-dead-letters": topic()}
-    (found,) = [f for f in judge_topics(CONFIG, there) if f.level is not Level.OK]
+    (found,) = [f for f in judge_topics(CONFIG, there) if f.level is not OK]
     assert found.subject == "topics ldp-snapshots, ldp-dead-letters"
     assert "a worker whose clock is more than 1h ahead of the brokers' cannot write" in found.text
     assert found.hint == "set message.timestamp.type=LogAppendTime"
 
 
 def test_point_21_what_is_the_same_of_many_topics_is_one_line():
-    there = {
-        name: replace(one, replicas=1) for name, one in cluster(reports=topic(retention_bytes="9")).items()
-    }
+    there = {name: replace(one, replicas=1) for name, one in cluster().items()}
     found = [f for f in judge_topics(CONFIG, there) if "nothing can be written" in f.text]
     assert [f.subject for f in found] == ["topics reports, ldp-snapshots, ldp-dead-letters"]
-    there = {
-        name: replace(one, settings=dict(one.settings) | {"min.insync.replicas": "1"})
-        for name, one in there.items()
-    }
-    assert [f.subject for f in judge_topics(CONFIG, there) if "one replica" in f.text] == [found[0].subject]
 
 
 @pytest.mark.parametrize(
@@ -204,37 +184,34 @@ def test_point_21_what_is_the_same_of_many_topics_is_one_line():
 )
 def test_point_17_brokers_without_transactions_or_compaction_are_named(brokers, said):
     found = judge_abilities(Brokers(1, (4, 0), "abc", **brokers))
-    assert [f.level for f in found] == [Level.ERROR] * len(said)
+    assert [f.level for f in found] == [ERROR] * len(said)
     assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
 
 
 def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
     unknown = {k: v for k, v in ours().settings.items() if k != "cleanup.policy"}
     there = cluster() | {"ldp-snapshots": topics.Topic("id-1", 1, 3, unknown)}
-    assert levels(judge_topics(CONFIG, there), "topic ldp-snapshots") == [Level.ERROR]
+    assert levels(judge_topics(CONFIG, there), "topic ldp-snapshots") == [ERROR]
 
 
 @pytest.mark.parametrize(
-    ("refusals", "said"),
+    ("refusals", "message", "level"),
     [
-        ((False, False, False), []),
-        ((True, True, False), ["it refuses INFO and CONFIG to this user"]),
-        ((False, True, False), ["it refuses CONFIG to this user"]),
-        ((False, False, True), ["redis.password is set, but it answers without one"]),
+        ((True, True, False), "it refuses INFO and CONFIG to this user", WARNING),
+        ((False, True, False), "it refuses CONFIG to this user", OK),
+        ((False, False, True), "redis.password is set, but it answers without one", WARNING),
     ],
 )
-def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_line_each(refusals, said):
-    found = judge_refusals(*refusals)
-    assert [f.level for f in found] == [
-        Level.OK if refusals == (False, True, False) else Level.WARNING
-    ] * len(said)
-    assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
+def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_line_each(
+    refusals, message, level
+):
+    (found,) = judge_refusals(*refusals)
+    assert (found.level, found.text.startswith(message), bool(found.hint)) == (level, True, True)
+    assert judge_refusals(False, False, False) == []
 
 
 def test_the_brokers_own_timestamps_need_no_limit():
-    found = topic(
-        message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms="9223372036854775807"
-    )
+    found = ours(message_timestamp_after_max_ms="9223372036854775807")
     assert levels(judge_topics(CONFIG, cluster(reports=found)), "topic reports") == []
 
 
@@ -244,16 +221,15 @@ GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "ma
 @pytest.mark.parametrize(
     ("changed", "fsync", "level"),
     [
-        ({}, "everysec", None),
         ({}, None, None),
         ({"redis_version": "6.2.0"}, "everysec", None),
-        ({"redis_version": "6.0.16"}, "everysec", Level.ERROR),
-        ({"maxmemory_policy": "allkeys-lru"}, "everysec", Level.ERROR),
-        ({"role": "slave"}, "everysec", Level.ERROR),
-        ({"cluster_enabled": 1}, "everysec", Level.ERROR),
-        ({"redis_mode": "sentinel"}, None, Level.ERROR),
-        ({"aof_enabled": 0}, "everysec", Level.WARNING),
-        ({}, "no", Level.WARNING),
+        ({"redis_version": "6.0.16"}, "everysec", ERROR),
+        ({"maxmemory_policy": "allkeys-lru"}, "everysec", ERROR),
+        ({"role": "slave"}, "everysec", ERROR),
+        ({"cluster_enabled": 1}, "everysec", ERROR),
+        ({"redis_mode": "sentinel"}, None, ERROR),
+        ({"aof_enabled": 0}, "everysec", WARNING),
+        ({}, "no", WARNING),
     ],
 )
 def test_redis(changed, fsync, level):
@@ -270,7 +246,7 @@ def test_of_a_cluster_a_node_is_one_and_all_memory_counts():
 
 @pytest.mark.parametrize(
     ("others", "replicas", "level"),
-    [(2, 1, Level.OK), (2, 0, Level.WARNING), (1, 1, Level.WARNING), (0, 2, Level.WARNING)],
+    [(2, 1, OK), (2, 0, WARNING), (1, 1, WARNING), (0, 2, WARNING)],
 )
 def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, level):
     state = {"num-other-sentinels": others, "quorum": 2, "num-slaves": replicas, "ip": "one", "port": 1}
@@ -286,61 +262,47 @@ def test_memory(maxmemory, level):
 
 
 @pytest.mark.parametrize(
-    ("info", "level", "said"),
+    ("info", "level", "message"),
     [
         ({"maxmemory": 0, "used_memory": 5 << 30}, None, ""),
         ({"maxmemory": 1 << 30, "used_memory": 900 << 20}, None, ""),
-        (
-            {"maxmemory": 1 << 30, "used_memory": 950 << 20},
-            Level.WARNING,
-            "950.0 MiB of 1.0 GiB are used: soon",
-        ),
-        ({"maxmemory": 1 << 30, "used_memory": 1 << 30}, Level.WARNING, "1.0 GiB of 1.0 GiB are used: soon"),
-        ({"maxmemory": 1 << 30, "used_memory": 1 + (1 << 30)}, Level.ERROR, "Redis refuses writes"),
+        ({"maxmemory": 1 << 30, "used_memory": 1 << 30}, WARNING, "1.0 GiB of 1.0 GiB are used: soon"),
+        ({"maxmemory": 1 << 30, "used_memory": 1 + (1 << 30)}, ERROR, "Redis refuses writes"),
         # what Redis itself leaves out when it compares: buffers of replicas and of the append-only file
-        (
-            {"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29},
-            None,
-            "",
-        ),
+        ({"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29}, None, ""),
     ],
 )
-def test_point_8_memory_that_is_used_up(info, level, said):
+def test_point_8_memory_that_is_used_up(info, level, message):
     found = judge_used(info)
     assert levels(found, "redis memory") == ([] if level is None else [level])
-    assert all(said in finding.text and finding.hint for finding in found)
+    assert all(message in finding.text and finding.hint for finding in found)
 
 
 @pytest.mark.parametrize(
-    ("held", "level", "said"),
+    ("held", "level", "message"),
     [
         (
             Undecided(2, 50, 150, ("etl-1",), 12.0),
-            Level.WARNING,
+            WARNING,
             "partition 2: a transaction (etl-1), open for 12 s,",
         ),
-        (Undecided(2, 50, 150, ("etl-1",), 301.0), Level.ERROR, "holds back 100 offset(s) from 50 on"),
-        (Undecided(0, 7, 8), Level.WARNING, "partition 0: a transaction holds back 1 offset(s) from 7 on"),
+        (Undecided(2, 50, 150, ("etl-1",), 301.0), ERROR, "holds back 100 offset(s) from 50 on"),
+        (Undecided(0, 7, 8), WARNING, "partition 0: a transaction holds back 1 offset(s) from 7 on"),
     ],
 )
-def test_point_8_what_a_transaction_holds_back(held, level, said):
+def test_point_8_what_a_transaction_holds_back(held, level, message):
     (finding,) = judge_undecided("reports", [held])
     assert (finding.level, finding.subject) == (level, "topic reports")
-    assert said in finding.text
-    assert "transaction.timeout.ms" in finding.hint
+    assert message in finding.text
     abort = f"--topic reports --partition {held.partition} --start-offset {held.first}"
     assert finding.hint.endswith(abort)
-    assert judge_undecided("reports", []) == []
 
 
 @pytest.mark.parametrize(
     ("protocol", "entries"),
     [
         ('protocol = "hadamard"\ndomain_size = 1048576', 1 << 21),
-        ('protocol = "pgr"\ndomain_size = 1000\nprime = 3\ndimension = 7', 1093),
         ('protocol = "pgr"\ndomain_size = 1048576', (3**14 - 1) // 2),
-        ('protocol = "oue"\ndomain_size = 1048576', 1 << 20),
-        ('protocol = "subset"\ndomain_size = 20', 20),
     ],
 )
 def test_memory_is_of_the_state_and_not_of_the_domain(protocol, entries):
@@ -356,26 +318,20 @@ def large(protocol, **more):
     return parse("[[streams]]\n" + "\n".join(f"{key} = {value!r}" for key, value in table.items()))
 
 
-@pytest.mark.parametrize(
-    ("limit", "level"),
-    [(131_072, Level.ERROR), (140_000, Level.WARNING), (174_000, Level.WARNING), (176_000, None)],
-)
+@pytest.mark.parametrize(("limit", "level"), [(131_072, ERROR), (174_000, WARNING), (176_000, None)])
 def test_a_large_report_must_fit_its_topic(limit, level):
     config = large("oue", domain_size=1 << 20)  # 131,072 bytes, 174,764 characters of base64
     found = judge_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
     assert levels(found, "topic reports") == ([] if level is None else [level])
 
 
-@pytest.mark.parametrize(
-    ("cap", "level"),
-    [(131_072, Level.ERROR), (140_000, Level.WARNING), (174_000, Level.WARNING), (176_000, None)],
-)
+@pytest.mark.parametrize(("cap", "level"), [(131_072, ERROR), (174_000, WARNING), (176_000, None)])
 def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
     table = "name = 's'\ntopic = 'reports'\nprotocol = 'oue'\nepsilon = '1'\ndomain_size = 1048576"
     config = parse(f"[kafka]\nmax_batch_bytes = {cap}\n[[streams]]\n{table}")
     found = judge_topics(config, cluster(reports=topic(max_message_bytes="176000")))
     # and the topic takes larger batches than are read
-    larger = [Level.WARNING] if cap < 176_000 else []
+    larger = [WARNING] if cap < 176_000 else []
     assert levels(found, "topic reports") == ([] if level is None else [level]) + larger
 
 
@@ -383,7 +339,7 @@ def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
 def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, warned):
     found = judge_topics(CONFIG, cluster(reports=topic(max_message_bytes=str(limit))))
     (one,) = [f for f in found if f.subject == "topic reports"]
-    assert (one.level is Level.WARNING) == warned
+    assert (one.level is WARNING) == warned
     assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.hint) == warned
 
 
@@ -402,31 +358,26 @@ def test_topics_are_made_with_room_for_the_largest_record():
         assert "max.message.bytes" not in settings(config)["reports"] | settings(config)["ldp-dead-letters"]
     # what was made so is not complained about
     there = {name: topics.Topic("id-1", 2, 3, SOUND | dict(settings)) for name, settings in made.items()}
-    assert {f.level for f in judge_topics(large("oue", domain_size=1 << 24), there)} == {Level.OK}
+    assert {f.level for f in judge_topics(large("oue", domain_size=1 << 24), there)} == {OK}
 
 
 @pytest.mark.parametrize(
-    ("reports", "letters", "asked"),
+    ("reports", "letters", "hint"),
     [
-        (1_048_588, 1_048_588, None),
-        (8 << 20, 1_048_588, None),
-        (8 << 20, 9000, 1_048_588),
-        (7000, 6999, 7000),
+        (8 << 20, 1_048_588, ""),
+        (8 << 20, 9000, "set max.message.bytes=1048588 to keep them whole"),
+        (7000, 6999, "set max.message.bytes=7000 to keep them whole"),
     ],
 )
-def test_dead_letters_need_no_more_room_than_the_largest_has(reports, letters, asked):
-    there = {
-        "reports": topic(max_message_bytes=str(reports)),
-        "ldp-dead-letters": ours(max_message_bytes=str(letters)),
-    }
-    found = [f for f in judge_topics(CONFIG, cluster() | there) if f.subject == "topic ldp-dead-letters"]
-    assert [f.hint for f in found] == [
-        "" if asked is None else f"set max.message.bytes={asked} to keep them whole"
-    ]
+def test_dead_letters_need_no_more_room_than_the_largest_has(reports, letters, hint):
+    there = cluster(reports=topic(max_message_bytes=str(reports)))
+    there |= {"ldp-dead-letters": ours(max_message_bytes=str(letters))}
+    found = [f for f in judge_topics(CONFIG, there) if f.subject == "topic ldp-dead-letters"]
+    assert [f.hint for f in found] == [hint]
 
 
 @pytest.mark.parametrize("protocol", ORACLES)
-@pytest.mark.parametrize("d", [2, 1000, 70_000])
+@pytest.mark.parametrize("d", [2, 70_000])
 def test_no_record_of_one_report_is_larger_than_said(protocol, d):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=d))
     report = stream.oracle.perturb([d - 1], rng=np.random.default_rng(1))
@@ -437,32 +388,23 @@ def test_no_record_of_one_report_is_larger_than_said(protocol, d):
     assert written + kafka <= as_json <= written + 512
 
 
-@pytest.mark.parametrize(
-    ("protocol", "entries"),
-    [
-        ('protocol = "hadamard"\ndomain_size = 1048576', 1 << 21),
-        ('protocol = "pgr"\ndomain_size = 1000\nprime = 3\ndimension = 7', 1093),
-        ('protocol = "grr"\ndomain_size = 20', 20),
-    ],
-)
-def test_a_partitions_counts_must_fit_into_a_string(protocol, entries):
-    config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{protocol}")
+def test_a_partitions_counts_must_fit_into_a_string():
+    config = large("pgr", domain_size=1000, prime=3, dimension=7)
     state = PartitionState.fresh(config.streams[0].stream, 0)
     state.cells["all"].state[0] = 1 << 32  # then an entry has 8 bytes
     _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
-    assert len(blobs["all"]) == 48 + 8 * entries
-    assert judge_blobs(config, 48 + 8 * entries) == []
-    (finding,) = judge_blobs(config, 47 + 8 * entries)
-    assert finding.level is Level.ERROR
-    assert f"may be {48 + 8 * entries} bytes" in finding.text
-    assert f"proto-max-bulk-len {48 + 8 * entries}" in finding.hint
+    size = len(blobs["all"])
+    assert size == 48 + 8 * 1093
+    assert judge_blobs(config, size) == []
+    (finding,) = judge_blobs(config, size - 1)
+    assert (finding.level, f"may be {size} bytes" in finding.text) == (ERROR, True)
+    assert f"proto-max-bulk-len {size}" in finding.hint
 
 
 def test_the_largest_state_does_not_fit_into_redis_own_default():
     # a projective line of 4d points: 2^26 counters but for four are 512 MiB and 16 bytes with what stands before them
-    table = "protocol = 'pgr'\ndomain_size = 16777216\nprime = 67108859\ndimension = 2"
-    config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{table}")
-    assert [f.level for f in judge_blobs(config, STRING_LIMIT)] == [Level.ERROR]
+    config = large("pgr", domain_size=16_777_216, prime=67_108_859, dimension=2)
+    assert [f.level for f in judge_blobs(config, STRING_LIMIT)] == [ERROR]
     assert judge_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
 
 
@@ -473,16 +415,16 @@ def test_snapshots_of_another_stream():
     def judged(head, topic=topic):
         return judge_head(CONFIG, SERVED, topic, head)
 
-    assert judged(Head()).level is Level.OK
-    assert judged(Head(7, {0: 3}, 5, lineage=ours)).level is Level.OK
+    assert judged(Head()).level is OK
+    assert judged(Head(7, {0: 3}, 5, lineage=ours)).level is OK
     # without a topic its id cannot be another
-    assert judged(Head(7, {0: 3}, 5, lineage=ours), topic=None).level is Level.OK
+    assert judged(Head(7, {0: 3}, 5, lineage=ours), topic=None).level is OK
     for name, theirs in (("fingerprint", "00c0ffee"), ("group", "other-colours"), ("topic_id", "id-2")):
         finding = judged(Head(7, {0: 3}, 5, lineage=ours | {name: theirs}))
-        assert (finding.level, finding.subject) == (Level.ERROR, "snapshots of colours")
+        assert (finding.level, finding.subject) == (ERROR, "snapshots of colours")
         assert f"{name} {theirs!r} there, {ours[name]!r} here" in finding.text
     finding = judged(Head(7, {0: 3}, 5, uncounted=(1,), lineage=ours))
-    assert finding.level is Level.WARNING
+    assert finding.level is WARNING
     assert "partition 1" in finding.text
 
 
@@ -492,33 +434,22 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
     good, foreign = frames.encode(SERVED.stream, report), frames.encode(other, report)
     ours = f"fingerprint {SERVED.stream.fingerprint.hex()}; "
     for values, level, text in (
-        ([], Level.OK, "no record yet"),
-        ([good] * 3, Level.OK, "none of the newest 3 records is rejected"),
-        ([good, b"noise", good, good], Level.WARNING, "25 % of the newest 4 records are rejected: version 1"),
+        ([], OK, "no record yet"),
+        ([good] * 3, OK, "none of the newest 3 records is rejected"),
+        ([good, b"noise", good, good], WARNING, "25 % of the newest 4 records are rejected: version 1"),
         (
             [good] + [foreign] * 9999,
-            Level.WARNING,
+            WARNING,
             "99.9 % of the newest 10,000 records are rejected: fingerprint 9,999",
         ),
-        (
-            [foreign, foreign, None],
-            Level.ERROR,
-            "all of the newest 3 records are rejected: fingerprint 2, empty 1",
-        ),
+        ([foreign, foreign, None], ERROR, "all of the newest 3 records are rejected: fingerprint 2, empty 1"),
     ):
         columns = Columns.of(range(len(values)), [0] * len(values), values)
         reasons = rejections.reasons(SERVED.stream, SERVED.configured.terms, columns)
         finding = judge_reports(SERVED, Judged(len(values), 0, reasons))
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
-        assert ("ldp-worker dead-letters" in finding.hint) == (level is not Level.OK)
+        assert ("ldp-worker dead-letters" in finding.hint) == (level is not OK)
         assert ("ldp-worker document --stream colours" in finding.hint) == (foreign in values)
-
-
-def test_record_batches_that_cannot_be_read_are_warned_of():
-    finding = judge_reports(SERVED, Judged(4, 0, Counter({"batch": 1})))
-    assert finding.level is Level.WARNING
-    assert "25 % of the newest 4 records are rejected: batch 1" in finding.text
-    assert "the record batch cannot be read" in finding.hint
 
 
 def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
@@ -527,7 +458,7 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
         _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}))
         assert len(found) == (keyed > 0)
         for finding in found:
-            assert (finding.level, finding.subject) == (Level.WARNING, "keys of colours")
+            assert (finding.level, finding.subject) == (WARNING, "keys of colours")
             assert "3 of the newest 4 records come with a key or headers" in finding.text
             assert "traceparent" in finding.hint
 
@@ -535,18 +466,18 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "used", "level"),
     [
-        (None, "/app/ldp/__pycache__", Level.OK),
-        ("/cache", "/cache/ldp_0a1b", Level.OK),
-        ("/cache", "/app/ldp/__pycache__", Level.WARNING),
-        (None, None, Level.ERROR),
-        ("/cache", None, Level.ERROR),
+        (None, "/app/ldp/__pycache__", OK),
+        ("/cache", "/cache/ldp_0a1b", OK),
+        ("/cache", "/app/ldp/__pycache__", WARNING),
+        (None, None, ERROR),
+        ("/cache", None, ERROR),
     ],
 )
 def test_where_compiled_kernels_are_kept(asked, used, level):
     finding = judge_cache(asked, used)
     assert finding.level is level
     assert (used or "no folder") in finding.text
-    assert ("NUMBA_CACHE_DIR" in finding.hint) == (level is not Level.OK)
+    assert ("NUMBA_CACHE_DIR" in finding.hint) == (level is not OK)
 
 
 def test_the_folder_of_the_kernels_is_found():
@@ -556,8 +487,8 @@ def test_the_folder_of_the_kernels_is_found():
 
 def test_nothing_is_cut_at_80_columns():
     long = [
-        Finding(Level.WARNING, f"topic {'t' * 249}", "x" * 300, "do " + "y" * 100),
-        Finding(Level.OK, "redis", "fine [red]"),
+        Finding(WARNING, f"topic {'t' * 249}", "x" * 300, "do " + "y" * 100),
+        Finding(OK, "redis", "fine [red]"),
     ]
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
@@ -572,8 +503,8 @@ def test_nothing_is_cut_at_80_columns():
 
 def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
     long = [
-        Finding(Level.WARNING, "topic t", "x" * 300, "do " + "y" * 100),
-        Finding(Level.OK, "redis", "fine"),
+        Finding(WARNING, "topic t", "x" * 300, "do " + "y" * 100),
+        Finding(OK, "redis", "fine"),
     ]
     monkeypatch.delenv("COLUMNS", raising=False)
     show(render(long, one_line=piped()))
@@ -583,14 +514,8 @@ def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
 
 
 def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published=0, counted=()):
-    there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
-    known = Cluster(
-        there,
-        {"reports": {0: log, 1: log}},
-        {"reports": offset_metadata or {}},
-        {},
-        {"reports": dict(counted)},
-    )
+    there, logs = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND)), {"reports": {0: log, 1: log}}
+    known = Cluster(there, logs, {"reports": offset_metadata or {}}, {}, {"reports": dict(counted)})
     return judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
@@ -607,7 +532,7 @@ def test_counts_of_a_newer_version_are_named_as_such():
     fields = stored(3)
     newer = fields | {"lineage": json.dumps(json.loads(fields["lineage"]) | {"layout": 2})}
     (finding,) = counts({0: newer, 1: stored(3, partition=1)})
-    assert finding.level is Level.ERROR
+    assert finding.level is ERROR
     assert finding.text == (
         "partition 0: of layout 2, where this version reads up to 1: a newer version of ldp-worker wrote them"
     )
@@ -615,65 +540,45 @@ def test_counts_of_a_newer_version_are_named_as_such():
     spaced = json.dumps(json.loads(fields["lineage"]), indent=1)
     key = layout.meta_key(SERVED.stream.name, 0)
     whole = layout.fields(replace(layout.parse(fields, key), lineage=spaced), key)
-    assert [one.level for one in counts({0: whole, 1: stored(3, partition=1)})] == [Level.OK]
-
-
-def test_counts_under_the_key_of_another_partition_are_an_error():
-    """Both are whole, and each would go on where the other has to."""
-    swapped = {0: stored(10, partition=1), 1: stored(2)}
-    (finding,) = counts(swapped)
-    assert finding.level is Level.ERROR
-    assert finding.text.startswith(
-        "partition 0, 1: the metadata in Redis are damaged, or of another partition"
-    )
+    assert [one.level for one in counts({0: whole, 1: stored(3, partition=1)})] == [OK]
 
 
 def test_counts_that_can_be_gone_on_with():
-    assert [f.level for f in counts({0: stored(10), 1: stored(0, partition=1)})] == [Level.OK]
-    assert [f.level for f in counts({}, offset_metadata={0: "claimed"})] == [Level.OK]
+    assert [f.level for f in counts({0: stored(10), 1: stored(0, partition=1)})] == [OK]
+    assert [f.level for f in counts({}, offset_metadata={0: "claimed"})] == [OK]
+
+
+OTHER_REDIS = "they were lost, or another Redis has them"
 
 
 @pytest.mark.parametrize(
-    ("found", "level", "said"),
+    ("found", "level", "message"),
     [
-        ({"fields": {0: stored(5, group="other")}}, Level.ERROR, "group"),
-        ({"fields": {0: stored(5)}, "topic_id": "id-2"}, Level.ERROR, "topic_id"),
-        ({"fields": {0: stored(11)}}, Level.ERROR, "truncated"),
-        ({"fields": {0: stored(3)}, "log": (4, 10)}, Level.WARNING, "lost"),
+        ({"fields": {0: stored(5, group="other")}}, ERROR, "group"),
+        ({"fields": {0: stored(5)}, "topic_id": "id-2"}, ERROR, "topic_id"),
+        ({"fields": {0: stored(11)}}, ERROR, "truncated"),
+        ({"fields": {0: stored(3)}, "log": (4, 10)}, WARNING, "lost"),
+        ({"fields": {}, "offset_metadata": {1: "counted"}}, ERROR, OTHER_REDIS),
+        ({"fields": {}, "published": 3}, ERROR, f"published with those up to offset 3: {OTHER_REDIS}"),
+        ({"fields": {0: StateLost("of another type")}}, ERROR, "partition 0: of another type"),
+        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, ERROR, "set back"),
+        ({"fields": {0: {"offset": "5"}}}, ERROR, "cannot be read"),
+        ({"fields": {0: stored(5)}, "counted": {0: 6}}, ERROR, "another Redis"),
         (
-            {"fields": {}, "offset_metadata": {1: "counted"}},
-            Level.ERROR,
-            "they were lost, or another Redis has them",
-        ),
-        (
-            {"fields": {}, "published": 3},
-            Level.ERROR,
-            "published with those up to offset 3: they were lost, or another Redis has them",
-        ),
-        (
-            {"fields": {0: StateLost("of another type"), 1: stored(3, partition=1)}},
-            Level.ERROR,
-            "partition 0: of another type",
-        ),
-        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, Level.ERROR, "set back"),
-        ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
-        (
-            {"fields": {0: stored(5), 1: stored(0, partition=1)}, "counted": {0: 5, 1: 6}},
-            Level.ERROR,
-            "another Redis",
+            {"fields": {0: stored(10, partition=1), 1: stored(2)}},
+            ERROR,
+            "partition 0, 1: the metadata in Redis are damaged, or of another partition",
         ),
     ],
 )
-def test_counts_that_cannot(found, level, said):
+def test_counts_that_cannot(found, level, message):
     (finding,) = counts(**found)
-    assert finding.level is level
-    assert said in finding.text
+    assert (finding.level, message in finding.text) == (level, True)
 
 
 @pytest.mark.parametrize(
-    ("table", "said", "todo"),
+    ("table", "message", "hint"),
     [
-        ("most_reports = 50", None, None),
         ("most_reports = 200", None, None),
         ("most_reports = 50\nrevision = 2", None, None),
         ("most_reports = 100", "which was replaced", "set streams.revision to 3"),
@@ -682,20 +587,19 @@ def test_counts_that_cannot(found, level, said):
         ("most_reports = 100\nrevision = 3", None, None),
     ],
 )
-def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, todo):
+def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, message, hint):
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
     state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20)))
     state.rules.append(Rule(5, 2, RecordLimits(50, True, 16 << 20)))
     fields = {partition: written(partition, state) for partition in (0, 1)}
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
     (finding,) = judge_counts(config, config.streams[0], known, fields, Head())
-    if said is None:
-        assert finding.level is Level.OK
+    if message is None:
+        assert finding.level is OK
     else:
-        assert finding.level is Level.WARNING
+        assert finding.level is WARNING
         assert finding.text.startswith("partition 0, 1: counted by at most 50 reports a record")
-        assert said in finding.text
-        assert todo in finding.hint
+        assert (message in finding.text, hint in finding.hint) == (True, True)
 
 
 def test_what_partitions_have_in_common_is_said_once():
@@ -713,9 +617,9 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
     state = PartitionState(0, 3)
     state.skip(7)
     gap = written(0, state)
-    assert [f.level for f in counts({0: gap, 1: stored(7, partition=1)}, log=(7, 10))] == [Level.OK]
+    assert [f.level for f in counts({0: gap, 1: stored(7, partition=1)}, log=(7, 10))] == [OK]
     (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(2, 10))
-    assert finding.level is Level.WARNING
+    assert finding.level is WARNING
     assert finding.text == (
         "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records, but no"
         " longer those from offset 0 on, where counting began"
@@ -762,31 +666,16 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     assert bound <= 2 * largest + 16_384
 
 
-@pytest.mark.slow
-def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
-    d, n = 2000, 10**9
-    names = [f"q{i}" for i in range(d)]
-    stream = ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=d))
-    queries = [SetQuery(name, (i,)) for i, name in enumerate(names)]
-    estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
-    recommended = dict.fromkeys(names, snapshot.Recommended("power-ns", 2**53))
-    cut = snapshot.Cut({0: 1}, {})
-    taken = snapshot.take(stream, estimate, cut, 1, queries, recommended=recommended)
-    parts = snapshot.encode(taken)
-    largest = max(len(part.body) for part in parts)
-    assert largest <= snapshot.largest_message(stream, queries, partitions=1) <= 2 * largest
-
-
-def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
+@pytest.mark.parametrize("what", ["recommendations", "top values"])
+def test_a_snapshot_that_is_mostly_answers_is_not_larger_than_said(what):
     d, n = 3000, 10**9
     stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d))
-    queries = [TopQuery("all", d)]
+    queries, more = [TopQuery("all", d)], {"methods": ["base"]}
+    if what == "recommendations":
+        queries = [SetQuery(f"q{i}", (i,)) for i in range(d)]
+        recommended = {query.name: snapshot.Recommended("power-ns", 2**53) for query in queries}
+        more = {"methods": ["base", "power-ns"], "recommended": recommended}
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
-    cut = snapshot.Cut({0: 1}, {})
-    base = snapshot.encode(snapshot.take(stream, estimate, cut, 1, queries, methods=["base"]))[-1]
-    assert len(base.body) <= snapshot.largest_message(stream, queries, partitions=1) <= 2 * len(base.body)
-
-
-def test_findings_as_json():
-    findings = judge_topics(CONFIG, {})
-    assert [row["level"] for row in json.loads(in_json(findings))] == ["error"] * 3
+    parts = snapshot.encode(snapshot.take(stream, estimate, snapshot.Cut({0: 1}, {}), 1, queries, **more))
+    largest = max(len(part.body) for part in parts)
+    assert largest <= snapshot.largest_message(stream, queries, partitions=1) <= 2 * largest
