@@ -135,9 +135,7 @@ def read(
             if section is not None:
                 cap = next((cap for offset, cap in reversed(caps) if offset <= batch.base), caps[0][1])
                 made = unpack(
-                    batch.data[22] & _CODEC,
-                    batch.data[_HEADER.size :],
-                    NO_LIMIT if cap is None else cap,
+                    batch.data[22] & _CODEC, batch.data[_HEADER.size :], NO_LIMIT if cap is None else cap
                 )
                 section.place, section.stop = len(group.data), len(group.data) + len(made)
                 group.data += made

@@ -288,11 +288,7 @@ def _needed(served: Served, topic: Topic, share: int) -> int:
 
 
 def _judge_state(
-    client: Client,
-    config: Config,
-    cluster: Cluster,
-    heads: Mapping[str, Head],
-    info: Mapping[str, Any],
+    client: Client, config: Config, cluster: Cluster, heads: Mapping[str, Head], info: Mapping[str, Any]
 ) -> Iterator[Finding]:
     known = [served for served in config.streams if served.topic in cluster.topics]
     if known:

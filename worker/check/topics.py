@@ -80,7 +80,7 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
                 f"cleanup.policy={policy}: compaction removes reports before or after they are counted, and no recount"
                 " is possible",
                 "set cleanup.policy=delete",
-            ),
+            )
         ),
         *judge_clock(served, topic),
         *present(

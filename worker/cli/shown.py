@@ -43,12 +43,7 @@ def document(
 
 def row(window: "Period", lines: "Mapping[str, Line]") -> dict[str, Any]:
     """Returns a window in JSON's types."""
-    shown = {
-        "name": window.name,
-        "start": date(window.start),
-        "end": date(window.end),
-        "final": window.final,
-    }
+    shown = {"name": window.name, "start": date(window.start), "end": date(window.end), "final": window.final}
     return shown | {"bounded": is_bounded(window, lines)}
 
 

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     help="Its column of labels; unused for a stream without labels.",
 )
 @click.option(
-    "--users",
-    type=click.IntRange(min=1),
-    required=True,
-    help="How many users to draw; each has one report.",
+    "--users", type=click.IntRange(min=1), required=True, help="How many users to draw; each has one report."
 )
 @click.option(
     "--seed",

@@ -245,8 +245,7 @@ def test_of_a_cluster_a_node_is_one_and_all_memory_counts():
 
 
 @pytest.mark.parametrize(
-    ("others", "replicas", "level"),
-    [(2, 1, OK), (2, 0, WARNING), (1, 1, WARNING), (0, 2, WARNING)],
+    ("others", "replicas", "level"), [(2, 1, OK), (2, 0, WARNING), (1, 1, WARNING), (0, 2, WARNING)]
 )
 def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, level):
     state = {"num-other-sentinels": others, "quorum": 2, "num-slaves": replicas, "ip": "one", "port": 1}
@@ -502,10 +501,7 @@ def test_nothing_is_cut_at_80_columns():
 
 
 def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
-    long = [
-        Finding(WARNING, "topic t", "x" * 300, "do " + "y" * 100),
-        Finding(OK, "redis", "fine"),
-    ]
+    long = [Finding(WARNING, "topic t", "x" * 300, "do " + "y" * 100), Finding(OK, "redis", "fine")]
     monkeypatch.delenv("COLUMNS", raising=False)
     show(render(long, one_line=piped()))
     first, second = capsys.readouterr().out.splitlines()
@@ -648,9 +644,7 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
 def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     # counts that make long numbers: estimates of both signs with all digits
     stream = ldp.Stream(
-        "s",
-        ldp.oracle(protocol, epsilon="1", domain_size=d),
-        labels=[f"värde {i}" for i in range(d)],
+        "s", ldp.oracle(protocol, epsilon="1", domain_size=d), labels=[f"värde {i}" for i in range(d)]
     )
     queries = [SetQuery("many", tuple(range(0, d, 2))), TopQuery("most", min(d, 400))]
     judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
