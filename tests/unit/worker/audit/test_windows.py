@@ -213,7 +213,10 @@ def by(what, change):
             "pane 20000+10000: in Redis, but those that end by 30000",
         ),
         (by("first_start", lambda said: said | {"10s": said["10s"] + 10_000}), "since of window 10s: "),
-        (by("first_start", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
+        (
+            by("first_start", lambda said: {"10s": said["10s"]}),
+            "since of window 40s every 20s: none in Redis, ",
+        ),
         (by("gaps", lambda _: [(START, START + 1)]), f"gaps: [{START}, {START + 1}) in Redis, but the log"),
         (by("gap_bounds", lambda _: [(0, 5)]), "around: 1 in Redis, of 0 gaps"),
         (by("offset", lambda offset: offset - 1), ""),
@@ -303,8 +306,14 @@ def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
         (by("undated", lambda n: 1_000), "undated: 1000 in Redis, "),
         (by("closed", lambda line: 10**6), "closed: 1000000 in Redis, "),
         (by("evicted_to", lambda _: 10**6), "dropped: 1000000 in Redis, beyond the closed line "),
-        (by("first_start", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
-        (by("first_start", lambda said: said | {"40s every 20s": 10**6}), "since of window 40s every 20s: 1000000"),
+        (
+            by("first_start", lambda said: {"10s": said["10s"]}),
+            "since of window 40s every 20s: none in Redis, ",
+        ),
+        (
+            by("first_start", lambda said: said | {"40s every 20s": 10**6}),
+            "since of window 40s every 20s: 1000000",
+        ),
         (without_a_pane, "reports of pane "),
         (one_more_pane, None),
     ],
