@@ -1,4 +1,4 @@
-"""Logins: what a client has to fetch before it is let in, by the standard library alone."""
+"""Logins that need a token, by the standard library."""
 
 from worker.login.tokens import Credentials, TokenError, Tokens, tokens_of
 

@@ -1,8 +1,7 @@
-"""Tokens: OAuth 2.0's client credentials (RFC 6749, section 4.4), renewed ahead on a thread of their own.
+"""Fetches OAuth 2.0 tokens by client credentials (RFC 6749, section 4.4), and renews them ahead.
 
-Kafka's client asks for a token on the thread that also says to the group that it lives. So that thread is kept waiting
-for the first token alone: the next one is there before the one before expires, and where the endpoint fails meanwhile,
-the one that is still good is given. Nothing is renewed that nobody has asked for since the last time.
+Kafka's client asks for a token on its heartbeat thread, so only the first token is waited for. While the endpoint
+fails, the last valid token is returned. A token that nobody used is not renewed.
 """
 
 import base64
@@ -20,33 +19,33 @@ from typing import IO, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 TIMEOUT_SECONDS = 5.0
-"""How long the endpoint has to answer, and whoever needs the first token waits."""
+"""Longest wait for the endpoint, and for the first token."""
 _RETRY_SECONDS = 2.0
 _RENEWED_AT = 0.8
-"""The share of a token's time after which the next is fetched."""
+"""Share of a token's lifetime after which the next is fetched."""
 _UNSAID_SECONDS = 60.0
-"""How long a token is taken to be good whose endpoint does not say it."""
+"""Lifetime of a token without ``expires_in``."""
 _MOST_SECONDS = 86_400.0
-"""After how long one is fetched at the latest, however long it is good."""
+"""Longest lifetime."""
 _MOST_BYTES = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""A bearer token's form (RFC 6750, section 2.1)."""
+"""A bearer token (RFC 6750, section 2.1)."""
 
 
 class TokenError(RuntimeError):
-    """No token can be had; says of which endpoint, and why."""
+    """The endpoint gave no token."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What tokens are given for.
+    """Client credentials.
 
     Attributes:
-        endpoint: the URL that is asked.
-        client_id: who asks.
-        client_secret: by what it is known.
-        scope: what for, if the endpoint wants to know.
-        cafile: authorities beside the system's that may have signed the endpoint's certificate.
+        endpoint: the token endpoint's URL.
+        client_id: the client's id.
+        client_secret: its secret.
+        scope: the scope, if the endpoint needs one.
+        cafile: additional certificate authorities.
     """
 
     endpoint: str
@@ -57,11 +56,7 @@ class Credentials:
 
 
 class Tokens:
-    """The tokens of one client; what ``kafka.net.sasl.oauth.AbstractTokenProvider`` asks for.
-
-    Args:
-        credentials: what they are given for.
-    """
+    """The tokens of one client; implements ``kafka.net.sasl.oauth.AbstractTokenProvider``."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -71,7 +66,7 @@ class Tokens:
         self._renewing = self._wanted = False
 
     def token(self) -> str:
-        """Returns one that is good; at once, but for the first.
+        """Returns a valid token; waits only for the first.
 
         Raises:
             TokenError: there is none.
@@ -89,14 +84,14 @@ class Tokens:
             )
 
     def extensions(self) -> dict[str, str]:
-        """Returns what is sent beside a token: nothing."""
+        """Returns no SASL extensions."""
         return {}
 
     def _is_good(self) -> bool:
         return time.monotonic() < self._until
 
     def _renew(self) -> None:
-        """Fetches a token, and then the next, for as long as they are asked for."""
+        """Fetches tokens while they are used."""
         while True:
             started = time.monotonic()
             found = failure = None
@@ -119,12 +114,12 @@ class Tokens:
 
 @functools.cache
 def tokens_of(credentials: Credentials) -> Tokens:
-    """Returns the tokens that all clients of this process share that have the same credentials."""
+    """Returns the tokens that all clients of this process with the same credentials share."""
     return Tokens(credentials)
 
 
 def fetch(credentials: Credentials) -> tuple[str, float]:
-    """Asks for a token; returns it and for how many seconds it is good.
+    """Fetches a token; returns it and its lifetime in seconds.
 
     Raises:
         TokenError: the endpoint does not answer, refuses, or answers something else.
@@ -166,14 +161,14 @@ def fetch(credentials: Credentials) -> tuple[str, float]:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would take the secret to wherever it leads."""
+    """Follows no redirect, which could take the secret elsewhere."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Returns what is asked instead: nothing."""
+        """Returns no request."""
 
 
 def _json(reply: IO[bytes]) -> dict[str, Any]:
-    """Returns the object that an answer is; an empty one where it is none."""
+    """Returns the JSON object of an answer, or an empty one."""
     try:
         found = json.loads(reply.read(_MOST_BYTES))
     except (ValueError, RecursionError, OSError, HTTPException):
@@ -182,5 +177,5 @@ def _json(reply: IO[bytes]) -> dict[str, Any]:
 
 
 def _place(credentials: Credentials) -> str:
-    """Says which endpoint it is, by its host alone."""
+    """Returns the endpoint's description, with its host only."""
     return f"the token endpoint at {urlsplit(credentials.endpoint).netloc}"

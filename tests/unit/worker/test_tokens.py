@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 import pytest
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
-import worker.kafka  # noqa: F401  # which makes tokens acceptable to the client
 from worker.config import ConfigError, parse
+from worker.kafka.client import quirks
 from worker.kafka.client.errors import remedy
 from worker.login import Credentials, TokenError, Tokens, tokens_of
 from worker.login.tokens import fetch
@@ -84,6 +84,7 @@ def test_it_is_asked_for_as_the_rfc_says(endpoint):
 
 
 def test_the_client_takes_them(endpoint):
+    quirks.mend_connections()
     mechanism = SaslMechanismOAuth(sasl_oauth_token_provider=tokens_of(endpoint.credentials()))
     assert mechanism.auth_bytes() == b"n,,\x01auth=Bearer token-1\x01\x01"
     assert tokens_of(endpoint.credentials()) is tokens_of(endpoint.credentials())

@@ -1,1 +1,1 @@
-"""What `check` asks of a cluster."""
+"""The state of a cluster for `check`."""

@@ -1,4 +1,4 @@
-"""The cluster: what Kafka has of what the configuration names."""
+"""Describes the cluster for `check`: brokers, topics, logs and groups of a configuration."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,13 +29,12 @@ class Brokers:
     """The brokers.
 
     Attributes:
-        count: how many there are.
-        version: the oldest release that the first of them can be.
-        cluster_id: what the cluster calls itself.
-        sessions: the shortest and the longest session time-out of a group's member that the first of them allows, in
-            milliseconds; None if it does not tell this user.
-        transactions: whether the first of them supports transactions.
-        compacts: whether the first of them compacts topics.
+        count: their number.
+        version: the oldest possible release of the first one.
+        cluster_id: the cluster's id.
+        sessions: the first one's shortest and longest session time-out, in milliseconds; None if unknown to this user.
+        transactions: whether the first one supports transactions.
+        compacts: whether the first one compacts topics.
     """
 
     count: int
@@ -48,14 +47,14 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What Kafka has of what the configuration names.
+    """The topics and groups of a configuration.
 
     Attributes:
-        topics: the topics that exist, by name.
+        topics: the existing topics, by name.
         logs: input topic -> partition -> (first offset, end).
-        offset_metadata: input topic -> partition -> the metadata of its group's committed offset.
-        undecided: input topic -> what transactions hold back.
-        counted: input topic -> partition -> the offset up to which its group says that records were counted.
+        offset_metadata: input topic -> partition -> metadata of the group's committed offset.
+        undecided: input topic -> records held by open transactions.
+        counted: input topic -> partition -> the group's offset of counted records.
     """
 
     topics: Mapping[str, Topic]
@@ -69,15 +68,10 @@ class Cluster:
 def connect(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> Iterator[KafkaAdminClient]:
-    """Connects to the cluster's administration, for as long as questions are asked.
-
-    Args:
-        config: where the brokers are.
-        wait_seconds: how long to try, if longer than anybody does.
-        on_waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
+    """Connects an admin client as a context manager; see `brokers.connect`.
 
     Raises:
-        brokers.Unreachable: no broker let the client in, or one of the questions failed.
+        brokers.Unreachable: no broker accepted the client, or a request failed.
     """
     try:
         with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
@@ -87,7 +81,7 @@ def connect(
 
 
 def describe_brokers(admin: KafkaAdminClient) -> Brokers:
-    """Asks for the brokers."""
+    """Returns the brokers' description."""
     cluster = admin.describe_cluster()
     there = cluster["brokers"]
     first = there[0]["broker_id"]
@@ -105,7 +99,7 @@ def describe_brokers(admin: KafkaAdminClient) -> Brokers:
 
 
 def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Returns which session time-outs a broker allows; None if it does not tell its settings to this user."""
+    """Returns a broker's bounds of session time-outs; None if this user may not read them."""
     keys = [f"group.{bound}.session.timeout.ms" for bound in ("min", "max")]
     if not all(key in settings for key in keys):
         return None
@@ -114,7 +108,7 @@ def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | No
 
 
 def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
-    """Asks for all that is judged; a coordinator that only just starts is given time."""
+    """Returns the cluster's description; retries while the coordinator starts."""
     there = topics.describe(admin, [spec.name for spec in topics.specs(config, 1)])
     known = [served for served in config.streams if served.topic in there]
     deadline = time.monotonic() + brokers.TIMEOUT_SECONDS
@@ -139,16 +133,11 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
 
 
 def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
-    """Returns the head of a stream's newest published snapshot.
-
-    Args:
-        config: where the topic is.
-        served: the stream.
-        on_passed: receives what is passed over on the way to it.
+    """Returns the head of a stream's newest snapshot; see `KafkaSnapshotProducer.head`.
 
     Raises:
-        StateLost: it cannot be read.
-        Unavailable: the brokers do not answer, or it stays undecided.
+        StateLost: the head cannot be read.
+        Unavailable: the brokers do not answer, or a transaction stays open.
     """
     identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)

@@ -1,7 +1,6 @@
-"""Undecided records: what an open transaction holds back from every reader of committed records.
+"""Finds records above the last stable offset, where the first open transaction of a partition begins.
 
-The last stable offset is where the first open transaction of a partition begins: nothing behind it is read, of
-whichever producer, until that transaction ends. Lag is measured to it, so it does not show what lies behind.
+No `read_committed` reader sees records behind it until the transaction ends. Lag is measured to it.
 """
 
 import time
@@ -13,19 +12,19 @@ from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
 LONG_SECONDS = 300.0
-"""A transaction open for longer than this holds up what others wait for; so the alert has it, too."""
+"""A transaction open for longer blocks readers; the alert uses the same time."""
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """What is undecided in one partition.
+    """The records of one partition above its last stable offset.
 
     Attributes:
-        partition: which.
-        first: the last stable offset, where it begins.
-        end: the high watermark, where it ends.
-        by: the transactional ids of the open transactions that touch the partition, as far as we may know them.
-        seconds: how long the oldest of these has been open; None if there is none that we may know.
+        partition: the partition.
+        first: the last stable offset.
+        end: the high watermark.
+        by: the transactional ids of the open transactions that this user may see.
+        seconds: the age of the oldest of these; None if there is none.
     """
 
     partition: int
@@ -36,12 +35,9 @@ class Undecided:
 
 
 def find_undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[int]) -> list[Undecided]:
-    """Finds the partitions of a topic in which records wait for the end of a transaction.
-
-    Two questions if there are none, else two more.
-    """
+    """Returns the partitions of a topic with records above the last stable offset."""
     latest = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
-    # the watermark first, so that what was only just written does not look undecided
+    # the watermark first, so that new records do not appear held
     high = admin.list_partition_offsets(latest)
     stable = admin.list_partition_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
     held = [tp for tp in latest if high[tp].offset > stable[tp].offset]
@@ -58,7 +54,7 @@ def find_undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[i
 
 
 def _opened(admin: KafkaAdminClient) -> dict[str, tuple[float, set[TopicPartition]]]:
-    """Returns since when each open transaction is open and what it touches; none where we may not ask."""
+    """Returns each open transaction's start and partitions; none if this user may not list them."""
     try:
         listed = admin.list_transactions()
         ids = sorted({one.transactional_id for some in listed.values() for one in some})

@@ -1,7 +1,7 @@
-"""The topics: what each must be like, what the cluster has, and the making of those that are missing.
+"""The topics that a configuration needs: their settings, those of the cluster, and creation of missing ones.
 
-Four kinds: a topic of reports per stream, the compacted topic of snapshots, that of rows if there is to be one, and the
-topic of dead letters. An existing topic is never changed here; `worker.check.topics` says what is off about it.
+There is a topic of reports per stream, the compacted topics of snapshots and, if configured, of rows, and the topic of
+dead letters. Existing topics are never changed; `worker.check.topics` checks them.
 """
 
 import contextlib
@@ -22,33 +22,26 @@ from worker.kafka.client import quirks
 
 HOUR_MS = 3_600_000
 APPEND_TIME = "LogAppendTime"
-"""The ``message.timestamp.type`` of a topic whose records have the broker's time."""
+"""The ``message.timestamp.type`` of broker time."""
 _APPENDED = {"message.timestamp.type": APPEND_TIME}
-"""The brokers refuse a record whose producer's clock is ahead of theirs: what workers write has the brokers' time."""
+"""Workers write with the brokers' time: the brokers refuse records of a clock that is ahead of theirs."""
 _ANY_MS = 1000 * 24 * HOUR_MS
-"""A bound of timestamps beyond this is none; Kafka's own default is the largest number."""
+"""A larger bound of timestamps counts as none; Kafka's default is the largest number."""
 BROKERS_DEFAULT = -1
-"""The replication factor that leaves it to the brokers."""
+"""Replication factor: the brokers' default."""
 BROKER_LIMIT = 1_048_588
-"""Kafka's own default of ``max.message.bytes``."""
+"""Kafka's default of ``max.message.bytes``."""
 
 _RECORD = 512
-"""A report's record without the report: frame or JSON around it, key, headers, batch header."""
+"""Bytes of a record with one report, besides the report."""
 _ROW = 2048
-"""A row without its label and its query's name: two times at most 300 bytes of names, numbers, and the batch header."""
+"""Bytes of a row, besides its label and its query's name."""
 _SEGMENT = 64 << 20
 
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic that the configuration needs, and how it is created.
-
-    Attributes:
-        name: the topic's name.
-        role: what it is for.
-        partitions: how many it is created with.
-        settings: what it is created with.
-    """
+    """A topic that the configuration needs, with the settings to create it with."""
 
     name: str
     role: str
@@ -58,13 +51,13 @@ class TopicSpec:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as the cluster has it.
+    """A topic of the cluster.
 
     Attributes:
         topic_id: its id, another one if it was created again.
-        partitions: how many.
-        replicas: of its least replicated partition.
-        settings: all of them, defaults included.
+        partitions: their number.
+        replicas: those of its least replicated partition.
+        settings: all settings, with defaults.
     """
 
     topic_id: str
@@ -73,13 +66,13 @@ class Topic:
     settings: Mapping[str, str]
 
     def number(self, key: str) -> int | None:
-        """Returns a whole-numbered setting, or None where the broker does not know it."""
+        """Returns a numeric setting, None if the broker does not have it."""
         text = self.settings.get(key)
         return None if text is None else int(text)
 
     @property
     def append_time(self) -> bool:
-        """Whether its records have the broker's time, whatever producers say."""
+        """Whether its records have the broker's time."""
         return self.settings.get("message.timestamp.type") == APPEND_TIME
 
     @property
@@ -95,13 +88,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Creation:
-    """What became of a topic that is needed.
-
-    Attributes:
-        spec: the topic.
-        created: whether it was created now; else it was there.
-        topic: how it stands now.
-    """
+    """A needed topic, whether it was created now, and its present state."""
 
     spec: TopicSpec
     created: bool
@@ -113,7 +100,7 @@ class TopicError(RuntimeError):
 
 
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:
-    """Returns upper bounds of the bytes of a message with one report: as a binary frame, and as JSON.
+    """Returns the most bytes of a message with one report: as a binary frame, and as JSON.
 
     Example:
         >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
@@ -126,13 +113,13 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
 
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
-    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream."""
+    """Returns the most bytes of a message in any snapshot of a stream."""
     named = {} if served.cost is None else served.cost.named
     return largest_message(served.stream, served.queries, partitions, named)
 
 
 def largest_of_rows(served: Served) -> int:
-    """Returns an upper bound of the bytes of a stream's longest row, with its key."""
+    """Returns the most bytes of a stream's row, with its key."""
     names = [query.name for query in served.queries]
     longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
     label = max(
@@ -142,14 +129,10 @@ def largest_of_rows(served: Served) -> int:
 
 
 def clock(served: Served, event_time: bool) -> dict[str, str]:
-    """Returns the settings of a topic of reports that say whose clock its records have their time from.
+    """Returns the timestamp settings of a topic of reports.
 
-    Windows are of the brokers' clock, which no device can set wrong, unless they are to be of the producers'. Those
-    must not be further ahead than the windows take timestamps to be out of order.
-
-    Args:
-        served: the stream.
-        event_time: whether it is the producers' time.
+    Windows use the brokers' time by default. With ``event_time`` they use the producers' time, which may be ahead by
+    the windows' out-of-orderness at most.
     """
     windowing = served.configured.terms.windowing
     if windowing is not None and not event_time:
@@ -159,13 +142,7 @@ def clock(served: Served, event_time: bool) -> dict[str, str]:
 
 
 def specs(config: Config, partitions: int, event_time: bool = False) -> list[TopicSpec]:
-    """Returns the topics that a configuration needs, with the settings to create them with.
-
-    Args:
-        config: the configuration.
-        partitions: of each topic of reports.
-        event_time: whether windows are of the time that producers give to their records.
-    """
+    """Returns the topics that a configuration needs; see `create`."""
     needed = [
         TopicSpec(
             served.topic,
@@ -187,7 +164,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
                 "cleanup.policy": "compact",
                 **_APPENDED,
                 "max.message.bytes": str(max(BROKER_LIMIT, 2 * largest)),
-                # only closed segments are compacted: close them early, so that a new reader reads little that is stale
+                # only closed segments are compacted: close them early
                 "segment.ms": str(HOUR_MS // 6),
                 "segment.bytes": str(max(_SEGMENT, 4 * largest)),
                 "min.cleanable.dirty.ratio": "0.1",
@@ -203,11 +180,11 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
 
 
 def _of_rows(config: Config) -> dict[str, str]:
-    """Returns the settings of the topic of rows, which databases follow."""
+    """Returns the settings of the topic of rows."""
     return {
         "cleanup.policy": "compact",
         **_APPENDED,
-        # who reads it may be away for a week and still learns what is deleted
+        # a reader may be away for a week and still sees deletions
         "delete.retention.ms": str(7 * 24 * HOUR_MS),
         "segment.ms": str(HOUR_MS // 6),
         "min.cleanable.dirty.ratio": "0.1",
@@ -215,22 +192,18 @@ def _of_rows(config: Config) -> dict[str, str]:
 
 
 def _room(largest: int) -> dict[str, str]:
-    """Returns the settings for a message that is larger than what brokers allow by themselves."""
+    """Returns the settings for messages above the brokers' default limit."""
     return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
 def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
-    """Connects an administrator's client, which waits as long for brokers as its settings say."""
+    """Connects an admin client."""
     quirks.mend_connections()
     return KafkaAdminClient(**settings)
 
 
 def require(admin: KafkaAdminClient, name: str) -> None:
-    """Sees that a topic exists.
-
-    Raises:
-        TopicError: it does not.
-    """
+    """Raises `TopicError` unless a topic exists."""
     if not _found(admin, [name]):
         raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics makes what is missing")
 
@@ -246,12 +219,7 @@ def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
 
 
 def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
-    """Returns the ``cleanup.policy`` of a topic; None where the brokers do not say it.
-
-    Args:
-        settings: keyword arguments for every Kafka client.
-        name: the topic's name.
-    """
+    """Returns a topic's ``cleanup.policy``, None if unknown."""
     try:
         with contextlib.closing(connect(settings)) as admin:
             return describe(admin, [name])[name].settings.get("cleanup.policy")
@@ -260,7 +228,7 @@ def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
 
 
 def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns what the cluster says of those of the named topics that exist."""
+    """Returns the cluster's description of the named topics that exist."""
     found = {}
     for topic in admin.describe_topics(list(names)):
         error = kafka.errors.for_code(topic["error_code"])
@@ -284,7 +252,7 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 def bounds(
     admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Returns the first offset and the end of each partition; the end is the last stable offset if it is to be."""
+    """Returns each partition's first offset and end, which is the last stable offset if asked."""
     both = [TopicPartition(topic, partition) for partition in partitions]
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
@@ -310,14 +278,14 @@ def create(
     replication_factor: int = BROKERS_DEFAULT,
     event_time: bool = False,
 ) -> list[Creation]:
-    """Creates the topics that are missing, and leaves those that exist as they are.
+    """Creates the missing topics; leaves existing ones as they are.
 
     Args:
         admin: from `worker.kafka.client.brokers.connect`.
-        config: whose topics.
+        config: the configuration.
         partitions: of each new topic of reports.
         replication_factor: of each new topic.
-        event_time: whether windows are of the time that producers give to their records.
+        event_time: whether windows use the producers' time.
 
     Raises:
         TopicError: the cluster refused to create a topic.
@@ -339,7 +307,7 @@ def create(
             error = kafka.errors.for_code(reply["error_code"])
             if error is kafka.errors.NoError:
                 created.add(reply["name"])
-            elif error is not kafka.errors.TopicAlreadyExistsError:  # somebody else was quicker
+            elif error is not kafka.errors.TopicAlreadyExistsError:  # created meanwhile
                 why = reply.get("error_message") or error.__name__
                 raise TopicError(f"topic {reply['name']!r} could not be created: {why}")
         admin.wait_for_topics(list(missing))

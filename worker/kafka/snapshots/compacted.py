@@ -1,4 +1,4 @@
-"""Compacted topics, read: which keys stand in their one partition now, as far as it is committed."""
+"""Lists the keys on a compacted topic of one partition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from worker.kafka.snapshots.topic import PARTITION
 
 
 def of_rows(stream: str) -> bytes:
-    """Returns how the keys of a stream's rows begin, see `ldp.snapshot.RowKey`."""
+    """Returns the prefix of the keys of a stream's rows, see `ldp.snapshot.RowKey`."""
     return f'{{"stream":"{stream}",'.encode()
 
 
@@ -22,15 +22,15 @@ def keys(
     end: int,
     on_poll: Callable[[], object] = lambda: None,
 ) -> list[bytes]:
-    """Returns the keys with a prefix whose newest record below an offset is no tombstone, in order; O(records).
+    """Returns the keys with a prefix whose newest record is no tombstone, in order; O(records).
 
     Args:
-        consumer: a reader of committed records; it is closed.
-        topic: which.
+        consumer: a `read_committed` consumer; it is closed.
+        topic: the topic.
         begins: the prefix.
         first: the partition's first offset.
         end: its end.
-        on_poll: called again and again, as it may take minutes.
+        on_poll: called before each poll.
 
     Raises:
         KafkaError: see `worker.kafka.client.reading.records`.

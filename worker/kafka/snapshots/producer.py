@@ -1,7 +1,7 @@
-"""The snapshot topic: one transaction a snapshot, and the head read back from the topic's end.
+"""Publishes snapshots, each in one transaction, and reads the newest head from the topic's end.
 
-All streams share a partition, so another stream's open transaction hides committed heads behind it from readers of
-committed records: who starts to publish waits until everything below the topic's end is decided.
+All streams share a partition: another stream's open transaction hides later committed heads. So a starting publisher
+waits until every transaction below the topic's end is decided.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from worker.kafka.snapshots import compacted
 from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS
 
 _CLAIM_SECONDS = 2.0
-"""How long a claim waits until what is open now is decided: of many streams one is always publishing."""
+"""Longest wait of a claim for open transactions."""
 _DECIDED_SECONDS = 0.05
-"""How often is asked whether open transactions have ended."""
+"""Pause between two checks of open transactions."""
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 _MOST_WAITING = 32 << 20
-"""Bytes of messages that wait for their acknowledgement."""
+"""Bytes of unacknowledged messages."""
 
 
 class Topic(Protocol):
-    """The snapshot topic and its clients, which are kafka-python's or do as they do; see `SnapshotTopic`."""
+    """The snapshot topic and its clients; see `SnapshotTopic`."""
 
     name: str
 
@@ -43,26 +43,26 @@ class Topic(Protocol):
         """Connects a transactional producer."""
 
     def admin(self) -> Any:
-        """Connects a client that can ask where the topic begins and ends."""
+        """Connects an admin client."""
 
     def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
         """Connects a reader of one isolation level; see `worker.kafka.client.reading.connect`."""
 
 
 class KafkaSnapshotProducer:
-    """The snapshot topic, as `worker.counting.ports.SnapshotProducer` describes it.
+    """The snapshot topic; implements `worker.counting.ports.SnapshotProducer`.
 
-    Every send's own answer is checked before the commit; after any doubt the producer is thrown away and the head is
-    read again.
+    It checks every send's acknowledgement before the commit. After any error it drops the producer, and the caller
+    reads the head again.
 
     Args:
-        topic: the snapshot topic, as it is reached for this stream.
-        stream: whose snapshots.
-        clock: seconds, for how long is waited.
+        topic: the snapshot topic and its clients.
+        stream: the stream.
+        clock: seconds.
         sleep: waits so many seconds.
-        rows: the topic of rows, which the same transactions write to; None for none.
-        on_alive: called again and again while the head or rows are read, or a snapshot is sent, which may take minutes.
-        on_passed: receives each record batch that cannot be read, and each record of the head's key that is no head.
+        rows: the topic of rows, written in the same transactions; None for none.
+        on_alive: called repeatedly during long reads and sends.
+        on_passed: receives each record batch that cannot be read, and each record at the head's key that is no head.
     """
 
     def __init__(
@@ -80,10 +80,9 @@ class KafkaSnapshotProducer:
         self._producer: Any = None
 
     def open(self) -> Head:
-        """Starts a transactional producer, which ends any transaction of an older one, then reads the head back.
+        """Starts a transactional producer, which aborts an older one's transaction, then reads the head.
 
-        Numbers go on from this head, and no other publisher can write one from here on. So it is read twice: one wrong
-        answer of a broker would have numbers and final windows begin again.
+        It reads the head twice: one wrong answer of a broker would restart numbers and final windows.
         """
         self.close()
         try:
@@ -104,10 +103,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "starting to publish to", self._topic.name) from error
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
-        """Publishes all messages and rows in one transaction, each one's acknowledgement checked before the commit.
-
-        The steps have the numbers of `worker.publishing.publisher.Publisher.tick`.
-        """
+        """Publishes messages and rows in one transaction; steps 7 to 9 of `Publisher.tick`."""
         try:
             # Step 7.
             self._producer.begin_transaction()
@@ -123,7 +119,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "publishing to", self._topic.name) from error
 
     def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
-        """Sends messages, no more at a time than are acknowledged before they expire: a producer takes any number."""
+        """Sends messages, with bounded unacknowledged bytes, so that none expires."""
         sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
         for message in messages:
             self._on_alive()
@@ -144,7 +140,7 @@ class KafkaSnapshotProducer:
         return sent
 
     def rows(self) -> list[bytes]:
-        """Reads which keys the stream has on the topic of rows, once all there is decided; O(records of the topic)."""
+        """Returns the stream's keys on the topic of rows, once all is decided; O(records of the topic)."""
         assert self._rows is not None
         try:
             with contextlib.closing(self._topic.admin()) as admin:
@@ -156,23 +152,21 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "reading the keys of", self._rows) from error
 
     def close(self) -> None:
-        """Throws the producer away; the next one's start aborts what this one left open."""
+        """Drops the producer; the next one's start aborts its open transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             quirks.drop(producer)
 
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
-        """Reads the topic's newest head of the stream, from its end backwards in growing steps.
+        """Reads the stream's newest head, from the topic's end backwards in growing ranges.
 
-        Clients of its own do it, so any thread may ask.
-
-        The newest record of the key that is a head is the head, see `worker.counting.head.Head.read`. Passed over are
-        records of other programs, and record batches that cannot be read: no client can send one of ours that way, and
-        the store and the group's offsets are asked, too, before anything permanent follows from a head.
+        It uses clients of its own, so any thread may call it. The newest record of the key that is a head counts, see
+        `Head.read`; other records and unreadable batches are skipped. The store and the group's offsets are checked,
+        too, before anything permanent follows from a head.
 
         Args:
             decided: see `worker.counting.ports.HeadReader`.
-            wait_seconds: how long to wait for that.
+            wait_seconds: the longest wait for that.
 
         Raises:
             Unavailable: see `worker.counting.ports.HeadReader`.
@@ -189,10 +183,9 @@ class KafkaSnapshotProducer:
                 with contextlib.closing(self._topic.admin()) as admin:
                     now = _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
                 if now > end:
-                    # Compaction never removes the newest head of a moment, so the look above missed one only if a newer
-                    # one was written behind the end. This look ends with a fetch that reaches the end which the log has
-                    # at that fetch: the newest head of that moment stands where this look read, or has stood all along
-                    # where the first one read. So nothing found proves that there is none, whatever others write.
+                    # Compaction keeps the newest head, so the search above missed one only if a newer one was written
+                    # behind the end. This search ends with a fetch that reaches the log's end: if it finds none,
+                    # there is none.
                     found = self._newest([(end, None)], level, unreadable)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest head of", self._topic.name) from error
@@ -214,7 +207,7 @@ class KafkaSnapshotProducer:
         return found or Head()
 
     def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
-        """Returns a topic's first offset and its end, up to which all is decided if it is to be."""
+        """Returns a topic's first offset and end, once all below it is decided if asked."""
         first = _offset(admin, topic, OffsetSpec.EARLIEST, _UNCOMMITTED)
         end = _offset(admin, topic, OffsetSpec.LATEST, _UNCOMMITTED)
         deadline = self._clock() + wait_seconds
@@ -229,15 +222,12 @@ class KafkaSnapshotProducer:
     def _newest(
         self, ranges: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
     ) -> Head | None:
-        """Returns the newest head of the stream in the first range that has one, or None.
-
-        It has number 0 where it is deleted. Records of its key that are no head are passed over, see `Head.read`; their
-        offsets are noted.
+        """Returns the newest head in the first range that has one, or None; a deleted head has number 0.
 
         Args:
             ranges: [first, end), see `worker.kafka.client.reading.records`.
             level: the isolation level.
-            unreadable: filled with the offsets.
+            unreadable: receives the offsets of records that are no head.
 
         Raises:
             NewerHead: a newer version wrote it.
@@ -263,7 +253,7 @@ class KafkaSnapshotProducer:
     def _head_of(self, record: Any, unreadable: list[int]) -> Head | NewerHead | None:
         """Returns the head that a record is, or None."""
         try:
-            # deleted on purpose: the sequence begins anew
+            # a tombstone restarts the numbers
             return Head.read(record.value, self._stream.name) if record.value else Head()
         except NewerHead as error:
             return error
@@ -274,7 +264,7 @@ class KafkaSnapshotProducer:
 
 
 def _backwards(first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields growing ranges of [first, end), the last one first."""
+    """Yields growing ranges of [first, end), from the end backwards."""
     step, upper = 64, end
     while upper > first:
         lower = max(first, upper - step)
@@ -283,6 +273,6 @@ def _backwards(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _offset(admin: Any, topic: str, spec: OffsetSpec, level: IsolationLevel) -> int:
-    """Returns where a topic begins or ends."""
+    """Returns a topic's first offset or end."""
     tp = TopicPartition(topic, PARTITION)
     return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)

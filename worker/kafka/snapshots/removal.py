@@ -1,4 +1,4 @@
-"""What Kafka has of a stream that is to be removed: its messages and rows, and its group."""
+"""Removes a stream from Kafka: its messages, its rows, and its consumer group."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,12 +15,12 @@ from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS, SnapshotTop
 def keys_of(
     admin: KafkaAdminClient, config: Config, stream: str, on_passed: OnPassed = ignore
 ) -> dict[str, list[bytes]]:
-    """Returns the keys of a stream on the topic of snapshots and on that of rows, by topic; O(records of both).
+    """Returns a stream's keys on the topics of snapshots and rows, by topic; O(records of both).
 
     Args:
-        admin: a client of the brokers.
-        config: which topics.
-        stream: whose keys.
+        admin: an admin client.
+        config: the topics.
+        stream: the stream.
         on_passed: receives each record batch that cannot be read.
 
     Raises:
@@ -44,15 +44,15 @@ def keys_of(
 def delete_messages(
     admin: KafkaAdminClient, config: Config, stream: str, known: Mapping[str, Collection[bytes]]
 ) -> dict[str, int]:
-    """Deletes a stream's messages and rows, all or none; returns how many by topic.
+    """Deletes a stream's messages and rows in one transaction; returns their number by topic.
 
-    Whoever publishes the stream is fenced off first, so that none is added meanwhile.
+    It first fences off the stream's publisher.
 
     Args:
-        admin: a client of the brokers.
-        config: which topics.
-        stream: whose messages.
-        known: the keys that were there before; they go in any case, so that one wrong answer leaves none behind.
+        admin: an admin client.
+        config: the topics.
+        stream: the stream.
+        known: keys found before, deleted in any case, so that one wrong answer leaves none behind.
 
     Raises:
         KafkaError: the brokers did not do it.
@@ -77,10 +77,10 @@ def delete_messages(
 
 
 def members(admin: KafkaAdminClient, group: str) -> int | None:
-    """Returns how many workers count in a group; None where there is no such group.
+    """Returns the number of a group's members; None if there is no such group.
 
     Raises:
-        KafkaError: the brokers do not say it.
+        KafkaError: the brokers do not answer.
     """
     described = admin.describe_groups([group])[group]
     if described["error"] is not None and GroupIdNotFoundError.__name__ not in described["error"]:

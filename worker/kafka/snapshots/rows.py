@@ -1,4 +1,4 @@
-"""The topic of rows, read as a database would: whole snapshots at a time."""
+"""Reads the topic of rows, whole snapshots at a time, as a database would."""
 
 from collections import Counter
 from typing import Self
@@ -14,25 +14,25 @@ from worker.kafka.client.topics import TopicError, bounds, require
 from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 
 _MOST_BYTES = 64 << 10
-"""Bytes of the largest value of a row; most of them are its label's."""
+"""Bytes of the largest value of a row."""
 _MOST_REASONS = 20
 _OTHERS = "other reasons"
 
 
 class RowReader:
-    """The rows of all streams of a configuration's topic; a context manager.
+    """The rows of all streams of a configuration; a context manager.
 
-    The newest record of a key that is a row counts: one that is none takes no row's place, and is not kept. A tombstone
-    has nothing by which another program's could be told, so each one deletes its row until the next snapshot.
+    The newest valid row of each key counts; other records are skipped. Any tombstone deletes its row until the next
+    snapshot.
 
     Args:
-        config: where they are.
-        offset: from where on to read; None for all that there is.
-        on_passed: receives each record batch that cannot be read, and each record that is larger than a row.
+        config: the brokers and the topic.
+        offset: where to start; None for the topic's beginning.
+        on_passed: receives each record batch that cannot be read, and each record larger than a row.
 
     Attributes:
-        offset: up to where they were read.
-        skipped: reason -> how many records of the last reading are no rows.
+        offset: the end of what was read.
+        skipped: reason -> number of records in the last `read` that are no rows.
 
     Raises:
         ConfigError: the configuration names no topic of rows.
@@ -64,9 +64,9 @@ class RowReader:
         self._admin.close()
 
     def read(self) -> dict[RowKey, RowValue | None]:
-        """Returns the rows that have come since: key -> the newest value, or None where it is deleted.
+        """Returns the new rows: key -> the newest value, None for a deleted row.
 
-        It ends where every transaction before is decided, so it has all of a snapshot or nothing of it.
+        It ends at the last stable offset, so it returns whole snapshots.
 
         Raises:
             KafkaError: the brokers do not answer.
@@ -95,7 +95,7 @@ class RowReader:
         return newest
 
     def open_since(self) -> int | None:
-        """Returns the offset of the first open transaction, behind which nothing is read; None if none is open.
+        """Returns the offset of the first open transaction, where reading ends; None if none is open.
 
         Raises:
             KafkaError: the brokers do not answer.
@@ -104,7 +104,7 @@ class RowReader:
         return stable if stable < self._end(IsolationLevel.READ_UNCOMMITTED) else None
 
     def _end(self, level: IsolationLevel) -> int:
-        """Returns the end of what a reader of an isolation level gets."""
+        """Returns the topic's end at an isolation level."""
         tp = TopicPartition(self._topic, PARTITION)
         asked = self._admin.list_partition_offsets({tp: OffsetSpec.LATEST}, isolation_level=level)
         return int(asked[tp].offset)

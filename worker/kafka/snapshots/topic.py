@@ -1,4 +1,4 @@
-"""The clients of the snapshot topic: what `snapshot_producer` speaks to brokers with, and how they are set."""
+"""The clients of the snapshot topic, and their settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,20 +8,20 @@ from kafka import KafkaProducer
 from worker.kafka.client import quirks, reading, topics
 
 PARTITION = 0
-"""All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
+"""All snapshots go to one partition, so that a `read_committed` reader sees all of one or none."""
 
 TIMEOUT_SECONDS = 30
-"""How long an answer is waited for, and a transaction may stay open that has no more than that takes."""
+"""Longest wait for an answer, and shortest transaction time-out."""
 
 UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
-"""What reading a message raises that is no snapshot's, or one of a snapshot that cannot be read."""
+"""Exceptions from reading a message that belongs to no valid snapshot."""
 
 _BYTES_PER_SECOND = 16 << 20
-"""What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""
+"""Lowest expected rate of a publisher: a quarter of the rate on two cores shared with the broker."""
 
 
 def transaction_seconds(most_bytes: int) -> int:
-    """Returns how long a transaction of so many bytes may stay open.
+    """Returns the time-out of a transaction of so many bytes.
 
     Example:
         >>> transaction_seconds(128_000_000), transaction_seconds(3_584_000_000)
@@ -31,13 +31,13 @@ def transaction_seconds(most_bytes: int) -> int:
 
 
 class SnapshotTopic:
-    """The snapshot topic, as it is written and read for one stream.
+    """The snapshot topic for one stream.
 
     Args:
         settings: keyword arguments for every Kafka client.
-        transactional_id: fences publishers of the same stream off each other.
-        name: the topic's.
-        most_bytes: of the messages of a transaction; the brokers abort one that is open for longer than they may take.
+        transactional_id: the stream's, which fences off its older publishers.
+        name: the topic's name.
+        most_bytes: the most bytes of a transaction.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SnapshotTopic:
         self._most_bytes = most_bytes
 
     def producer(self) -> Any:
-        """Connects a transactional producer; its `init_transactions` fences the one before it off."""
+        """Connects a transactional producer; its `init_transactions` fences off the older one."""
         quirks.mend_connections()
         producer = KafkaProducer(
             **self._settings,
@@ -71,11 +71,11 @@ class SnapshotTopic:
         return producer
 
     def admin(self) -> Any:
-        """Connects a client that can ask where the topic begins and ends."""
+        """Connects an admin client."""
         return topics.connect(self._settings)
 
     def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
-        """Connects a reader of one isolation level; see `worker.kafka.client.reading.connect`."""
+        """Connects a reader of one isolation level; see `reading.connect`."""
         return reading.connect(
             self._settings, level, begins, on_passed, max_partition_fetch_bytes=reading.LARGEST
         )
