@@ -75,8 +75,8 @@ def test_check_reads_decompression_bombs_within_bounds(hostile):
     hostile.throw(batch(record(b"", headers=[(b"\xff", b"")])))
     world.settle()
     looked = (
-        "import pathlib, resource, sys; from worker import config; from worker.kafka.reports import reader as reports;"
-        "reports._SECONDS = 90.0; newest_reports = reports.newest_reports;"
+        "import pathlib, resource, sys; from worker import config; from worker.kafka.client import newest;"
+        "from worker.kafka.reports.reader import newest_reports; newest._SECONDS = 90.0;"
         "config = config.load(pathlib.Path(sys.argv[1]), {}); found = newest_reports(config, config.streams[0]);"
         "print(found.records, found.keyed, dict(found.reasons), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

@@ -1,30 +1,26 @@
-"""The newest reports of a topic, read in chunks that end within a record batch."""
+"""What the newest reports of a topic count as."""
 
-import math
-
-import numpy as np
-import pytest
-from kafka.record.memory_records import MemoryRecordsBuilder
-
-from tests.batches import NOW
 from worker.config import parse
-from worker.kafka.client.raw_fetch import Fetched
-from worker.kafka.reports.reader import _Reading
+from worker.kafka.client.reading import Passed
+from worker.kafka.decoding.records import Record
+from worker.kafka.reports import reader
 
 CONFIG = parse(
     '[[streams]]\nname = "s"\ntopic = "reports"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 )
 
 
-@pytest.mark.parametrize("end", [1, 2, 39, 40, 41, 77, 80])
-def test_each_record_with_a_key_is_in_one_chunk(end):
-    builder = MemoryRecordsBuilder(2, 0, 1 << 20)
-    for i in range(80):
-        builder.append(NOW, b"key" if i % 5 == 1 else None, b"x")
-    builder.close()
-    data = np.frombuffer(bytes(builder.buffer()), np.uint8)
-    reading = _Reading(None, CONFIG.streams[0], math.inf)
-    reading._judge(Fetched(0, 80, data, []), end)
-    assert (reading.judged.records, reading.judged.keyed) == (end, len(range(1, end, 5)))
-    reading._judge(Fetched(end, 80, data, []), 80)
-    assert (reading.judged.records, reading.judged.keyed) == (80, 16)
+def test_newest_reports_are_classified_with_unreadable_batches_once(monkeypatch):
+    there = [Record(1, 50, None, b"noise"), Record(2, -1, b"key", b""), Record(3, 40, None, None, b"\2\2h\1")]
+    bad = Passed("reports", 0, 4, "record batch: codec")
+
+    def newest(config, topic, on_passed, largest, cap):
+        assert (topic, largest, cap) == ("reports", 16 << 20, 16 << 20)
+        for passed in (bad, bad, Passed("reports", 0, 5, "key: more than 4096 bytes")):
+            on_passed(passed)  # two reads may meet one batch
+        return {0: there}
+
+    monkeypatch.setattr(reader, "newest_records", newest)
+    found = reader.newest_reports(CONFIG, CONFIG.streams[0])
+    assert (found.records, found.keyed, found.oldest) == (4, 2, 40)
+    assert found.reasons == {"version": 1, "empty": 2, "batch": 1}

@@ -19,12 +19,16 @@ _FIRST = 4
 _BYTES = 16 << 20
 """Bytes of a topic, besides the first records of each partition."""
 _LARGEST = 2 << 20
-"""Bytes of the largest record shown: no dead letter is larger."""
+"""Bytes of the largest dead letter."""
 _SECONDS = 10.0
 
 
 def newest_records(
-    config: Config, topic: str, on_passed: reading.OnPassed = reading.ignore
+    config: Config,
+    topic: str,
+    on_passed: reading.OnPassed = reading.ignore,
+    largest: int = _LARGEST,
+    cap: int = reading.LARGEST,
 ) -> dict[int, list[Any]]:
     """Returns the newest committed records of each partition of a topic, in offset order.
 
@@ -34,6 +38,8 @@ def newest_records(
         config: the brokers.
         topic: an existing topic.
         on_passed: receives each record batch that cannot be read.
+        largest: bytes of the largest record returned.
+        cap: the most bytes of a decompressed record batch.
 
     Raises:
         kafka.errors.KafkaError: the brokers do not answer.
@@ -43,6 +49,7 @@ def newest_records(
         reading.connect(
             config.kafka.client(),
             on_passed=on_passed,
+            cap=cap,
             auto_offset_reset="earliest",  # where retention passes meanwhile
         )
     ) as consumer:
@@ -57,7 +64,7 @@ def newest_records(
                 return reading.records(consumer, tp, begin, end, stall_seconds=left)
 
             begin = max(first, end - _FIRST)
-            newest = [record for record in read(begin, end) if _size(record) <= _LARGEST]
+            newest = [record for record in read(begin, end) if _size(record) <= largest]
             size = sum(map(_size, newest)) / max(1, len(newest))
             more = min(MOST - _FIRST, int(room / max(1.0, 2 * size)))  # older ones may be larger
             found[tp.partition] = _within(room, read(max(first, begin - more), begin)) + newest

@@ -59,6 +59,7 @@ def connect(
     level: str = "read_committed",
     begins: bytes = b"",
     on_passed: OnPassed = ignore,
+    cap: int = LARGEST,
     **more: Any,
 ) -> Any:
     """Connects a consumer without a group that returns `Record`s.
@@ -68,6 +69,7 @@ def connect(
         level: the isolation level.
         begins: prefix of the wanted keys; other records are skipped.
         on_passed: receives each record batch that cannot be read.
+        cap: the most bytes of a decompressed record batch.
         more: settings of this consumer.
     """
     quirks.mend_connections()
@@ -81,7 +83,7 @@ def connect(
         allow_auto_create_topics=False,
         enable_incremental_fetch_sessions=False,
     )
-    install(consumer, begins, on_passed)
+    install(consumer, begins, on_passed, cap)
     return consumer
 
 
@@ -91,23 +93,23 @@ def _load_kernels() -> None:
     warm()
 
 
-def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore) -> None:
+def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore, cap: int = LARGEST) -> None:
     """Makes a consumer return `Record`s; see `connect` and `raw_fetch.install_decoder`."""
-    raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed))
+    raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed, cap))
 
 
 class _Decoder:
     """Decodes the fetches of one consumer."""
 
-    def __init__(self, begins: bytes, on_passed: OnPassed) -> None:
-        self._begins = np.frombuffer(begins, np.uint8)
+    def __init__(self, begins: bytes, on_passed: OnPassed, cap: int = LARGEST) -> None:
+        self._begins, self._cap = np.frombuffer(begins, np.uint8), cap
         self._on_passed = on_passed
         self._arena = Arena()
         self._suspects = set[tuple[str, int, int, str]]()
 
     def __call__(self, topic: str, partition: int, fetched: Fetched) -> Iterator[tuple[int, Record | None]]:
         """Yields positions, each with the record before it or None; see `raw_fetch.Decode`."""
-        reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, LARGEST)])
+        reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, self._cap)])
         while (part := reader.read_keyed(self._arena, self._begins)) is not None:
             failing = {
                 (topic, partition, batch.offset, batch.sha256)
