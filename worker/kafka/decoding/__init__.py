@@ -1,1 +1,1 @@
-"""Record batches to columns: codecs, checksums and records, by nothing of the client library."""
+"""Decodes record batches to columns: codecs, checksums and records, without the client library."""

@@ -1,8 +1,7 @@
-"""Compiled loops over record batches: headers become rows, and records become columns.
+"""Kernels over record batches: headers become rows, and records become columns.
 
-A kernel here knows the layout that heads `records`, and nothing of codecs or checksums; all that know it
-stand together, that is why it is longer than others. None reads or writes outside its arrays, whatever the bytes are:
-what a header claims is compared with the bytes that there are before anything is done by it.
+They implement the layout in `records`, without codecs and checksums. No kernel reads or writes outside its arrays: each
+length is compared with the available bytes before its use.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from worker.kafka.decoding.memory import Window, big16_at, big32_at, big64_at, b
 
 
 class State(IntEnum):
-    """What becomes of a batch: its records are read, it is passed over, or why it cannot be read."""
+    """The outcome of a batch: read, passed over, or the reason why it cannot be read."""
 
     READ = 0
     PASSED = 1
@@ -48,14 +47,14 @@ ROW = np.dtype(
         ("stop", np.int64),  # and where they end
     ]
 )
-"""A batch on its way through the reader."""
+"""A batch in the reader."""
 
-LEAST = 12  # bytes by which a batch is known: base offset and length
-CHECKED_FROM = 21  # where the bytes begin that the checksum is of
+LEAST = 12  # bytes of base offset and length
+CHECKED_FROM = 21  # first byte of the checksum
 HEADER = 61  # bytes before the records
-LEAST_RECORD = 7  # bytes of a record: a byte for each of its fields
-AHEAD = 36  # bytes that all fields of a record can have but key, value and headers, read without a look at the end
-CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32  # among the attributes' bits
+LEAST_RECORD = 7  # bytes of the smallest record: one for each field
+AHEAD = 36  # most bytes of a record's fields besides key, value and headers, read without a bounds check
+CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32  # bits of the attributes
 
 _MAGIC = 16
 _LAST_OFFSET = 2**63 - 1
@@ -64,7 +63,7 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """The bytes of the batch that begins there, 0 if it is cut off; a negative length takes all that is left."""
+    """Bytes of the batch there, 0 if it is cut off; a negative length takes the rest."""
     left = batches[1] - at
     if left < LEAST:
         return 0
@@ -76,12 +75,12 @@ def _size_at(batches: Window, at: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _end_of(batches: Window, at: int, size: int) -> int:
-    """The offset behind a whole batch: as its header claims, but not behind where the next one begins."""
+    """The offset behind a whole batch: as its header claims, but not behind the next base offset."""
     base = big64_at(batches, at)
     if base > _HIGHEST_BASE:
         return _LAST_OFFSET
     end = base + 1
-    if size >= HEADER and byte_at(batches, at + _MAGIC) > 1:  # of older ones the offset is the last one
+    if size >= HEADER and byte_at(batches, at + _MAGIC) > 1:  # an older one has its last offset
         end += max(big32_at(batches, at + 23), 0)
     if _size_at(batches, at + size):
         following = big64_at(batches, at + size)
@@ -92,7 +91,7 @@ def _end_of(batches: Window, at: int, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
-    """How far whole batches reach; O(batches).
+    """Returns how far whole batches reach; O(batches).
 
     Args:
         fetched: (b,) uint8, record batches, the last one perhaps cut off.
@@ -103,7 +102,7 @@ def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
     while size:
-        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # where older ones have a checksum
+        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older ones have a checksum there
         epoch = big32_at(batches, at + 12) if has_epoch else -1
         end = max(end, _end_of(batches, at, size))
         at += size
@@ -123,13 +122,13 @@ def read_headers(
 
     Args:
         fetched: (b,) uint8, record batches, the last one perhaps cut off.
-        at: where to begin.
-        rows: (r,) of `ROW`, filled; ``state`` is READ where the header may be believed if the checksum is right.
-        cap_offsets: (c,) int64, ascending: where each cap begins to hold.
+        at: the place to start.
+        rows: (r,) of `ROW`, filled; ``state`` is READ if a right checksum makes the header valid.
+        cap_offsets: (c,) int64, ascending: the first offset of each cap.
         caps: (c,) int64, the caps.
 
     Returns:
-        How many rows there are, and the place behind the last one.
+        The number of rows, and the place behind the last one.
     """
     batches, n = window(fetched), 0
     while n < rows.size:
@@ -177,10 +176,10 @@ def classify(
     aborting: npt.NDArray[np.bool_],
     begun: int,
 ) -> tuple[int, int]:
-    """Decides by the headers which batches to read: not control batches, not aborted ones, none below the position.
+    """Decides by the headers which batches to read: no control batch, no aborted one, none below the position.
 
-    As `Fetcher.PartitionRecords` of kafka-python and `CompletedFetch` of the Java client: an aborted transaction begins
-    at its first offset, and ends with its producer's next abort marker.
+    As the Java client's `CompletedFetch`: an aborted transaction begins at its first offset, and ends with its
+    producer's next abort marker.
 
     Args:
         fetched: the bytes that the rows are of.
@@ -189,13 +188,13 @@ def classify(
         position: records below this offset are not wanted.
         committed: whether aborted transactions are left out.
         aborted: (a,) int64, their first offsets, ascending.
-        which: (a,) int64, whose they are: an index of a producer.
+        which: (a,) int64, the index of the producer of each.
         producers: (p,) int64, ascending ids.
         aborting: (p,) bool, whether each is inside such a transaction; changed.
-        begun: how many of those transactions have begun.
+        begun: the number of these transactions that have begun.
 
     Returns:
-        The position behind the rows, and how many have begun now.
+        The position behind the rows, and ``begun`` there.
     """
     batches = window(fetched)
     for i in range(n):
@@ -227,7 +226,7 @@ def classify(
 
 @njit(cache=True, nogil=True)
 def _is_abort_marker(batches: Window, row: Any) -> bool:
-    """Whether a batch is a control batch whose record says ABORT: its key is a version and the type 0."""
+    """Whether a batch is an abort marker: its record's key is a version and the type 0."""
     if not row.attributes & CONTROL or row.attributes & CODEC:
         return False
     end = row.place + row.size
@@ -240,10 +239,9 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """A zigzag varint of at most so many bytes, 5 or 10, and the place behind it.
+    """A zigzag varint of at most 5 or 10 bytes, and the place behind it.
 
-    One that is cut off, longer, or of more than 32 or 64 bits gives a place behind the end, and so does every one that
-    is asked for there: whoever reads several looks at the last place alone.
+    A damaged one gives a place behind the end, and so does each one read there: a caller checks only the last place.
     """
     highest = np.uint64(0x0F if most == 5 else 0x01)  # what fits of the last byte
     number: Any = np.uint64(0)
@@ -259,7 +257,7 @@ def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, inline="always")  # else it is called, through memory
 def _next_varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """The same; of one or two bytes without asking whether they are before the end."""
+    """The same; one or two bytes without a bounds check."""
     first = byte_at(of, at)
     if first < 0x80:
         return first >> 1 ^ -(first & 1), at + 1
@@ -281,20 +279,20 @@ def decode_records(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Lays the records of batches out as columns, each batch whole or not at all; O(bytes).
+    """Decodes the records of batches to columns, each batch whole or not at all; O(bytes).
 
     Args:
         data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
         rows: from `classify`; one whose records are damaged becomes LENGTH.
         first: the first row.
         last: the row behind the last one.
-        offsets: filled, as are the others; they have room for a record for every seven bytes.
+        offsets: (m,) int64, filled like the others; m is a seventh of the bytes.
         timestamps: (m,) int64.
-        begins: (m,) int64, where in the data the value begins.
-        ends: (m,) int64, and where it ends.
+        begins: (m,) int64, the places of the values in the data.
+        ends: (m,) int64, the places behind the values.
 
     Returns:
-        How many records there are, and how many of them have a key or headers.
+        The number of records, and of those with a key or headers.
     """
     records = window(data)
     m = keyed = 0
@@ -314,7 +312,7 @@ def decode_records(
         first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
         left = row.count if row.count <= (stop - at) // LEAST_RECORD else -1
         while left > 0:
-            k = uint64(m)  # a signed index is looked at for whether it is negative
+            k = uint64(m)  # a signed index is checked for wrap-around
             at, timestamp, delta, begins[k], ends[k], with_key = _record(records, at, stop)
             if at < 0 or delta <= previous or delta > last_delta:
                 break
@@ -333,14 +331,14 @@ def decode_records(
 
 @njit(cache=True, nogil=True)
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """A record that begins there and ends at ``stop`` at most.
+    """Reads a record that ends at ``stop`` at most.
 
-    Only lengths are compared with the bytes that there are. What else is read behind the end lies within `AHEAD`, and
-    leads to a place that is not the end: every step is forward, or to the place behind it.
+    Only lengths are compared with the available bytes. Other reads behind the end lie within `AHEAD`, and lead to a
+    place that is not the end.
 
     Returns:
-        The place behind it, −1 if it is damaged, its timestamp and offset deltas, where its value begins and ends, and
-        whether it has a key or headers.
+        The place behind it, −1 if it is damaged, its timestamp and offset deltas, the ends of its value, and whether
+        it has a key or headers.
     """
     damaged = -1, 0, 0, 0, 0, False
     length, at = _next_varint(records, at, stop, 5)
@@ -364,7 +362,7 @@ def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, in
 
 @njit(cache=True, nogil=True)
 def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
-    """The place behind so many headers, behind the end if they do not fit."""
+    """The place behind so many headers; behind the end if they do not fit."""
     if headers < 0:
         return end + 1
     for _ in range(headers):
@@ -387,7 +385,7 @@ def pick(
     begins: npt.NDArray[np.uint8],
     picked: npt.NDArray[np.int64],
 ) -> int:
-    """Finds the records whose key starts with a prefix, each batch whole or not at all; O(bytes).
+    """Finds the records with a key prefix, each batch whole or not at all; O(bytes).
 
     Args:
         data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
@@ -399,7 +397,7 @@ def pick(
             the headers, end of the record. The begin of a key or value that is null is −1.
 
     Returns:
-        How many records there are; of more than n, the first n are filled in.
+        The number of records; at most the first n are filled in.
     """
     records, prefix, m = window(data), window(begins), 0
     for i in range(first, last):
@@ -434,7 +432,7 @@ def pick(
 
 @njit(cache=True, nogil=True)
 def _is_whole(records: Window, row: Any) -> bool:
-    """Whether a batch holds just the records that it claims, as `decode_records` demands."""
+    """Whether a batch holds exactly the records that it claims."""
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
     while left > 0:
@@ -448,7 +446,7 @@ def _is_whole(records: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
-    """Whether bytes start with a prefix; without bytes, whether that is empty."""
+    """Whether bytes start with a prefix; a null key starts with the empty one."""
     size, same = prefix[1], 0
     if size > (end - at if at >= 0 else 0):
         return False

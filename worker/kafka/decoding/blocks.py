@@ -1,4 +1,4 @@
-"""Codecs that compiled loops unpack: none, Snappy and LZ4, which are literals and copies of what came before.
+"""Kernels for the codecs none, Snappy and LZ4.
 
 What is read, byte by byte; anything else is "codec", and what would be more than the cap is "size", whichever comes
 first. The checksum of the batch covers all of these bytes, so checksums inside them are passed over.
@@ -53,9 +53,9 @@ SLACK = 64
 """Bytes behind the room of an array to unpack into: copies and `batches.decode_records` may overrun it."""
 
 DAMAGED, FULL = -1, -2
-"""What unpacking says instead of where it ended: the bytes are no such format; they make more than they may."""
+"""Results of unpacking: the format is wrong; the output is larger than allowed."""
 
-# a byte cannot make so many: a copy of 64 takes three, a length of 255 one
+# bytes of output for a byte of input, at most
 _MOST_OF_SNAPPY, _MOST_OF_LZ4 = 32, 256
 
 
@@ -75,7 +75,7 @@ def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
 
 @njit(cache=True, nogil=True, inline="always")
 def _repeat(data: Window, to: int, distance: int, length: int) -> None:
-    """Copies what came before, which may reach into what is being copied."""
+    """Copies earlier output, which may overlap its target."""
     if distance >= WIDE and to + length + WIDE <= data[1]:
         copy_wide(data, to, data, to - distance)
         k = WIDE
@@ -88,7 +88,7 @@ def _repeat(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
-    """The same of a short distance: a byte at a time, until what repeats is wide enough to be copied as a whole."""
+    """The same for a short distance: a byte at a time, until the pattern is wide enough."""
     wide = distance * ((WIDE + distance - 1) // distance)
     k = 0
     while k < length and (k < wide or to + length + WIDE > data[1]):
@@ -101,7 +101,7 @@ def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _little_endian(of: Window, at: int, n: int) -> int:
-    """A number of n bytes, the lowest first."""
+    """A little-endian number of n bytes."""
     number = 0
     for k in range(n):
         number |= byte_at(of, at + k) << (8 * k)
@@ -110,7 +110,7 @@ def _little_endian(of: Window, at: int, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _lz4_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """What the bytes behind a length of 15 add to it, and the place behind them, behind the end if they are cut off."""
+    """The sum of the bytes behind a length of 15, and the place behind them; behind the end if cut off."""
     length = 0
     while at < end:
         byte = byte_at(of, at)
@@ -131,7 +131,7 @@ def _lz4_block(
     floor: int,
     limit: int,
 ) -> int:
-    """Unpacks one block to the places from ``to`` up to ``limit``; matches reach back to ``floor``."""
+    """Unpacks one block to [to, limit); matches reach back to ``floor``."""
     while at < end:
         token = byte_at(of, at)
         at += 1
@@ -216,7 +216,7 @@ def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> in
 
 @njit(cache=True, nogil=True)
 def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """The length that heads a block, and the place behind it; −1 if it is none."""
+    """A block's length, −1 if damaged, and the place behind it."""
     length = 0
     for k in range(min(5, end - at)):
         byte = byte_at(of, at + k)
@@ -228,7 +228,7 @@ def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
-    """Unpacks one block to the places from ``to`` up to ``limit``."""
+    """Unpacks one block to [to, limit)."""
     most = _MOST_OF_SNAPPY * (end - at)
     length, at = _snappy_length(of, at, end)
     if length < 0 or length > most:
@@ -270,7 +270,7 @@ def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: i
 
 @njit(cache=True, nogil=True)
 def _is_framed(of: Window, at: int, end: int) -> bool:
-    """Whether a section is framed as xerial's library does; a raw block never begins like that."""
+    """Whether a section has xerial's framing; no raw block begins like that."""
     return end - at >= 16 and little64_at(of, at) == 0x0059505041_4E5382
 
 
@@ -311,20 +311,19 @@ def unpack(
     to: int,
     budget: int,
 ) -> tuple[int, int, int]:
-    """Unpacks the records of batches one behind the other, until the budget is spent.
+    """Unpacks the records of batches until the budget is spent.
 
     Args:
         fetched: the bytes that the rows are of.
         rows: from `batches.classify`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE.
-        i: the row to begin with.
+        i: the first row.
         n: the row behind the last one.
         data: (room + SLACK,) uint8, filled.
-        to: how much of it already is.
-        budget: bytes to make; also an attempt that fails costs of them.
+        to: the bytes filled already.
+        budget: bytes of output; failures cost, too.
 
     Returns:
-        The next row: one that is of another codec, or for which there is no room, or that the budget is spent before;
-        how much is filled now; and what is left of the budget.
+        The next row, of another codec or without room or budget; the bytes filled; and the budget left.
     """
     of, made = window(fetched), window(data)
     while i < n and budget > 0:

@@ -1,8 +1,6 @@
-"""CRC-32C (Castagnoli), the checksum of a record batch: by the processor's instruction, else by tables.
+"""CRC-32C (Castagnoli), the checksum of a record batch (RFC 3720, B.4).
 
-The polynomial is 0x1EDC6F41, reflected, begun and ended with all ones (RFC 3720, B.4). Two ways to the same number:
-the SSE4.2 instruction takes eight bytes at a time; slicing-by-8 (Kounavis and Berry, 2005) looks each of eight bytes
-up in a table of its own. Which one a machine takes is decided at import, and never shows in a result.
+It uses the SSE4.2 instruction, eight bytes at a time; without it, slicing-by-8 with tables (Kounavis and Berry, 2005).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _ONES = 0xFFFFFFFF
 
 
 def _tables() -> npt.NDArray[np.int64]:
-    """Row j holds what a byte becomes that is followed by j others."""
+    """Row j: the checksum of each byte followed by j zero bytes."""
     tables = np.zeros((8, 256), np.uint32)
     tables[0] = np.arange(256)
     for _ in range(8):
@@ -45,7 +43,7 @@ _TABLES = _tables()
 
 
 def _instruction(bits: int) -> Any:
-    """The instruction: a checksum on its way, and a word of so many bits more."""
+    """The instruction for words of so many bits."""
 
     def step(_typing: Any, _crc: Any, _word: Any) -> Any:
         def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -68,7 +66,7 @@ _with_word, _with_byte = _instruction(64), _instruction(8)
 
 @njit(cache=True, nogil=True)
 def by_instruction(of: Window, begin: int, end: int) -> int:
-    """The checksum of the bytes from one place to another by the instruction; only where `HAS_INSTRUCTION`."""
+    """The checksum of a range by the instruction; only if `HAS_INSTRUCTION`."""
     crc = _ONES
     while end - begin >= 8:
         crc = _with_word(crc, little64_at(of, begin))
@@ -81,7 +79,7 @@ def by_instruction(of: Window, begin: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def by_tables(of: Window, begin: int, end: int) -> int:
-    """The checksum of the bytes from one place to another by tables."""
+    """The checksum of a range by tables."""
     crc = _ONES
     while end - begin >= 8:
         low = crc ^ little32_at(of, begin)
@@ -123,12 +121,12 @@ def _of_all(data: npt.NDArray[np.uint8]) -> int:
 
 @njit(cache=True, nogil=True)
 def check(fetched: npt.NDArray[np.uint8], rows: Any, n: int) -> None:
-    """Marks the batches whose checksum is another than their header says; O(bytes).
+    """Marks the batches with a wrong checksum; O(bytes).
 
     Args:
         fetched: the bytes that the rows are of.
         rows: from `batches.read_headers`; ``state`` is changed.
-        n: how many rows there are.
+        n: the number of rows.
     """
     of = window(fetched)
     for i in range(n):

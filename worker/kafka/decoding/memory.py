@@ -1,11 +1,10 @@
-"""Bytes of an array by their place, for compiled loops: without the counting of references, at any alignment.
+"""Reads and writes bytes of an array in kernels, at any alignment and without reference counting.
 
-A window is where an array's bytes are, and how many. A kernel that passes an array on counts references to it, which
-costs more than reading a varint; a window is two numbers. It holds as long as the array does, so it stays inside of the
-kernel that was given the array. Nothing here asks whether a place is inside, except under NUMBA_BOUNDSCHECK, as
-numba's own indexing does; whoever reads or writes has to know.
+A window is an array's address and size. Passing an array between kernels counts references, which costs more than
+reading a varint. A window is valid as long as the array, inside the kernel that received it. Only NUMBA_BOUNDSCHECK
+checks places.
 
-numba's cache of a kernel does not see that this file has changed: delete it then (``make clean``).
+numba's kernel cache does not notice changes of this file: run ``make clean`` after one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ _config: Any = numba.config
 
 
 def _pointer(builder: Any, context: Any, of: Any, at: Any, kind: Any) -> Any:
-    """The address of what is at a place of a window."""
     address, size = _cgutils.unpack_tuple(builder, of, 2)
     if _config.BOUNDSCHECK:
         wide = kind.count if isinstance(kind, ir.VectorType) else kind.width // 8
@@ -50,7 +48,7 @@ def _array_window(_typing: Any, data: Any) -> Any:
 
 
 def _reading(bits: int, big_endian: bool) -> Callable[[Window, int], int]:
-    """Reads a number of so many bits as an int64: unsigned with the lowest byte first, signed with the highest."""
+    """Reads a number as an int64: unsigned if little-endian, signed if big-endian."""
 
     def read(_typing: Any, of: Any, _at: Any) -> Any:
         def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Record batches, as the bytes that a fetch brings, become columns.
+"""Decodes the record batches of a fetch to columns.
 
 A record batch of magic 2, numbers with the highest byte first::
 
@@ -77,30 +77,27 @@ GROUP = 512 << 10
 """Decompressed bytes after which a chunk ends."""
 
 ROOM = 1 << 20
-"""Decompressed bytes for which there always is room."""
+"""Decompressed bytes of an arena."""
 
 _GROWTH = 4
 _ROWS = 4096
 _PICKED = 256
-"""Records that are picked at once; where there are more they are counted first."""
+"""Records picked in one pass; more need a second pass."""
 MOST_HEADERS = 64
-"""Headers of a record that are looked at: none of ours has so many."""
+"""Headers of a record that are read."""
 MOST_HEADER_BYTES = 64 << 10
-"""Bytes of a record's headers that are kept: none of ours has so many."""
+"""Bytes of a record's headers that are kept."""
 MOST_KEY = 4096
-"""Bytes of the longest key of a record that is made: the longest of ours, a row's, is shorter."""
+"""Longest key in bytes; the workers' keys are shorter."""
 MOST_VALUE = (16 << 20) + 1
-"""Bytes of a value that are kept: more than any of ours has, so that whoever parses it sees that it is too large."""
+"""Bytes of a value that are kept: more than a parser of ours accepts."""
 _OVERHEAD = 256
-"""Bytes of memory that a record takes beside those of its fields, about."""
+"""Memory of a record besides its fields, about."""
 _NO_CAP = 2**63 - 1
 
 
 class Arena:
-    """Arrays that a chunk is decoded into: used again by the next one, so that none is touched for the first time.
-
-    A batch with more than a mebibyte of records gets arrays of its own, which go with it. An arena serves one thread.
-    """
+    """Reusable arrays to decode a chunk into, for one thread; a batch above 1 MiB gets its own."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -110,13 +107,13 @@ class Arena:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some of what was fetched, decoded.
+    """A decoded part of a fetch.
 
     Attributes:
         end: the offset behind it.
-        columns: its records, in arrays of the arena: they hold until the next chunk is read into that.
-        unreadable: its batches that cannot be read, in the log's order.
-        keyed: how many of the records came with a key or headers.
+        columns: its records, valid until the next chunk is read into the arena.
+        unreadable: its unreadable batches, in order.
+        keyed: the number of records with a key or headers.
     """
 
     end: int
@@ -127,14 +124,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Record:
-    """A record with its key and headers; the names are those of kafka-python's own records.
+    """A record with the attribute names of kafka-python's.
 
     Attributes:
-        offset: where it stands.
+        offset: its offset.
         timestamp: milliseconds since the epoch.
-        key: None for none.
+        key: its key or None.
         value: None for a tombstone; at most the first `MOST_VALUE` bytes.
-        raw_headers: the headers as they are in the batch; at most the first `MOST_HEADER_BYTES`.
+        raw_headers: the encoded headers; at most the first `MOST_HEADER_BYTES`.
     """
 
     offset: int
@@ -145,12 +142,12 @@ class Record:
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes, about."""
+        """Its memory in bytes, about."""
         return _OVERHEAD + len(self.key or b"") + len(self.value or b"") + len(self.raw_headers)
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """The first `MOST_HEADERS` headers; the bytes of a name that are not UTF-8 are escaped."""
+        """The first `MOST_HEADERS` headers; names that are not UTF-8 are escaped."""
         raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
         n, at = _varint(raw, 0)
         with contextlib.suppress(IndexError):  # the rest is not kept
@@ -164,7 +161,7 @@ class Record:
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """Returns the zigzag varint at a place, and the place behind it."""
+    """Returns a zigzag varint, and the place behind it."""
     number = shift = 0
     while raw[at] & 0x80:
         number |= (raw[at] & 0x7F) << shift
@@ -175,13 +172,13 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Keyed:
-    """Some of what was fetched, decoded to records with keys and headers.
+    """A part of a fetch, decoded to records with keys and headers.
 
     Attributes:
-        start: the offset before it.
+        start: its first offset.
         end: the offset behind it.
-        records: made as they are asked for, before the next part of the fetch is read.
-        long_keys: the offsets of records that are not made, as their keys have more than `MOST_KEY` bytes.
+        records: an iterator, valid until the next part is read.
+        long_keys: the offsets of records with keys above `MOST_KEY` bytes, left out.
         unreadable: see `Chunk`.
     """
 
@@ -193,17 +190,14 @@ class Keyed:
 
 
 class Reader:
-    """Reads what a fetch brought of one partition, a chunk at a time.
-
-    What is read does not depend on how it falls into fetches or chunks.
+    """Decodes one partition's fetch, a chunk at a time; the result does not depend on the chunks.
 
     Args:
-        fetched: (b,) uint8, record batches; one that is cut off at the end is left for the next fetch.
+        fetched: (b,) uint8, record batches; a cut-off one at the end is left for the next fetch.
         start: the fetch offset.
-        aborted: (producer id, first offset) of the aborted transactions among what was fetched, as the broker tells
-            them to a reader of what is committed; None: everything is read.
-        caps: (offset, most bytes that a batch may have when it is decompressed, None for any number), ascending. For a
-            batch the last one holds whose offset is not above its base offset, or else the first.
+        aborted: (producer id, first offset) of the aborted transactions in it; None to read everything.
+        caps: (offset, most bytes of a decompressed batch, None for no cap), ascending. The last one at or below a
+            batch's base offset holds, else the first.
     """
 
     def __init__(
@@ -214,7 +208,7 @@ class Reader:
         caps: Sequence[tuple[int, int | None]],
     ) -> None:
         self._fetched = fetched.view()
-        self._fetched.flags.writeable = False  # whatever it was: a kernel is compiled for one kind
+        self._fetched.flags.writeable = False  # a kernel is compiled for one kind of array
         self._at = 0
         self._position = start
         self._rows: Any = np.empty(min(_ROWS, 1 + fetched.size // HEADER), ROW)
@@ -231,13 +225,13 @@ class Reader:
         self._caps = np.array([_NO_CAP if cap is None else cap for _, cap in caps], np.int64)
 
     def read(self, arena: Arena) -> Chunk | None:
-        """Decodes the next batches, of half a mebibyte or more together, or None where there is no whole one left.
+        """Decodes the next batches, of 512 KiB or more together; None if no whole one is left.
 
         Args:
-            arena: what to decode into; what it was decoded into before is overwritten.
+            arena: the arrays to decode into, overwritten.
 
         Raises:
-            MemoryError: the machine has not what the cap allows. The same chunk can be read again.
+            MemoryError: there is no memory for a batch; the same chunk can be read again.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -255,7 +249,7 @@ class Reader:
         )
 
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
-        """Decodes the next batches as `read` does, to those records whose key starts with a prefix.
+        """Decodes the next batches as `read` does, to the records with a key prefix.
 
         Args:
             arena: see `read`.
@@ -284,7 +278,7 @@ class Reader:
         )
 
     def _scan(self) -> bool:
-        """Reads and judges the next headers; whether there are any."""
+        """Reads and classifies the next headers; returns whether there are any."""
         rows, fetched = self._rows, self._fetched
         n, self._at = read_headers(fetched, self._at, rows, self._cap_offsets, self._caps)
         check(fetched, rows, n)
@@ -304,7 +298,7 @@ class Reader:
         return n > 0
 
     def _unpack(self, arena: Arena) -> tuple[npt.NDArray[np.uint8], tuple[npt.NDArray[np.int64], ...], int]:
-        """Decompresses batches from the next one on: what into, what to lay their records out in, and up to which."""
+        """Decompresses batches; returns the data, the arrays for the columns, and the row behind the last one."""
         rows, data, fields = self._rows, arena.data, arena.fields
         i, to, budget = self._next, 0, GROUP
         while True:
@@ -324,15 +318,13 @@ class Reader:
                 budget -= most
             else:
                 row["begin"], row["stop"] = to, to + made
-                budget -= max(
-                    made, int(row["size"])
-                )  # many bytes can hold nothing, and take time all the same
+                budget -= max(made, int(row["size"]))  # an empty output takes time, too
                 to += made
             i += 1
         return data, fields if data is arena.data else _fields(to), i
 
     def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
-        """Unpacks a batch of a library's codec; another one came here for want of room."""
+        """Unpacks a batch of a library's codec; another codec lacked room."""
         section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
         codec = row["attributes"] & CODEC
         if codec == GZIP:
@@ -342,7 +334,6 @@ class Reader:
         return FULL
 
     def _unreadable(self, row: Any) -> Unreadable:
-        """What is told of a batch that cannot be read."""
         place, size = int(row["place"]), int(row["size"])
         return Unreadable(
             offset=int(row["base"]),
@@ -354,7 +345,7 @@ class Reader:
 
 
 def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Cuts values and headers to what is kept of them; returns the rows to make, and the offsets of the others."""
+    """Cuts values and headers; returns the rows, without long keys, and the offsets of those."""
     np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
     np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
     is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)
@@ -364,7 +355,6 @@ def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tupl
 
 
 def _record(data: npt.NDArray[np.uint8], found: npt.NDArray[np.int64]) -> Record:
-    """Makes a record of what `pick` found of it."""
     offset, timestamp, key, key_end, value, value_end, headers, end = found.tolist()
     return Record(
         offset,
@@ -376,17 +366,16 @@ def _record(data: npt.NDArray[np.uint8], found: npt.NDArray[np.int64]) -> Record
 
 
 def _data(room: int) -> npt.NDArray[np.uint8]:
-    """An array to decompress so many bytes into."""
     return np.empty(room + SLACK, np.uint8)
 
 
 def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Offsets, timestamps, begins and ends of as many records as so many bytes can hold."""
+    """Arrays for the offsets, timestamps, begins and ends of the records in so many bytes."""
     return tuple(np.empty(room // LEAST_RECORD, np.int64) for _ in range(4))
 
 
 def warm() -> None:
-    """Compiles every kernel, or loads it from the cache, so that no later call waits for the compiler.
+    """Compiles every kernel, or loads it from the cache.
 
     Example:
         >>> warm()

@@ -29,21 +29,21 @@ MOST_WINDOW = 1 << 27
 """As Zstandard's own decoders and the Java client."""
 
 TOO_WIDE = -3
-"""What `unpack_zstd` says of a window that is larger."""
+"""`unpack_zstd`: a window is larger."""
 
 _MOST_BLOCK = 1 << 17
 _PIECE = 1 << 16
 
 
 def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> int:
-    """Unpacks members; O(bytes of the room).
+    """Unpacks gzip members; O(bytes of the room).
 
     Args:
         section: (s,) uint8.
-        room: (r + 1,) uint8, filled; the last byte is only there to tell that there is one more.
+        room: (r + 1,) uint8, filled; the last byte detects an overflow.
 
     Returns:
-        How many bytes there are, DAMAGED or FULL.
+        The number of bytes, DAMAGED or FULL.
     """
     whole, to = memoryview(section.data), 0
     left: Any = whole
@@ -71,18 +71,18 @@ def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> 
 def unpack_zstd(
     section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8], context: zstandard.ZstdDecompressor
 ) -> int:
-    """Unpacks frames; O(bytes of the room).
+    """Unpacks Zstandard frames; O(bytes of the room).
 
     Args:
         section: (s,) uint8.
         room: as for `unpack_gzip`.
-        context: used again and again, by one thread.
+        context: the decompressor, for one thread.
 
     Returns:
-        How many bytes there are, DAMAGED, FULL or TOO_WIDE.
+        The number of bytes, DAMAGED, FULL or TOO_WIDE.
 
     Raises:
-        MemoryError: there is no room for a window.
+        MemoryError: there is no memory for a window.
     """
     if wrong := walk_frames(section, 0, section.size, room.size - 1):
         return wrong
@@ -100,7 +100,7 @@ def unpack_zstd(
 
 @njit(cache=True, nogil=True)
 def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
-    """A number of n bytes, the lowest first; one above 2⁶³ is negative."""
+    """A little-endian number of n bytes; negative above 2⁶³."""
     number: Any = int64(0)
     for k in range(n):
         number |= int64(of[at + k]) << (8 * k)
@@ -109,13 +109,13 @@ def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
-    """Walks the headers of Zstandard frames and of their blocks; O(blocks).
+    """Checks the headers of Zstandard frames and of their blocks; O(blocks).
 
     Args:
         of: (b,) uint8.
-        at: where the frames begin.
-        end: where they have to end.
-        most: bytes that they may declare to hold.
+        at: the first frame's place.
+        end: the place behind the last one.
+        most: the most bytes that they may declare.
 
     Returns:
         0, DAMAGED, FULL or TOO_WIDE.
@@ -150,7 +150,7 @@ def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> tuple[int, int, int]:
-    """What a frame declares to hold or −1, its window, and the place behind its header; all −1 if that is wrong."""
+    """A frame's declared content or −1, its window, and the place behind its header; all −1 if damaged."""
     single = flags >> 5 & 1
     windows = 1 - single
     names = (1 << (flags & 3)) >> 1  # 0, 1, 2 or 4 bytes
@@ -173,7 +173,7 @@ def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> t
 
 @njit(cache=True, nogil=True)
 def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
-    """The place behind the last block of a frame, far below 0 if one is wrong; the most that the blocks can hold."""
+    """The place behind a frame's last block, negative if damaged, and the most bytes of the blocks."""
     held = 0
     while end - at >= 3:
         header = _little_endian(of, at, 3)

@@ -4,13 +4,11 @@ from collections import Counter
 from typing import Self
 
 from kafka import TopicPartition
-from kafka.admin import OffsetSpec
-from kafka.protocol.consumer.offsets import IsolationLevel
 
 from ldp.snapshot import RowKey, RowValue
 from worker.config import Config, ConfigError
 from worker.kafka.client import reading
-from worker.kafka.client.topics import TopicError, bounds, require
+from worker.kafka.client.topics import TopicError, bounds, connect, require
 from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 
 _MOST_BYTES = 64 << 10
@@ -45,13 +43,14 @@ class RowReader:
         if config.rows.topic is None:
             raise ConfigError('rows.topic: nothing given; a topic is needed, such as "ldp-rows"')
         self._topic, self._on_passed, self.skipped = config.rows.topic, on_passed, Counter[str]()
-        clients = SnapshotTopic(config.kafka.client(), "", self._topic)
-        self._admin = clients.admin()
+        self._admin = connect(config.kafka.client())
         try:
             require(self._admin, self._topic)
             first = bounds(self._admin, self._topic, [PARTITION])[PARTITION][0]
             self.offset = first if offset is None else max(first, offset)
-            self._consumer = clients.consumer("read_committed", b"", on_passed)
+            self._consumer = SnapshotTopic(config.kafka.client(), "", self._topic).consumer(
+                "read_committed", b"", on_passed
+            )
         except BaseException:
             self._admin.close()
             raise
@@ -72,7 +71,7 @@ class RowReader:
             KafkaError: the brokers do not answer.
             TopicError: the topic ends before what was read.
         """
-        tp, end = TopicPartition(self._topic, PARTITION), self._end(IsolationLevel.READ_COMMITTED)
+        tp, end = TopicPartition(self._topic, PARTITION), self._end(stable=True)
         if end < self.offset:
             raise TopicError(
                 f"topic {self._topic!r} ends at offset {end}, and was read up to {self.offset} before: it was made"
@@ -100,11 +99,8 @@ class RowReader:
         Raises:
             KafkaError: the brokers do not answer.
         """
-        stable = self._end(IsolationLevel.READ_COMMITTED)
-        return stable if stable < self._end(IsolationLevel.READ_UNCOMMITTED) else None
+        stable = self._end(stable=True)
+        return stable if stable < self._end(stable=False) else None
 
-    def _end(self, level: IsolationLevel) -> int:
-        """Returns the topic's end at an isolation level."""
-        tp = TopicPartition(self._topic, PARTITION)
-        asked = self._admin.list_partition_offsets({tp: OffsetSpec.LATEST}, isolation_level=level)
-        return int(asked[tp].offset)
+    def _end(self, *, stable: bool) -> int:
+        return bounds(self._admin, self._topic, [PARTITION], stable=stable)[PARTITION][1]
