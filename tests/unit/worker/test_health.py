@@ -20,7 +20,6 @@ from worker.counting.ports import Unavailable
 from worker.http import connections
 from worker.http import server as health
 from worker.kafka.reports.log import KafkaLog
-from worker.kafka.reports.offsets import Offsets
 from worker.observe.metrics import Metrics
 from worker.service.stream import StreamWorker
 
@@ -198,7 +197,6 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
         group_metadata=lambda: SimpleNamespace(state=None),
     )
     log._answers = SimpleNamespace(errors=lambda: contextlib.nullcontext({}), undescribed=lambda _topic: None)
-    log._offsets = Offsets(log._consumer, "t", log._answers)
     return log
 
 

@@ -44,7 +44,7 @@ _ID_MS = 2_000
 """Longest wait of a commit for the topic's id; nothing is polled meanwhile."""
 
 
-class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
+class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """One stream's log, for the polling thread.
 
     The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow one stops the heartbeats.
@@ -65,7 +65,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         decoding: Executor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._consumer, self._topic, self._clock = consumer, topic, clock
+        super().__init__(consumer, topic, Answers(consumer))
+        self._clock = clock
         whose = consumer.group_metadata()
         self._group, self._member = whose.group_id, whose.group_instance_id
         self._known: set[int] | None = None
@@ -77,8 +78,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._firsts = Firsts(consumer, _TIMEOUT_MS, clock)
         self._membership: object = None
         self._prefetch = Prefetch(memory // _WAITING, decoding)
-        self._answers, self._refusals = Answers(consumer), Refusals(clock)
-        self._offsets = Offsets(consumer, topic, self._answers)
+        self._refusals = Refusals(clock)
         self._asked = 0.0
         raw_fetch.install(self._consumer)
         if self._member:
@@ -318,7 +318,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
-        stable = self._offsets.ends(partitions)
+        stable = self._stable_ends(partitions)
         return {
             p: end if isinstance(end, Unavailable) else (end, max(end, high.get(p, 0)))
             for p, end in stable.items()
@@ -349,14 +349,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Returns the partitions that the group assigns to this worker."""
         return {tp.partition for tp in self._consumer.assignment()}
 
-    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
-        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
-        return self._offsets.committed(partitions)
-
-    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
-        """Returns each log's (first offset, last stable offset)."""
-        return self._offsets.bounds(partitions)
-
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Returns each log's first available offset at or behind a given one; see `ports.Log`."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
@@ -367,11 +359,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
         if self.generation() is None:
             raise NotOwner
-        return self._offsets.confirm(offsets)
-
-    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; a member that lost its name notices at the next poll."""
-        self._offsets.mirror(offsets)
+        return super().confirm(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         """Starts a partition at an offset; the rules cap its batches."""
@@ -389,6 +377,3 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._prefetch.forget([partition])
         if partition in self.assigned():
             self._consumer.pause(self._tp(partition))
-
-    def _tp(self, partition: int) -> TopicPartition:
-        return TopicPartition(self._topic, partition)

@@ -33,10 +33,7 @@ class Offsets:
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
         """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
-        tps, operation = (
-            [self._tp(partition) for partition in partitions],
-            "asking for the group's offsets of",
-        )
+        tps, operation = list(map(self._tp, partitions)), "asking for the group's offsets of"
         with self._answers.errors() as errors:
             found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
         refused = self._refused(operation, tps, errors)
@@ -45,7 +42,7 @@ class Offsets:
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's (first offset, last stable offset)."""
         firsts = self._bound(self._consumer.beginning_offsets, partitions)
-        ends = self._bound(self._consumer.end_offsets, partitions)
+        ends = self._stable_ends(partitions)
         found = dict[int, tuple[int, int] | Unavailable]()
         for partition, first in firsts.items():
             end = ends[partition]
@@ -56,9 +53,13 @@ class Offsets:
         return found
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
-        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+        """Commits offsets as a member of the current generation.
+
+        Raises:
+            NotOwner: the generation is over.
+        """
         commit = partial(self._consumer.commit, self._offsets(offsets), timeout_ms=_TIMEOUT_MS)
-        tps, operation = [self._tp(partition) for partition in offsets], "committing the group's offsets of"
+        tps, operation = list(map(self._tp, offsets)), "committing the group's offsets of"
         with self._answers.errors() as errors:
             ask(operation, commit, self._topic)
         refused = self._refused(operation, tps, errors)
@@ -79,8 +80,7 @@ class Offsets:
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
             self._consumer.commit_async(self._offsets(offsets))
 
-    def ends(self, partitions: Collection[int]) -> dict[int, int | Unavailable]:
-        """Returns each log's last stable offset."""
+    def _stable_ends(self, partitions: Collection[int]) -> dict[int, int | Unavailable]:
         return self._bound(self._consumer.end_offsets, partitions)
 
     def _tp(self, partition: int) -> TopicPartition:

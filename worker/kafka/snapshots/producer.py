@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
@@ -34,21 +34,6 @@ _MOST_WAITING = 32 << 20
 """Bytes of unacknowledged messages."""
 
 
-class Topic(Protocol):
-    """The snapshot topic and its clients; see `SnapshotTopic`."""
-
-    name: str
-
-    def producer(self) -> Any:
-        """Connects a transactional producer."""
-
-    def admin(self) -> Any:
-        """Connects an admin client."""
-
-    def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
-        """Connects a reader of one isolation level; see `worker.kafka.client.reading.connect`."""
-
-
 class KafkaSnapshotProducer:
     """The snapshot topic; implements `worker.counting.ports.SnapshotProducer`.
 
@@ -56,7 +41,7 @@ class KafkaSnapshotProducer:
     reads the head again.
 
     Args:
-        topic: the snapshot topic and its clients.
+        topic: a `SnapshotTopic`.
         stream: the stream.
         clock: seconds.
         sleep: waits so many seconds.
@@ -67,7 +52,7 @@ class KafkaSnapshotProducer:
 
     def __init__(
         self,
-        topic: Topic,
+        topic: Any,
         stream: ldp.Stream,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
