@@ -1,7 +1,7 @@
 """Kernels over record batches: headers become rows, and records become columns.
 
-They implement the layout in `records`, without codecs and checksums. No kernel reads or writes outside its arrays: each
-length is compared with the available bytes before its use.
+They implement the layout in `records`, without codecs and checksums, in one file: that is why it is longer than others.
+No kernel reads or writes outside its arrays: each length is compared with the available bytes before its use.
 """
 
 from __future__ import annotations
