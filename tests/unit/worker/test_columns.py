@@ -56,13 +56,6 @@ def test_what_lies_below_an_offset_has_the_batches_that_end_there_and_cannot_be_
         assert part.unreadable == tuple(bad[:found])
 
 
-def test_point_9_slices_are_as_few_as_can_be():
-    batch = Batch(0, 0, 6, Columns.of(range(6), range(6), [bytes(HEADER + SIZE)] * 6))
-    assert [len(one.columns) for one in batch.slices(HEADER, SIZE, WORK, 2 * WORK)] == [2, 2, 2]
-    assert [len(one.columns) for one in batch.slices(HEADER, SIZE, WORK, 4 * WORK)] == [4, 2]
-    assert [len(one.columns) for one in batch.slices(HEADER, SIZE, WORK, 6 * WORK)] == [6]
-
-
 @pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
 def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypatch):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=30))

@@ -53,16 +53,6 @@ def expect(times, watermark, closed, hold, pane, **more):
     assert placed.sizes == [starts_of(placed).count(start) for start in placed.starts]
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_placed_together_is_placed_one_by_one(seed):
-    rng = random.Random(seed)
-    # the highest timestamp may be far beyond the line: windows are new, or wait for less than they did
-    watermark, closed = rng.choice([(None, 0), (-1, 0), (-5, 0), (95, 0), (95, 40), (60, 95)])
-    hold, pane = rng.randrange(60), rng.choice([1, 10, 25])
-    times = [rng.choice([rng.randrange(-2, 120), rng.randrange(80, 90)]) for _ in range(rng.randrange(1, 9))]
-    expect(times, watermark, closed, hold, pane, counts=[rng.randrange(1, 4) for _ in times])
-
-
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("many", [False, True])
 def test_logs_of_every_kind_are_placed_as_one_by_one(seed, many):

@@ -246,25 +246,6 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
     assert sum(state.windows.late.values()) + state.windows.undated <= state.accepted
 
 
-def test_the_random_logs_have_all_that_is_to_be_seen():
-    """Else the test above would prove little."""
-    seen = {"late": 0, "undated": 0, "many panes": 0, "lengths": 0}
-    for seed in range(120):
-        rng = random.Random(f"panes {seed}")
-        log = make_log(rng, rng.choice([5, 40, 150]))
-        listed = make_rules(rng, log)
-        plain = Plain(listed, log[0][0])
-        full = False
-        for one in log:
-            full = not plain.count(*one) or full
-        seen["late"] += len(plain.late)
-        seen["undated"] += plain.undated
-        seen["many panes"] += full
-        seen["lengths"] += len({name.split("+")[1] for name in plain.cells if name != "all"}) > 1
-    assert seen["late"] > 100
-    assert min(seen.values()) >= 10, seen
-
-
 def run(times, windowing, cuts=(), before=None):
     """Counts a report at each of some times; the state."""
     state = PartitionState.fresh(STREAM, 0)

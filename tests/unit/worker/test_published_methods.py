@@ -15,7 +15,6 @@ from ldp.snapshot import encoding
 from tests.unit.worker.audit.publishing import World
 from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, TENS
 from worker.config import ConfigError, parse
-from worker.counting.head import Head
 
 RETAIN = 40_000
 CHOICES = [("base",), ("base", "norm-sub"), ("base", "norm", "power-ns"), tuple(METHODS)]
@@ -108,16 +107,6 @@ def test_what_is_left_of_a_method_and_a_head_that_says_others_are_found():
     said = json.loads(head.value)
     head.value = json.dumps(said | {"methods": ["base", "norm-sub"]}).encode()
     assert "the head says methods" in world.audit().difference
-
-
-@pytest.mark.parametrize("methods", [None, ("base", "norm")])
-def test_the_head_of_an_object_is_that_of_its_document(methods):
-    stream = ldp.Stream("s", ldp.GRR("1", 3))
-    alone = snapshot.announce(stream, snapshot.Cut({}, {}, methods=methods), 1, {}, "ab" * 16)
-    said = snapshot.head_document(alone)
-    assert said.get("methods") == (None if methods is None else list(methods))
-    assert Head.parse(said) == Head.of(alone)
-    assert Head.of(alone).methods == (methods or tuple(METHODS))
 
 
 def test_only_what_is_published_is_recommended():
