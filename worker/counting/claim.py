@@ -171,8 +171,6 @@ class Claim:
             StateLost: they contradict each other, or are of another lineage.
         """
         counted = committed is not None and committed[1] != CLAIMED
-        if metadata is not None:
-            self._demand_readable(partition, metadata.lineage)
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise another(self.stream, partition, metadata.lineage, self.lineage, head)
         self._demand_ours(head)
@@ -208,11 +206,7 @@ class Claim:
         try:
             return layout.load(self.stream, stored.metadata, stored.blobs)
         except StateLost as error:
-            raise self.unreadable(partition, error) from None
-
-    def unreadable(self, partition: int, error: StateLost) -> StateLost:
-        """Returns the error that what is stored of a partition cannot be read."""
-        return unreadable(self.stream, partition, error)
+            raise unreadable(self.stream, partition, error) from None
 
     def resume(
         self,
@@ -301,12 +295,6 @@ class Claim:
     def _demand_ours(self, head: Head) -> None:
         if others := head.foreign(self.lineage):
             raise foreign(self.stream, head, others)
-
-    def _demand_readable(self, partition: int, lineage: str) -> None:
-        try:
-            layout.demand_readable(lineage)
-        except NewerState as error:
-            raise self.unreadable(partition, error) from None
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
         """Raises StateLost unless the operator gave up the counts of the newest snapshot."""

@@ -50,15 +50,6 @@ HEADER_BYTES = _HEADER.size
 """The size of a blob's header."""
 
 
-def demand_readable(lineage: str) -> None:
-    """Raises NewerState if a newer version of the worker wrote what is stored under a lineage."""
-    if (said := newer(lineage)) is not None:
-        raise NewerState(
-            f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
-            " one; the counts are whole, and it goes on with them."
-        )
-
-
 def fields(metadata: Metadata, key: str) -> dict[str, str]:
     """Returns the fields to store under a partition's `meta_key`."""
     checked = {
@@ -89,7 +80,11 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
         NewerState: a newer version wrote them.
         StateLost: a field is missing, malformed, unknown or changed, or the fields are another partition's.
     """
-    demand_readable(fields.get("lineage", ""))
+    if (said := newer(fields.get("lineage", ""))) is not None:
+        raise NewerState(
+            f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
+            " one; the counts are whole, and it goes on with them."
+        )
     try:
         if fields["checksum"] != _checksum(fields, key):
             raise StateLost("the metadata in Redis are damaged, or of another partition: wrong checksum")

@@ -19,7 +19,7 @@ from uuid import uuid4
 import ldp
 from worker.counting import layout
 from worker.counting.applied import Applied
-from worker.counting.claim import Claim, lost
+from worker.counting.claim import Claim, lost, unreadable
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
@@ -152,7 +152,8 @@ class Ownership:
         """
         # Step 1.
         generation = self._log.generation()
-        if generation is None or not (wanted := self._wanted()[:_MOST]):
+        wanted = self._in_turn(filter(self._is_due, sorted(self._log.assigned())))[:_MOST]
+        if generation is None or not wanted:
             return
         try:
             topic = self._log.topic_id()
@@ -163,7 +164,7 @@ class Ownership:
             if not (wanted := list(starts)):
                 return
             # Step 6.
-            wanted = list(self._came(claim, self._log.confirm(starts)))
+            wanted = list(self._came(self._log.confirm(starts)))
             # Step 7.
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
@@ -183,15 +184,15 @@ class Ownership:
     ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head | None]:
         """Runs steps 2 to 5: returns the stored metadata, where each partition goes on, and the head if readable."""
         # Step 2.
-        committed = self._came(claim, self._log.committed(wanted))
+        committed = self._came(self._log.committed(wanted))
         # Step 3.
-        if not (wanted := list(found := self._came(claim, self._store.peek_all(committed)))):
+        if not (wanted := list(found := self._came(self._store.peek_all(committed)))):
             return found, {}, Head()
         # Kafka's offset decides where the store has nothing or less, and step 6 records it
         if by_kafka := [
             p for p in wanted if (at := found[p]) is None or (committed[p] or (0, ""))[0] > at.offset
         ]:
-            again = self._came(claim, self._log.committed(by_kafka))
+            again = self._came(self._log.committed(by_kafka))
             if self._log.topic_id() != topic or any(again[p] != committed[p] for p in again):
                 raise Unavailable(
                     "Kafka: two answers about the group's offsets or the topic's id do not agree"
@@ -208,9 +209,9 @@ class Ownership:
             wanted = certain
         if head is not None and any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
             head = self._head_reader.head(decided=True)
-            wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
+            wanted = list(found := self._came(self._store.peek_all(wanted)))
         # Step 5.
-        bounds = self._came(claim, self._log.bounds(wanted))
+        bounds = self._came(self._log.bounds(wanted))
         new = [p for p in bounds if found[p] is None and committed[p] is None]
         bounds = self._proven(bounds, dict.fromkeys(new, 0), agreeing=True)
         return (
@@ -237,10 +238,6 @@ class Ownership:
             raise error
         self._put_off(partitions, Unavailable(f"{error} A second look follows."))
 
-    def _wanted(self) -> list[int]:
-        """Returns the assigned partitions to claim, in the order of their turns."""
-        return self._in_turn(p for p in sorted(self._log.assigned()) if self._is_due(p))
-
     def _is_due(self, partition: int) -> bool:
         """Returns whether a partition is not held, and its wait is over."""
         return partition not in self._held and self._clock() >= self._wait(partition).until
@@ -265,16 +262,12 @@ class Ownership:
         """Returns the most bytes that the blobs of a partition have."""
         return 0 if stored is None else len(stored.blobs) * self._cell_bytes
 
-    def _sorted(
-        self,
-        outcomes: Mapping[int, _T | Failure],
-        lost: Callable[[int, StateLost], StateLost] = lambda _, error: error,
-    ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
+    def _sorted(self, outcomes: Mapping[int, _T | Failure]) -> tuple[dict[int, _T], dict[int, Unavailable]]:
         """Returns each partition's result, and each failure, which is noted; raises a StateLost. From any thread."""
         came, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
-                raise lost(partition, outcome)
+                raise unreadable(self._stream, partition, outcome)
             if isinstance(outcome, Unavailable):
                 failed[partition] = outcome
                 self._failed[partition] = self._clock()
@@ -301,9 +294,9 @@ class Ownership:
             self._put_off(missing, Unavailable("Kafka: where the log begins is not confirmed yet"))
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
-    def _came(self, claim: Claim, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
+    def _came(self, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
         """Returns each partition's result of a step of a claim; failed partitions wait. Raises a StateLost."""
-        came, failed = self._sorted(outcomes, claim.unreadable)
+        came, failed = self._sorted(outcomes)
         by_reason = dict[str, list[int]]()
         for partition, error in failed.items():
             by_reason.setdefault(str(error), []).append(partition)
@@ -323,12 +316,12 @@ class Ownership:
         on_alive()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
-        loaded = self._came(claim, self._store.claim_all(wanted))
+        loaded = self._came(self._store.claim_all(wanted))
         ours = {p: stored for p, stored in loaded.items() if stored is not None}
         self._postpone(loaded.keys() - ours.keys())
         states = {p: claim.load(p, stored) for p, stored in ours.items()}
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
-        bounds = self._came(claim, self._log.bounds(states))
+        bounds = self._came(self._log.bounds(states))
         bounds = self._proven(
             bounds, {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
         )
@@ -347,8 +340,11 @@ class Ownership:
                 self._failed[p] = self._clock()  # the others come first next time
                 raise
             except StateLost:
-                # who claimed it meanwhile may have published what this state lacks: then nothing is lost
-                if self._compare(p, ours[p]) is Answer.DONE:
+                # a worker that claimed it meanwhile may have published what this state lacks
+                answer = self._store.compare_all({p: ours[p].metadata})[p]
+                if isinstance(answer, Unavailable):
+                    raise answer from None
+                if answer is Answer.DONE:
                     raise
                 self._postpone([p])
                 continue
@@ -357,12 +353,6 @@ class Ownership:
             self._hold(p, ours[p], again or states[p], how, headless=head is None)
         on_alive()
         return loaded.keys() == found.keys()
-
-    def _compare(self, partition: int, stored: StoredPartition) -> Answer:
-        answer = self._store.compare_all({partition: stored.metadata})[partition]
-        if isinstance(answer, Unavailable):
-            raise answer
-        return answer
 
     def _hold(
         self, partition: int, stored: StoredPartition, state: PartitionState, how: str, *, headless: bool
