@@ -110,16 +110,9 @@ def peek(stream: ldp.Stream, cuts: StateReader | Store, partition: int) -> Metad
 
 @dataclass(frozen=True)
 class Claim:
-    """One round of claiming.
+    """One round of claiming, by the configured rule and the operator's `recount_after` (see `Ownership`).
 
-    Attributes:
-        group: the consumer group.
-        stream: the stream to count.
-        configured: the configured rule.
-        recount_after: see `worker.counting.ownership.Ownership`.
-        head_reader: the reader of the head, for a second read after the epoch was raised.
-        events: the observer.
-        lineage: the lineage of this worker's counts.
+    The head reader is for a second read after the epoch was raised.
     """
 
     group: str
@@ -137,13 +130,10 @@ class Claim:
         return head.offsets.get(partition, 0) > metadata.offset
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
-        """Returns whether a partition can go on without a readable head.
+        """Returns whether a partition can go on without a readable head; raises StateLost for unreadable rules.
 
         Its counts are not behind Kafka's offset, and the configuration adds no rule: they go on by their recorded
         rules. The claim that follows when the head is readable judges what was counted.
-
-        Raises:
-            StateLost: the recorded rules cannot be read.
         """
         if metadata is None or not metadata.flush or metadata.offset < (committed or (0, ""))[0]:
             return False
@@ -160,15 +150,10 @@ class Claim:
     ) -> tuple[int, str]:
         """Returns the offset to go on at, and CLAIMED or COUNTED for Kafka, by the first table above.
 
-        Args:
-            partition: the partition to claim.
-            metadata: the store's metadata.
-            committed: Kafka's offset and its metadata.
-            first: the first offset of the log.
-            head: the published head.
+        ``committed`` is Kafka's offset with its metadata, ``first`` the first offset of the log.
 
         Raises:
-            StateLost: they contradict each other, or are of another lineage.
+            StateLost: the witnesses contradict each other, or the counts are of another lineage.
         """
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None and differing(metadata.lineage, self.lineage):
@@ -219,16 +204,9 @@ class Claim:
     ) -> bool:
         """Judges a loaded state by the second table above, records a gap, and adds the configuration's rule.
 
-        Args:
-            partition: the claimed partition.
-            state: the loaded state; changed in place.
-            stored: its metadata.
-            known: the offset up to which Kafka knows that it was counted.
-            bounds: the log's first offset and its end, asked after the epoch was raised.
-            head: the head that was read before that; None if it was not readable: then only a gap needs it.
-
-        Returns:
-            Whether a gap was recorded.
+        ``known`` is the offset up to which Kafka knows that it was counted, ``bounds`` the log's first offset and
+        end, asked after the epoch was raised, ``head`` the one read before that, None if it was not readable: then
+        only a gap needs it. Returns whether a gap was recorded.
 
         Raises:
             StateLost: the state is beyond the log's end; the log lost what was counted once; or other rules were

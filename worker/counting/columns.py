@@ -66,11 +66,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An unreadable record batch, at offsets [offset, end); it is rejected as one record.
+    """An unreadable record batch at offsets [offset, end), rejected as one record.
 
     Attributes:
-        offset: its first offset.
-        end: the offset behind its last.
         size: its bytes in the log.
         sha256: the digest of those bytes, in hexadecimal.
         why: `checksum`, `codec`, `size`, `length` or `magic`; see `worker.kafka.decoding.records`.
@@ -88,10 +86,6 @@ class Batch:
     """The records that one poll returned of one partition, at offsets [start, end).
 
     Attributes:
-        partition: its number.
-        start: the first offset.
-        end: the offset behind the last.
-        columns: the records.
         unreadable: the unreadable record batches, in the log's order.
         keyed: the number of records with key or headers, which are ignored.
     """
@@ -114,13 +108,8 @@ class Batch:
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
         """Cuts the batch between records into slices that take at most ``most`` steps, or are one record.
 
-        A record is assumed to hold as many reports as its bytes have room for.
-
-        Args:
-            header: bytes of a record before its reports.
-            size: bytes of a report on the wire.
-            work: steps of counting a report.
-            most: steps of a slice.
+        ``header`` and ``size`` are the bytes before a record's reports and of a report; ``work`` is the steps of a
+        report. A record is assumed to hold as many reports as its bytes have room for.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))

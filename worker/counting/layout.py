@@ -133,10 +133,7 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
     """Encodes a state as metadata and the blobs of the changed cells; O(state).
 
-    Args:
-        state: the state to store.
-        before: the metadata that the commit starts from.
-        flush: a fresh id of the commit, 32 hex digits.
+    ``before`` is the metadata that the commit starts from, ``flush`` its fresh id, 32 hex digits.
     """
     blobs = {}
     for name in state.changed:

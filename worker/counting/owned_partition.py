@@ -33,14 +33,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
 @dataclass(frozen=True, eq=False)
 class PendingCommit:
-    """One partition's commit, retried unchanged until its outcome is known.
-
-    Attributes:
-        partition: its number.
-        before: the metadata that the commit starts from.
-        after: the metadata to store.
-        blobs: the changed blobs.
-    """
+    """One partition's commit from ``before`` to ``after``, retried unchanged until its outcome is known."""
 
     partition: int
     before: Metadata

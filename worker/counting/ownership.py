@@ -64,11 +64,10 @@ class Ownership:
         configured: the configured rule.
         log: the stream's topic and group.
         store: the store of the counts.
-        dead_letters: the sink of malformed and, if configured, late records.
+        dead_letters: the sink of malformed and late records.
         head_reader: the reader of the newest head.
         recount_after: the operator's permission to give up lost counts of snapshots up to this number: counting begins
-            again with what the log has, and the rest is a gap; gaps that the log still has are counted. None: the
-            stream stops.
+            again with what the log has, and the rest is a gap; gaps that the log has again are counted. None: stop.
         clock: seconds.
         events: the observer.
         late_letters: whether late records leave a dead letter.
@@ -284,8 +283,7 @@ class Ownership:
     ) -> dict[int, tuple[int, int]]:
         """Returns bounds with a proven first offset for each of ``begins``; partitions without a proof wait.
 
-        ``agreeing``: the proven offset must also be the one in the bounds, as a wrong answer to the first fetch of a
-        proof makes a log seem whole.
+        ``agreeing``: the bounds must agree, as a wrong answer to the first fetch of a proof makes a log seem whole.
         """
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
@@ -527,9 +525,8 @@ class Ownership:
     def _heed(self, partitions: Collection[int]) -> None:
         """Reads the decided head where windows need it: admits partitions, drops panes, and ends their wait.
 
-        A partition is claimed again if the head is another deployment's, or lacks a partition that an earlier head
-        named: that claim stops the stream if it finds the same. Headless partitions are claimed again as soon as a head
-        is readable.
+        A partition is claimed again if the head is another deployment's or no longer names it (that claim stops the
+        stream if it finds the same), and if it is headless and a head is readable.
         """
         if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
             if self._clock() >= self._look_at:
@@ -602,8 +599,8 @@ class Ownership:
     def release(self, partitions: Collection[int], on_alive: Callable[[], object] = lambda: None) -> None:
         """Commits and forgets partitions that Kafka took away, with or without notice.
 
-        The next owner counts again what cannot be committed now. A pending commit comes first, then what was counted
-        after it; if it fails, nothing else is tried, so a store that does not answer costs one time-out.
+        A pending commit comes first, then what was counted after it; if it fails, nothing else is tried, so a store
+        that does not answer costs one time-out. The next owner counts the rest again.
         """
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:

@@ -163,13 +163,9 @@ class PartitionState:
 
         Each record is judged by the rule of its offset; an unreadable record batch is one rejected record. Before a
         record that needs one pane too many counting ends, and the state's offset is that record's. Cost: the oracle's
-        for the reports, plus O(bytes of the batch).
+        for the reports, plus O(bytes of the batch), plus O(records) if late records are returned (``name_late``).
 
-        Args:
-            stream: the stream of the partition.
-            batch: the next part of the log.
-            on_alive: called at least once for each `MOST_WORK` steps.
-            name_late: whether to return the late records; O(records) more if there are any.
+        ``on_alive`` is called at least once for each `MOST_WORK` steps.
 
         Raises:
             ValueError: the batch does not begin at this state's offset.
