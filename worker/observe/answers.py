@@ -1,8 +1,7 @@
-"""What the newest snapshot answers, as gauges: its ten most frequent values and the configured queries.
+"""Gauges of the newest snapshot: its ten most frequent values and the queries.
 
-A domain may have a million values, and each series costs Prometheus memory: ten values have one for each method and
-four for the ends of Base's two intervals, of one look and to be watched, 150 in all at most. A value that is among the
-ten no longer has none.
+Each series costs Prometheus memory. Ten values have a series for each method and four for the ends of Base's pointwise
+and anytime-valid intervals: at most 150.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,9 +13,9 @@ from ldp.terminal import printable
 from worker.observe.metrics import Metrics
 
 MOST_VALUES = 10
-"""So many values of a stream are shown."""
+"""Exported values of a stream."""
 LONGEST_LABEL = 64
-"""Characters of a value's label that are shown."""
+"""Exported characters of a value's label."""
 
 Series = tuple[str, tuple[str, ...]]
 """A gauge of `Metrics`, by its attribute, and its labels."""
@@ -24,7 +23,7 @@ Series = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Shown:
-    """What of a published snapshot is shown; little, whatever the domain's size.
+    """Exported facts of a snapshot; their size does not grow with the domain.
 
     Attributes:
         sequence: the snapshot's number.
@@ -50,7 +49,7 @@ class Shown:
 
     @classmethod
     def of(cls, snapshot: Snapshot, sum_deviation: float) -> Self:
-        """Returns what is shown of a snapshot. O(d + number of methods)."""
+        """Returns the exported facts of a snapshot. O(d + number of methods)."""
         return cls(
             snapshot.sequence,
             snapshot.reports,
@@ -65,10 +64,7 @@ class Shown:
 
 
 class Answers:
-    """Shows one stream's newest answers, and takes back what the snapshot before said and this one does not.
-
-    Args:
-        metrics: the worker's metrics.
+    """Exports one stream's newest answers; removes series that are no longer there.
 
     Example:
         >>> import ldp
@@ -87,7 +83,7 @@ class Answers:
         self._shown: set[Series] = set()
 
     def show(self, answers: Mapping[Series, float]) -> None:
-        """Shows a snapshot's answers."""
+        """Exports a snapshot's answers."""
         for gauge, labels in self._shown - answers.keys():
             getattr(self._metrics, gauge).remove(*labels)
         self._shown = {*answers}
@@ -96,7 +92,7 @@ class Answers:
 
 
 def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-    """The most frequent values: each method's answer, and both intervals around Base's, of each value alone."""
+    """Yields each method's answers of the most frequent values, and Base's intervals."""
     base = snapshot.bodies["base"]
     ends = (
         ("value_low", base.low),
@@ -116,7 +112,7 @@ def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
 
 
 def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-    """The queries for sets: each method's answer, both intervals around Base's, and which method suits it best."""
+    """Yields each method's answers of the sets, Base's intervals and the recommendation."""
     for method, body in snapshot.bodies.items():
         for answer in body.sets:
             named = snapshot.stream, printable(answer.query.name)

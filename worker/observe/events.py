@@ -1,6 +1,6 @@
-"""Events: what the core tells becomes log lines, metrics and readiness. Names, facts and levels stand here, once.
+"""Log lines, metrics and readiness from the events of counting and publishing.
 
-What happens in usual service is logged as info, what should not happen often as a warning.
+Usual events are logged as info, events that should be rare as a warning.
 """
 
 import time
@@ -18,27 +18,23 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
 _MOST_PASSED = 1000
-"""Records that are passed over and named, of one reader."""
+"""Passed-over records that one reader logs."""
 _LASTING_SECONDS, _SAID_SECONDS = 5.0, 60.0
-"""After how long a partition that cannot be read is logged, and how often again."""
+"""Delay before an unreadable partition is logged, and interval of repetitions."""
 
 
 class Logger(Protocol):
-    """What is needed of a structlog logger: an event's name and its facts."""
+    """A structlog logger."""
 
     def info(self, event: str, **facts: object) -> object:
-        """Logs what is usual."""
+        """Logs a usual event."""
 
     def warning(self, event: str, **facts: object) -> object:
-        """Logs what should not happen often."""
+        """Logs an event that should be rare."""
 
 
 class PassedOver:
-    """Logs the records and batches of our own topics that are passed over, each once.
-
-    Args:
-        logger: where.
-    """
+    """Logs each passed-over record and batch of the worker's own topics once."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger, self._known = logger, set[Passed]()
@@ -60,12 +56,12 @@ class PassedOver:
 
 
 class StreamEvents:
-    """What happens to one stream, as `worker.counting.ports.Events` describes it, and what its loop tells.
+    """Logs and exports the events of one stream; see `worker.counting.ports.Events`.
 
     Args:
         stream: its name.
         metrics: the worker's metrics.
-        progress: what readiness is told.
+        progress: the stream's progress, for readiness.
         logger: the stream's logger.
         clock: monotonic seconds.
 
@@ -94,7 +90,7 @@ class StreamEvents:
         self._passed = PassedOver(logger)
         self._covered: float | None = None
         self._said_refused: dict[int, float] = {}
-        """Partition -> after how many seconds of refusals they were last logged."""
+        """Partition -> seconds of refusals at its last log line."""
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
 
@@ -109,7 +105,7 @@ class StreamEvents:
     # reading
 
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
-        """Counts it; says it once it lasts, and again every minute. Readiness hears of it, too."""
+        """Counts a refused fetch; logs it once it lasts, then every minute."""
         self._failed("fetch", Step.FETCH, error)
         due = self._said_refused.get(partition, -_SAID_SECONDS) + _SAID_SECONDS
         if seconds < _LASTING_SECONDS:
@@ -127,17 +123,17 @@ class StreamEvents:
     # a claim
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
-        """Counts it, by how it began."""
+        """Counts and logs a claim."""
         self._metrics.claims.labels(self._stream, start).inc()
         self._logger.info("partition.claimed", partition=partition, start=start, offset=offset, epoch=epoch)
 
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
-        """Readiness hears of it, too."""
+        """Counts and logs a failed claim."""
         self._failed("claim", Step.CLAIM, error)
         self._logger.warning("claim.retry", partitions=partitions, error=str(error), remedy=error.remedy)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """Says what was lost; a dead letter that was due may be of a record that is gone."""
+        """Logs a gap; a dead letter that was due may be of a lost record."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.LETTERS)
 
@@ -150,40 +146,40 @@ class StreamEvents:
         self._metrics.reports.labels(self._stream).inc(reports)
 
     def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Counts them, and those without a dead letter that they were to leave."""
+        """Counts late and undated records, and late ones left out of the dead letters."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)
         self._metrics.undated.labels(self._stream).inc(undated)
         self._metrics.left_out.labels(self._stream).inc(left_out)
 
     def forged(self, test: str, reports: int, found: str) -> None:
-        """Counts it, and says what was found, which holds nothing of a report."""
+        """Counts and logs an alarm; the message holds no report."""
         self._metrics.alarms.labels(self._stream, test).inc()
         self._logger.warning("reports.forged", test=test, reports=reports, found=found)
 
     def keyed(self, records: int) -> None:
-        """Counts them."""
+        """Counts records with key or headers."""
         self._metrics.keyed.labels(self._stream).inc(records)
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Counts them, by reason, and those without a dead letter."""
+        """Counts malformed records by reason, and those left out of the dead letters."""
         for reason, n in reasons.items():
             self._metrics.rejected.labels(self._stream, reason).inc(n)
         self._metrics.left_out.labels(self._stream).inc(left_out)
 
     def counting(self) -> AbstractContextManager[object]:
-        """Returns what a slice is counted in, which measures how long that takes."""
+        """Returns a context that measures the time to count a slice."""
         return self._metrics.count_seconds.labels(self._stream).time()
 
     # polling
 
     def poll_failed(self, error: Unavailable) -> None:
-        """Counts it; the loop goes on with what is stored."""
+        """Counts and logs a failed poll."""
         self._metrics.errors.labels(self._stream, "poll").inc()
         self._logger.warning("poll.retry", error=str(error), remedy=error.remedy)
 
     def looked(self, partition: int, stored: int, end: int, high: int, watermark: int | None) -> None:
-        """Shows how a partition stands: its stored offset, its last stable one and its high watermark."""
+        """Exports a partition's stored offset, lag and offsets above the last stable one."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.owned.labels(*labels).set(1)
         metrics.offset.labels(*labels).set(stored)
@@ -193,7 +189,7 @@ class StreamEvents:
             metrics.watermark.labels(*labels).set(watermark / 1000)
 
     def panes(self, partition: int, state: PartitionState) -> None:
-        """Shows how a partition of a stream of windows stands, and what it waits for."""
+        """Exports a partition's panes and what it waits for."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.closed.labels(*labels).set(state.windows.closed / 1000)
         metrics.panes.labels(*labels).set(len(state.panes))
@@ -203,27 +199,27 @@ class StreamEvents:
     # a commit
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
-        """Counts it, by the answer, and its time, whatever became of it."""
+        """Measures a commit, and counts it by its answer."""
         self._metrics.commit_seconds.labels(self._stream).observe(seconds)
         if answer is not None:
             self._metrics.commits.labels(self._stream, answer.value).inc()
 
     def commit_failed(self, error: Unavailable) -> None:
-        """Readiness hears of it, too."""
+        """Counts and logs a failed commit."""
         self._failed("commit", Step.COMMIT, error)
         self._logger.warning("commit.retry", error=str(error), remedy=error.remedy)
 
     def compare_failed(self, error: Unavailable) -> None:
-        """Readiness hears of it, too."""
+        """Counts and logs a failed comparison."""
         self._failed("compare", Step.COMPARE, error)
         self._logger.warning("compare.retry", error=str(error), remedy=error.remedy)
 
     def dropped(self, partition: int) -> None:
-        """Shows it no longer."""
+        """Removes a partition's metrics."""
         self._metrics.forget_partition(self._stream, partition)
 
     def released(self, partition: int) -> None:
-        """Shows it no longer; a dead letter that was due may be of a record that is another worker's now."""
+        """Logs a release; dead letters that were due are another worker's now."""
         self._metrics.forget_partition(self._stream, partition)
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.LETTERS)
@@ -231,24 +227,24 @@ class StreamEvents:
     # the snapshot topic
 
     def passed_over(self, passed: Passed) -> None:
-        """Counts a record or batch of the snapshot topic or the rows' topic that is passed over, and logs it once."""
+        """Counts and logs a passed-over record or batch once."""
         if self._passed(passed):
             self._metrics.passed_over.labels(self._stream).inc()
 
     # publishing
 
     def publishing(self, owner: bool) -> None:
-        """Exports whether this worker is the publisher; the age of its snapshots counts from the first time."""
+        """Exports whether this worker is the publisher; starts the snapshot's age."""
         self._metrics.publisher.labels(self._stream).set(owner)
         if owner and self._covered is None:
             self._cover()
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Shows what the snapshot says."""
+        """Exports a published snapshot."""
         self.shown(Shown.of(snapshot, sum_deviation))
 
     def shown(self, shown: Shown) -> None:
-        """Shows what a snapshot says, by what is shown of it."""
+        """Exports and logs the facts of a snapshot."""
         metrics, name = self._metrics, self._stream
         metrics.snapshots.labels(name).inc()
         metrics.sequence.labels(name).set(shown.sequence)
@@ -265,7 +261,7 @@ class StreamEvents:
         )
 
     def lines(self, closed: Mapping[str, int], watermark: int) -> None:
-        """Shows them, and how far they are behind what is counted; those of windows that are no more are not shown."""
+        """Exports how far windows are closed, and their delay."""
         metrics, name = self._metrics, self._stream
         for window in self._windows - closed.keys():
             metrics.window_closed.remove(name, window)
@@ -278,7 +274,7 @@ class StreamEvents:
             metrics.window_delay.labels(name, window).set(max(0, watermark - line) / 1000)
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
-        """Shows how many values and sets changed, and says which sets."""
+        """Exports and logs how many values and sets changed."""
         self._metrics.changed_values.labels(self._stream, window.name).set(values)
         self._metrics.changed_queries.labels(self._stream, window.name).set(len(queries))
         self._logger.info(
@@ -286,7 +282,7 @@ class StreamEvents:
         )
 
     def checked(self, seconds: float | None) -> None:
-        """Restarts the age of the newest snapshot, and exports how long publishing took."""
+        """Restarts the age of the newest snapshot; measures publishing."""
         if seconds is not None:
             self._metrics.snapshot_seconds.labels(self._stream).observe(seconds)
         self._cover()
@@ -304,16 +300,16 @@ class StreamEvents:
         self._covered = self._clock()
 
     def publish_failed(self, error: Unavailable) -> None:
-        """Readiness hears of it, too."""
+        """Counts and logs a failed publication."""
         self._failed("publish", Step.PUBLISH, error)
         self._logger.warning("snapshot.retry", error=str(error), remedy=error.remedy)
 
     def ticked(self) -> None:
-        """Readiness hears of it."""
+        """Ends a turn of publishing."""
         self._progress.over(Step.PUBLISH)
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
-        """Counts it; snapshots go on without."""
+        """Counts and logs a failed recommendation."""
         self._metrics.errors.labels(self._stream, "recommend").inc()
         self._logger.warning("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")
 

@@ -1,4 +1,4 @@
-"""Logs: structured, one line an event, to stderr: JSON for machines, readable where stderr is a terminal."""
+"""Structured logs on stderr: JSON lines, or readable text on a terminal."""
 
 import io
 import logging
@@ -12,21 +12,21 @@ import structlog
 from ldp.terminal import printable, printable_json
 
 _CONNECTIONS = "kafka.net"
-"""Whose loggers say the same of each try to connect, several times a second."""
+"""Loggers that repeat a message for each connection attempt."""
 _PAUSE_SECONDS = 10.0
 _OWN = ("worker", "ldp")
-"""The loggers of this package."""
+"""The project's own loggers."""
 
 
 def configure(level: str = "info", process: int | None = None) -> None:
-    """Routes structlog and the standard library's logging to stderr; time is UTC, RFC 3339, or of the day for people.
+    """Routes structlog and the standard library's logging to stderr, with times in UTC.
 
-    The libraries' own loggers, kafka-python's above all, are heard from WARNING on; at debug, from INFO on. What
-    they say of connections is thinned, but at debug: the worker itself says why none comes about and what to do.
+    Loggers of libraries log from WARNING on, at debug from INFO on. Except at debug, repeated lines about connections
+    are dropped: the worker logs why no connection succeeds.
 
     Args:
-        level: from which on the worker's own loggers are heard: debug, info, warning or error.
-        process: which of several this one is; each line says it.
+        level: the lowest level of the worker's own loggers: debug, info, warning or error.
+        process: the number of this process among several; added to each line.
     """
 
     def number(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -63,9 +63,8 @@ def configure(level: str = "info", process: int | None = None) -> None:
     root.setLevel(logging.INFO if level == "debug" else logging.WARNING)
     for name in _OWN:
         logging.getLogger(name).setLevel(level.upper())
-    # say about a missing topic, ten times a second, what the worker says once in a while; the second, which assigns
-    # partitions, says it also of a topic that its client has only not heard of yet
-    # the third warns of each tenth of a second that a worker is busy
+    # The first two repeat ten times a second that a topic is missing, which the worker logs, too.
+    # The third warns whenever a worker is busy for a tenth of a second.
     for name in (
         "kafka.cluster",
         "kafka.coordinator.assignors.sticky.sticky_assignor",
@@ -76,7 +75,7 @@ def configure(level: str = "info", process: int | None = None) -> None:
 
 
 class _Thinned(logging.Filter):
-    """Lets one line of each logger of the connections pass, and no other for `_PAUSE_SECONDS`."""
+    """Passes one line of each connection logger in `_PAUSE_SECONDS`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -84,7 +83,7 @@ class _Thinned(logging.Filter):
         self._heard: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Returns whether a line is heard."""
+        """Returns whether a line passes."""
         if not record.name.startswith(f"{_CONNECTIONS}."):
             return True
         now = self._clock()
@@ -95,7 +94,7 @@ class _Thinned(logging.Filter):
 
 
 def _renderer(readable: bool) -> list[structlog.typing.Processor]:
-    """Returns what writes an event: for people, or in JSON."""
+    """Returns the processors that render an event."""
     if not readable:
         return [
             structlog.processors.format_exc_info,
@@ -117,29 +116,29 @@ def _renderer(readable: bool) -> list[structlog.typing.Processor]:
 
 
 def _printable_line(_: object, __: str, line: Any) -> str:
-    """Escapes what clients, brokers and records have put into a line of JSON, which says the same."""
+    """Escapes control characters in a line of JSON."""
     return printable_json(line)
 
 
 def _printable(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escapes what clients, brokers and records have put into an event; other values are shown by their repr."""
+    """Escapes control characters in an event's texts."""
     return {name: printable(fact) if isinstance(fact, str) else fact for name, fact in event.items()}
 
 
 def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
-    """Writes a traceback, whose messages may quote records."""
+    """Writes a traceback with escaped control characters."""
     plain = io.StringIO()
     structlog.dev.plain_traceback(plain, error)
     out.write(printable(plain.getvalue(), lines=True))
 
 
 def _without_own_name(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Leaves the worker's own name out where there is little room."""
+    """Removes the name of the project's own loggers."""
     if str(event.get("logger")).partition(".")[0] in _OWN:
         del event["logger"]
     return event
 
 
 def silence() -> None:
-    """Keeps the libraries quiet in a command that itself says what goes wrong."""
+    """Silences the client library in commands that report errors themselves."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)

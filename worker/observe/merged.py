@@ -1,7 +1,7 @@
-"""What several processes show, as one: each sample with the label ``process``, each family once.
+"""Metrics of several processes as one registry, with the label ``process``.
 
-The processes are asked at each scrape. prometheus_client's own way is files, and from those nothing can be dropped: not
-the samples of a partition that another worker counts now, and not what a dead process said.
+Each scrape asks the processes. The files of prometheus_client's multiprocess mode cannot drop a sample, such as that of
+a partition that another worker owns now.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,17 +12,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 ACCEPTS = "application/openmetrics-text; version=1.0.0"
-"""The form in which a process is asked for its metrics: it keeps a counter's samples in one family."""
+"""Requested format: OpenMetrics keeps a counter's samples in one family."""
 
 
 def registry(
     shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
 ) -> CollectorRegistry:
-    """Returns a registry that shows what several processes show, and of each whether it answers.
+    """Returns a registry of the processes' metrics, and whether each process answers.
 
     Args:
-        shown: asks the processes, in their order; what one that does not answer shows is None.
-        restarts: how often each was started again.
+        shown: returns each process's metrics; None for one that does not answer.
+        restarts: returns each process's number of restarts.
     """
     registry = CollectorRegistry()
     registry.register(_Merged(shown, restarts))
@@ -30,10 +30,10 @@ def registry(
 
 
 def merge(shown: Iterable[str | None]) -> list[Metric]:
-    r"""Returns the families of several processes, each once, in the order in which they come first.
+    r"""Merges the metric families of several processes.
 
     Args:
-        shown: what each process shows, as OpenMetrics; None for one that does not answer.
+        shown: each process's metrics in OpenMetrics; None for one that does not answer.
 
     Example:
         >>> text = "# TYPE lag gauge\nlag 3.0\n# EOF\n"
@@ -55,7 +55,7 @@ def merge(shown: Iterable[str | None]) -> list[Metric]:
 
 
 class _Merged(Collector):
-    """Asks the processes at each scrape."""
+    """Collector that asks the processes at each scrape."""
 
     def __init__(
         self, shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]

@@ -1,4 +1,7 @@
-"""Prometheus metrics: what a worker counts, in base units; no label by user, and by value but for the ten on top."""
+"""Prometheus metrics of a worker, in base units.
+
+No label names a user; only the ten most frequent values have series.
+"""
 
 import platform
 from collections.abc import Mapping
@@ -50,7 +53,7 @@ class Metrics:
         return Histogram(f"ldp_worker_{name}", text, ("stream",), buckets=_FAST, registry=self.registry)
 
     def _count(self) -> None:
-        """Defines what this process did: counted again after a crash, so rates, never totals of the stream."""
+        """Defines counters of this process: rates, not totals of the stream."""
         counter, histogram = self._counter, self._histogram
         self.records = counter("records_total", "Records read, by outcome.", ("stream", "outcome"))
         self.reports = counter("reports_total", "Reports counted by this process.")
@@ -94,7 +97,7 @@ class Metrics:
         )
 
     def _hold(self) -> None:
-        """Defines what this worker holds: facts of the stream itself, from the state."""
+        """Defines gauges of the partitions that this worker owns."""
         gauge = self._gauge
         self.owned = gauge("partition_owned", "1 for a partition that this worker counts.", _PARTITION)
         self.offset = gauge(
@@ -127,7 +130,7 @@ class Metrics:
         )
 
     def _publish(self) -> None:
-        """Defines what the publisher says."""
+        """Defines metrics of the publisher."""
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.snapshots = counter("snapshots_total", "Snapshots published.")
         self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
@@ -175,7 +178,7 @@ class Metrics:
         self._answer()
 
     def _answer(self) -> None:
-        """Defines what the newest snapshot of all time answers; `worker.observe.answers` says of which values."""
+        """Defines gauges of the newest snapshot; see `worker.observe.answers`."""
         gauge, value, query = self._gauge, ("stream", "value", "label"), ("stream", "query")
         self.value = gauge(
             "snapshot_value_frequency",
@@ -204,7 +207,7 @@ class Metrics:
         )
 
     def _be(self) -> None:
-        """Defines what the process is, and how much room there is around it."""
+        """Defines metrics of the process, Redis and the topics' offsets."""
         self.build = Info(
             "ldp_worker_build", "1, with the versions of what runs as labels.", registry=self.registry
         )
@@ -239,7 +242,7 @@ class Metrics:
         memory: Mapping[str, Mapping[str, Any]],
         logs: Mapping[str, Mapping[int, tuple[int, int, int]]],
     ) -> None:
-        """Exports the room around the process; drops values that were not answered this time.
+        """Exports the memory of Redis and the topics' offsets; drops unanswered ones.
 
         Args:
             memory: server of Redis -> its memory, as INFO has it.
@@ -261,7 +264,7 @@ class Metrics:
                     metric.labels(stream, str(partition)).set(offset)
 
     def begin(self, stream: str) -> None:
-        """Shows a stream's counters at 0 before their first event, so that a rate sees it; nobody publishes yet."""
+        """Initializes a stream's counters at 0, so that rates include the first event."""
         self.up.labels(stream).set(1)
         self.publisher.labels(stream).set(0)
         for metric, values in (
@@ -293,7 +296,7 @@ class Metrics:
             counted.labels(stream)
 
     def forget_partition(self, stream: str, partition: int) -> None:
-        """Drops a partition's gauges once another worker counts it."""
+        """Removes a partition's gauges."""
         held = (self.owned, self.offset, self.lag, self.undecided, self.watermark, self.closed, self.panes)
         for metric in held:
             metric.remove(stream, str(partition))
@@ -302,7 +305,7 @@ class Metrics:
 
 
 def table() -> str:
-    """Returns all metrics as a table in Markdown, in the order in which they are shown.
+    """Returns all metrics as a table in Markdown.
 
     Example:
         >>> table().splitlines()[2]

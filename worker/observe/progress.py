@@ -1,8 +1,7 @@
-"""Progress: what a stream's threads say of themselves, and what readiness makes of it.
+"""Progress of a stream's threads, and its readiness.
 
-Ready means that what is due happens. Each step says when it failed and when it was over without a failure; one that has
-failed for longer than `READY_TIMEOUT_SECONDS` makes the stream not ready. The message names the step, the cause and the
-remedy of that cause: a step needs both Kafka and Redis, so the step alone does not say which of them failed.
+A step that has failed for longer than `READY_TIMEOUT_SECONDS` makes the stream not ready. The message names the step,
+the cause and the remedy: a step needs both Kafka and Redis, so the step does not name the failing side.
 """
 
 import time
@@ -15,17 +14,17 @@ from worker.counting.ports import Unavailable
 from worker.observe.units import said_seconds
 
 READY_TIMEOUT_SECONDS = 20.0
-"""How long a step that is due may fail, or the polling thread be silent, before the stream is not ready."""
+"""Seconds of failure of a step, or silence of the polling thread, before the stream is not ready."""
 
 SERVING = "serving"
-"""What a stream says of itself when all is well."""
+"""State of a stream without failures."""
 
 CHECK = "run ldp-worker check: it names what is wrong with Kafka, Redis and the topics"
-"""The remedy where the cause has none of its own."""
+"""Remedy of a cause that has none of its own."""
 
 
 class Step(Enum):
-    """A step that is due again and again; its value is what people read."""
+    """A repeated step, with its name in messages."""
 
     REACH = "reaching Redis"
     CONNECT = "reaching the brokers"
@@ -42,7 +41,7 @@ class Step(Enum):
 
 @dataclass
 class _Failure:
-    """A step that fails: since when, why, the remedy, and whether it failed in the turn that is not over yet."""
+    """A failing step; fresh if it failed in the current turn."""
 
     since: float
     why: str
@@ -51,13 +50,13 @@ class _Failure:
 
 
 class Progress:
-    """What one stream's threads say of themselves to the other threads.
+    """Progress of one stream, shared by its threads.
 
     Attributes:
-        partitions: of the topic; None until they are known.
-        state: what the polling thread is at: `SERVING`, or what it waits for.
+        partitions: of the topic; None until known.
+        state: of the polling thread: `SERVING`, or what it waits for.
         error: why the stream stopped for good.
-        ended: whether the polling thread is over.
+        ended: whether the polling thread has ended.
 
     Args:
         clock: seconds.
@@ -85,26 +84,26 @@ class Progress:
         self.ended = False
 
     def beat(self) -> None:
-        """The polling thread is alive."""
+        """Notes that the polling thread is alive."""
         self.stepped = self._clock()
 
     def tick(self) -> None:
-        """The publishing thread is alive."""
+        """Notes that the publishing thread is alive."""
         self.ticked = self._clock()
 
     def failed(self, step: Step, why: str, remedy: str = "") -> None:
-        """Notes that a step failed; the failure counts from the first one since the step last succeeded."""
+        """Notes that a step failed; its age counts from the first failure since the last success."""
         before = self._failing.get(step)
         since = self._clock() if before is None else before.since
         self._failing[step] = _Failure(since, why, remedy or CHECK)
 
     def failing(self, step: Step) -> float:
-        """Returns for how many seconds a step has failed without success; safe from any thread."""
+        """Returns for how many seconds a step has failed; safe from any thread."""
         failure = self._failing.get(step)
         return 0.0 if failure is None else self._clock() - failure.since
 
     def over(self, step: Step) -> None:
-        """A turn of a step is over; it went well if no failure was told since the last one."""
+        """Ends a turn of a step: a success if no failure was noted in the turn."""
         failure = self._failing.get(step)
         if failure is not None and not failure.fresh:
             del self._failing[step]
@@ -113,7 +112,7 @@ class Progress:
 
     @contextmanager
     def attempt(self, step: Step) -> Iterator[None]:
-        """Runs a turn of a step; `Unavailable` out of it is a failure."""
+        """Runs a turn of a step; notes `Unavailable` as a failure."""
         try:
             yield
         except Unavailable as error:
@@ -123,7 +122,7 @@ class Progress:
             self.over(step)
 
     def says(self) -> str:
-        """Returns what readiness says: `SERVING`, or the step that fails, since when, the cause and the remedy."""
+        """Returns `SERVING`, or the failing step with its age, cause and remedy."""
         if self.error is not None:
             return self.error
         now = self._clock()

@@ -1,10 +1,10 @@
-"""Units: sizes and ages, as people read them, one way everywhere."""
+"""Sizes and ages as text."""
 
 from itertools import pairwise
 
 
 def said_bytes(count: int) -> str:
-    """Says how many bytes, in the largest unit of which there is one at least.
+    """Formats bytes in the largest unit of at least 1.
 
     Example:
         >>> said_bytes(800), said_bytes(3 << 19)
@@ -17,7 +17,7 @@ def said_bytes(count: int) -> str:
 
 
 def said_seconds(seconds: float) -> str:
-    """Says an age: whole seconds up to two minutes, then the two largest units.
+    """Formats an age: seconds up to two minutes, then the two largest units.
 
     Example:
         >>> said_seconds(7.4), said_seconds(119), said_seconds(200), said_seconds(7_500), said_seconds(266_400)
