@@ -593,8 +593,8 @@ class Consumer(Cluster):
             assert word == COUNTED or not stored or not stored[b"flush"], (
                 "a claim does not say that it was counted"
             )
-            heads = self.worker.deployment.truth.heads[: self.worker.topic.heads]
-            reached = heads[-1]["offsets"].get(str(partition), 0) if heads else 0
+            truth = self.worker.deployment.truth
+            reached = truth.published("offsets", partition, self.worker.topic.heads) or 0
             assert word == COUNTED or reached <= offset or self.world.lossy, (
                 "a claim does not say that it was published"
             )

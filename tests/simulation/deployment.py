@@ -262,7 +262,8 @@ class Listener:
     """Checks what a worker reports and holds against the recount."""
 
     def __init__(self, worker: Worker) -> None:
-        self.worker, self.world = worker, worker.world
+        self.worker, self.world, self.deployment = worker, worker.world, worker.deployment
+        self.truth = self.deployment.truth
         self.seen: dict[int, int] = {}
         self.given: set[int] = set()
         self.answers: dict[int, tuple[Answer, int]] = {}
@@ -313,8 +314,7 @@ class Listener:
         assert event != "partition.moved", facts
 
     def _rule_added(self, partition: int, **rule: Any) -> None:
-        heads = self.worker.deployment.truth.heads[: self.worker.then[partition]]
-        reached = heads[-1]["offsets"].get(str(partition), 0) if heads else 0
+        reached = self.truth.published("offsets", partition, self.worker.then[partition]) or 0
         assert rule["offset"] >= reached or "heads" in self.world.lossy, (
             "a rule begins below what was published"
         )
@@ -323,8 +323,10 @@ class Listener:
     def _given_up(self, partition: int) -> None:
         self.world.note("given up", partition)
         self.given.add(partition)
-        deployment, truth = self.worker.deployment, self.worker.deployment.truth
-        assert deployment.recount_after is not None, "counts are given up, and the operator did not say so"
+        truth = self.truth
+        assert self.deployment.recount_after is not None, (
+            "counts are given up, and the operator did not say so"
+        )
         assert self.world.lossy, "counts are given up, and nothing was lost"
         truth.given.add(partition)
         truth.blind |= "heads" in self.world.lossy
@@ -332,23 +334,20 @@ class Listener:
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """Demands that a gap has no records that were counted or published."""
         self.world.note("gap found", partition, lost_from, lost_to)
-        truth = self.worker.deployment.truth
+        truth = self.truth
         epoch = truth.epoch(partition)
         if epoch is not None and not truth.has_claimed(self.worker, partition, epoch):
             return  # another one has claimed it meanwhile: nothing of this is ever stored
-        log = self.worker.deployment.reports.partitions[partition]
+        log = self.deployment.reports.partitions[partition]
         assert lost_to <= max(log.first, log.lost), f"it calls a gap what the log has from {log.first} on"
         fetched = self.worker.consumer.overtaken.pop(partition, 0)
         assert lost_from >= fetched, f"what was fetched up to {fetched} is called a gap"
         offset, word = self.worker.consumer.confirmed_as[partition]
-        heads = self.worker.deployment.truth.heads
-        published = heads[-1] if heads else {"gaps": {}, "offsets": {}}
-        if [lost_from, lost_to] in published["gaps"].get(str(partition), []) or partition in self.given:
-            return
-        if "heads" in self.world.lossy:
+        known = [lost_from, lost_to] in (truth.published("gaps", partition) or [])
+        if known or partition in self.given or "heads" in self.world.lossy:
             return
         assert word != COUNTED or offset <= lost_from, "what was counted, as Kafka says, is called a gap"
-        assert published["offsets"].get(str(partition), 0) <= lost_from, "what was published is called a gap"
+        assert (truth.published("offsets", partition) or 0) <= lost_from, "what was published is called a gap"
 
     def compare_failed(self, error: Unavailable) -> None:
         """Takes back what a failed look was to find."""
@@ -371,7 +370,7 @@ class Listener:
 
     def _demand_turns(self, partitions: Sequence[int], error: Unavailable) -> None:
         """Demands that a refused partition delays each other one only once."""
-        deployment, wanted = self.worker.deployment, self.worker.consumer.wanted
+        deployment, wanted = self.deployment, self.worker.consumer.wanted
         wanted -= {*partitions}
         if "OOM" not in str(error):
             return
@@ -387,7 +386,7 @@ class Listener:
 
     def _demand_written(self) -> None:
         """Demands the same of commits."""
-        deployment = self.worker.deployment
+        deployment = self.deployment
         for partition, held in self.worker.ownership._held.items():
             if held.flush is not None and not deployment.refuses(partition):
                 self.unwritten[held.flush.after.flush] += 1
@@ -401,18 +400,17 @@ class Listener:
         (at, word), then, _ = self.worker.consumer.read[partition]
         began = self.worker.ownership._held[partition].state.start
         assert word != COUNTED, "it begins anew, though Kafka says that it was counted"
-        heads = self.worker.deployment.truth.heads[max(0, then - 1) :]
+        heads = self.truth.heads[max(0, then - 1) :]
         if word:
             assert began == at, "it begins elsewhere than where Kafka confirmed it"
         elif heads and then and all(partition in head["uncounted"] for head in heads):
             assert began == 0, "what a snapshot left out is not even a gap"
         elif then:
-            published = self.worker.deployment.truth.heads[then - 1]["offsets"]
-            assert str(partition) not in published or not published[str(partition)], "it was published"
+            assert not self.truth.published("offsets", partition, then), "it was published"
 
     def _demand_whole(self, partition: int, state: PartitionState) -> None:
         """Demands that a recount was asked for, and that the log is complete."""
-        deployment = self.worker.deployment
+        deployment = self.deployment
         *_, first = self.worker.consumer.read[partition]
         assert deployment.recount_after is not None, (
             "it is counted again, but the operator did not ask for it"
@@ -422,9 +420,8 @@ class Listener:
 
     def _demand_judged(self, partition: int, state: PartitionState) -> None:
         """Demands that published rules stay."""
-        heads = self.worker.deployment.truth.heads[: self.worker.topic.heads]
-        if heads and "heads" not in self.world.lossy:
-            published = of_head(heads[-1]["rules"].get(str(partition), ()))
+        if "heads" not in self.world.lossy:
+            published = of_head(self.truth.published("rules", partition, self.worker.topic.heads) or ())
             assert of_state(state.rules)[: len(published)] == published, (
                 "it judges otherwise than was published"
             )
@@ -450,9 +447,7 @@ class Listener:
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
         self.failed.pop(partition, None)
         self.kept.pop(partition, None)
-        assert self.worker.deployment.truth.has_claimed(self.worker, partition, epoch), (
-            "another one claimed it"
-        )
+        assert self.truth.has_claimed(self.worker, partition, epoch), "another one claimed it"
         self.demand_nothing_lost()
         held = self.worker.ownership._held[partition]
         if start == "recount":
@@ -463,11 +458,11 @@ class Listener:
             self._demand_judged(partition, held.state)
         named = not self.worker.topic.headless or held.headless
         assert held.state.windows.admitted_from is None or named, "no head names what it claims"
-        key = layout.meta_key(self.worker.deployment.stream.name, partition)
+        key = layout.meta_key(self.deployment.stream.name, partition)
         if not self.worker.peeked[self.world.current, key]:
             self._demand_beginning(partition)
             if "heads" in self.world.lossy:  # nobody knows any more that it was counted before
-                self.worker.deployment.truth.given.add(partition)
+                self.truth.given.add(partition)
         self.given.discard(partition)
         self.epochs[partition] = epoch
         if partition == 0:
@@ -498,7 +493,7 @@ class Listener:
     def _refused(self, partition: int, answer: Answer) -> None:
         self.world.note(str(answer), partition)
         self.answers[partition] = answer, self.world.steps
-        stored = self.worker.deployment.truth.epoch(partition)
+        stored = self.truth.epoch(partition)
         if answer is Answer.FENCED and not self.world.lossy:
             assert stored != self.epochs[partition], "fenced, though nobody else has claimed"
         assert answer is not Answer.FORKED or self.world.lossy, "forked, though the store never went back"
@@ -510,7 +505,7 @@ class Listener:
         assert not refused, "dropped, where only an attempt is to be made anew"
         answer, at = self.answers.get(partition, (Answer.DONE, 0))
         if answer is Answer.LINEAGE:
-            key = layout.meta_key(self.worker.deployment.stream.name, partition)
+            key = layout.meta_key(self.deployment.stream.name, partition)
             assert self.worker.looked.get(key, -1) >= at, "it did not look what the store has instead"
             found = self.worker.peeked[self.world.current, key]
             assert found, f"it goes on after counts of {partition} were lost"
@@ -521,7 +516,7 @@ class Listener:
         lineage = lineage_of(held.metadata.lineage)
         if lineage["topic_id"] != self.worker.consumer.read_id:
             return  # of a topic made anew something may be counted, but not committed
-        self.worker.deployment.truth.compare(lineage, partition, held.state)
+        self.truth.compare(lineage, partition, held.state)
 
 
 class Worker(Process):

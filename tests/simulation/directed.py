@@ -264,7 +264,7 @@ def _lose_in_the_dark(call: Call) -> None:
 def _before_gap(call: Call) -> Any:
     """Returns the keys from before the script's gap, once a head has it."""
     partition = call.world.about[0]
-    gaps = call.heads[-1]["gaps"].get(str(partition), []) if call.heads else []
+    gaps = call.deployment.truth.published("gaps", partition) or []
     begin = next((begin for begin, end in gaps if end == call.log(partition).first), None)
     return None if begin is None else _stood_at(call, partition, begin)
 
@@ -553,7 +553,7 @@ def _before_its_rule(call: Call) -> dict[bytes, Any] | None:
 
 def _rule_is_new(call: Call) -> bool:
     """Whether records were read that an unpublished rule judged."""
-    said = call.heads[-1]["rules"].get(str(call.partition), []) if call.heads else []
+    said = call.deployment.truth.published("rules", call.partition) or []
     recorded = _rules(call, call.keys(call.partition))
     offset = call.deployment.truth.offset(call.partition) or 0
     new = len(recorded) > len(said) > 0 and offset > recorded[-1]["offset"]
@@ -584,7 +584,7 @@ def _hand_over_again(call: Call) -> None:
 
 def _stood_when_ruled(call: Call) -> bool:
     """Whether the head has a rule whose records the store has not counted."""
-    said = call.heads[-1]["rules"].get(str(call.partition), []) if call.heads else []
+    said = call.deployment.truth.published("rules", call.partition) or []
     before = _before_its_rule(call)
     if before is None or len(_rules(call, call.keys(call.partition))) != len(said):
         return False
@@ -600,7 +600,7 @@ def _undo_rule(call: Call) -> None:
 
 def _before_windows(call: Call) -> Any:
     """Returns partition 0's last keys before its first windows, if published."""
-    said = call.heads[-1]["rules"].get("0", []) if call.heads else []
+    said = call.deployment.truth.published("rules", 0) or []
     windowed = [rule["offset"] for rule in said if "windows" in rule]
     if not windowed or "windows" in said[0] or call.published(0) <= windowed[0]:
         return None

@@ -26,11 +26,8 @@ class Call:
     def __init__(self, world: World, worker: Any, partition: int) -> None:
         self.world, self.worker, self.partition = world, worker, partition
         self.deployment: Any = worker.deployment
-        self.server, self.group, self.heads = (
-            self.deployment.server,
-            self.deployment.group,
-            self.deployment.truth.heads,
-        )
+        self.server, self.group = self.deployment.server, self.deployment.group
+        self.heads = self.deployment.truth.heads
 
     def tag(self, partition: int) -> bytes:
         """Returns the prefix of a partition's keys."""
@@ -56,7 +53,7 @@ class Call:
 
     def published(self, partition: int) -> int:
         """Returns the offset up to which the newest head has counted a partition."""
-        return int(self.heads[-1]["offsets"].get(str(partition), 0)) if self.heads else 0
+        return self.deployment.truth.published("offsets", partition) or 0
 
     def go_back(self, partition: int, keys: dict[bytes, Any]) -> None:
         """Has the store lose what a partition has beyond older keys."""

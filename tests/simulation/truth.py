@@ -218,7 +218,7 @@ class Truth:
         if rule.room and _panes(state, rule.pane) >= rule.room:
             self.full.add((partition, state.offset))
         before, self._before[partition] = self._before.get(partition), state
-        if not self.blind and self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
+        if not self.blind and self.heads and state.offset >= (self.published("offsets", partition) or 0):
             counted = self.recount(
                 lineage, partition, state.start, state.offset, state.gaps, ruled, windows.admitted_from
             )
@@ -286,6 +286,11 @@ class Truth:
         fields = self.meta(partition)
         return int(fields[b"offset"]) if fields else None
 
+    def published(self, what: str, partition: int, known: int | None = None) -> Any:
+        """Returns a partition's offsets, gaps or rules in the newest head, or in the newest of the first heads."""
+        heads = self.heads[:known]
+        return heads[-1][what].get(str(partition)) if heads else None
+
     def meta(self, partition: int) -> Any:
         """Returns the stored metadata of a partition."""
         key = layout.meta_key(self.deployment.stream.name, partition)
@@ -336,7 +341,7 @@ class Truth:
         named = any(partition in head["uncounted"] for head in self.heads[max(0, heard - 1) :])
         if not word and not named and not self.world.lossy:
             assert int(after[b"offset"]) >= first, "it begins before its log"
-        published = self.heads[-1]["offsets"].get(str(partition), 0) if self.heads else 0
+        published = self.published("offsets", partition) or 0
         if int(after[b"offset"]) < published and "heads" not in self.world.lossy:
             assert self.deployment.recount_after, "a fresh start of what was published"
             self.world.note("given up", partition)
