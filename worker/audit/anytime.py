@@ -22,14 +22,7 @@ _DEVIATIONS = 3.5
 
 
 def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of values, (d,) each.
-
-    Args:
-        counts: (d,) reports that support each value.
-        n: reports.
-        p: probability that a report supports the own value.
-        q: that it supports another.
-        level: strictly between 0 and 1.
+    """Returns anytime-valid intervals of values, (d,) each, from (d,) counts of n reports at a level.
 
     Example:
         >>> low, high = interval(np.array([6000.0, 4000.0]), 10_000, 0.75, 0.25, 0.95)
@@ -45,12 +38,7 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
 def interval_of_rates(
     counts: npt.NDArray[np.int64], rates: list[Fraction], level: float
 ) -> tuple[Vector, Vector]:
-    """Returns the intervals of two values, (2,) each, of reports at several rates.
-
-    Args:
-        counts: (rates, 2) reports of each value.
-        rates: probability that a report was drawn, instead of the user's own value.
-        level: strictly between 0 and 1.
+    """Returns the intervals of two values, (2,) each, from (rates, 2) counts of reports at several rates.
 
     Example:
         >>> low, high = interval_of_rates(np.array([[5000, 3000], [1200, 800]]), [Fraction(1, 2), Fraction(4, 5)], 0.95)
@@ -84,15 +72,9 @@ def _ends(
     deviation: float,
     level: float,
 ) -> tuple[Vector, Vector]:
-    """Returns the best of the bounds of all steps.
+    """Returns the best bounds of all steps, (k,) each, for sums over n reports.
 
-    Args:
-        counts: (k,) sums over the reports.
-        n: reports.
-        own: step -> log E e^(step·X), or a bound, of a report X of a user with the value.
-        other: the same of another user.
-        deviation: of one report.
-        level: strictly between 0 and 1.
+    `own` and `other` map a step to log E e^(step·X) of a report X of a user with the value, and without it.
     """
     fee = math.log(2 * len(_TIMES) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))

@@ -114,17 +114,10 @@ class _Group:
 def read(
     batches: Iterable[Batch], start: int, stop: int, aborted: Sequence[tuple[int, int]], caps: Caps
 ) -> Iterator[Records]:
-    """Reads the committed records of [start, stop), about 1 MiB or one larger batch at a time.
+    """Reads the committed records of [start, stop) in the batches of a fetch, 1 MiB or one batch at a time.
 
-    Skips control batches and aborted transactions, unless their checksum is wrong. An unreadable batch counts in the
-    stretch that its end is in.
-
-    Args:
-        batches: those of one fetch, in order.
-        start: the offset that was asked for.
-        stop: the first that is not wanted.
-        aborted: (producer id, first offset) of the aborted transactions of the fetch.
-        caps: the last one whose offset is not above a batch's first applies, or else the first.
+    Skips control batches and aborted transactions, (producer id, first offset), unless their checksum is wrong. An
+    unreadable batch counts in the stretch that its end is in. The last cap not above a batch's first offset applies.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start

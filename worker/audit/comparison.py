@@ -54,10 +54,10 @@ def judge(
         cut: fields of the metadata and blobs by pane, read together.
         bounds: the log's first offset and its last stable one, read after the cut.
         read: yields the committed records of [from, to), and what of it was deleted meanwhile.
-        topic_id: Kafka's id of the topic, if it was asked.
+        topic_id: Kafka's id of the topic, if known.
         committed: the group's committed offset and its metadata, read before the cut.
         newest: facts of the newest snapshot.
-        published: the stream's snapshots, to which the counts of this partition are added.
+        published: the stream's snapshots, to which the partition's counts are added.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)

@@ -34,11 +34,7 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns (p, q); for reports at several rates, those of the one rate with the same error.
-
-    Args:
-        document: the stream's public document.
-        state: reports of each value at each rate, for several rates.
+    """Returns (p, q); for reports at several rates, counted in `state`, those of the one rate with the same error.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})

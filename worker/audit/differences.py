@@ -63,16 +63,10 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
 
 
 def expect_around(stored: Stored, around: Sequence[Around], deleted: int = -1) -> None:
-    """Compares what is recorded on either side of each gap with the recount.
+    """Compares what is recorded on either side of each gap with the recount; raises `Difference`.
 
-    Args:
-        stored: a partition with gaps.
-        around: the recount.
-        deleted: the offset before which counted records are deleted; −1 if there is none. The remaining records close
-            windows no further than all did, and the first time after a gap is certain only behind this offset.
-
-    Raises:
-        Difference: they differ.
+    `deleted` is the offset before which counted records are deleted, −1 if there is none. The remaining records close
+    windows no further than all did, and the first time after a gap is certain only behind this offset.
     """
     if len(stored.around) != len(stored.gaps):
         raise Difference(f"around: {len(stored.around)} in Redis, of {len(stored.gaps)} gaps")

@@ -36,11 +36,7 @@ class Head:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
-        """Reads a head's document.
-
-        Raises:
-            LookupError, ValueError, TypeError, AttributeError, OverflowError: it is no head.
-        """
+        """Reads a head's document; raises one of `snapshots.UNREADABLE` if it is no head."""
         return cls(
             _whole(document["sequence"], 1),
             {int(p): _whole(offset) for p, offset in document["offsets"].items()},
@@ -68,15 +64,9 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the windows on the topic with the head.
+        """Compares the windows on the topic, (name, start, end) -> whether final, with the head.
 
-        A head without deletion lists nothing, nor does it list what was published before deletion was configured.
-
-        Args:
-            there: name, start and end -> whether the window is final.
-
-        Raises:
-            Difference: a listed window is missing or a younger one is not listed, or a final one is not closed.
+        A head lists windows only if they are deleted some day, and those published since that was configured.
         """
         for name, line in self.lines.items():
             own = {start for other, start, _ in there if other == name}
@@ -106,11 +96,7 @@ def _whole(number: Any, least: int = 0) -> int:
 
 
 def expect_follows(head: Head, before: Head) -> list[str]:
-    """Compares a head with one before it; returns the windows that left the list.
-
-    Raises:
-        Difference: an offset or a line went back, a floor changed, or windows left the list in another order.
-    """
+    """Returns the windows that left the list since an earlier head; Difference if the head cannot follow it."""
     where = f"head {head.sequence} after {before.sequence}"
     for p, offset in before.offsets.items():
         if head.offsets.get(p, -1) < offset:

@@ -60,16 +60,10 @@ class Latest:
         return set() if windows is None else {*windows.shapes}
 
     def expect_right(self) -> int:
-        """Compares the head's lines and the windows on the topic with the partitions.
+        """Compares the head's lines and the windows on the topic; returns how many closed windows are not there.
 
         Does nothing where records are lost, where a partition has not reached the head's offset, or for a head without
         a snapshot. An open window has to be there. Windows older than all that are there may have been deleted.
-
-        Returns:
-            The number of closed windows with reports that are not there.
-
-        Raises:
-            Difference: a line is too far, or a window is missing or has another number of reports.
         """
         number = self._head.sequence
         if self._alone and self._head.reports:

@@ -84,16 +84,7 @@ class Published:
     def add(
         self, i: int, partition: int, counted: Recount, stored: Stored, around: Sequence[Around], gone: int
     ) -> None:
-        """Adds a partition that is counted up to the offset of snapshot i.
-
-        Args:
-            i: index of the snapshot.
-            partition: its number.
-            counted: its recount.
-            stored: what is kept of it.
-            around: what surrounds each gap so far.
-            gone: the offset before which records are gone; 0 for none.
-        """
+        """Adds a partition at the offset of snapshot i; records before the offset `gone` are gone, 0 for none."""
         snapshot, count = self.snapshots[i], self._counts[i]
         offset = snapshot.offsets[partition]
         count.partitions.add(partition)

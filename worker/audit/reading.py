@@ -84,11 +84,7 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
 def bounds_of(
     consumer: KafkaConsumer, topic: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns the first offset and the last stable one of each partition.
-
-    Raises:
-        AuditError: a partition has no leader, or the brokers do not answer in time.
-    """
+    """Returns the first offset and the last stable one of each partition; AuditError if they are not known."""
     try:
         begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
         ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)
@@ -166,17 +162,9 @@ def read(
     end: int,
     caps: Caps,
 ) -> Iterator[Records | Deleted]:
-    """Yields the committed records of [begin, end), and the stretches that are deleted meanwhile.
+    """Yields the committed records of [begin, end) within caps, and the stretches that are deleted meanwhile.
 
     A batch with a wrong checksum is fetched again; one with the same bytes twice was written so.
-
-    Args:
-        consumer: from `connect_kafka`.
-        tp: the partition.
-        on_advance: called with each offset that is reached.
-        begin: the first offset.
-        end: the offset behind the last.
-        caps: most bytes of decompressed batches; see `worker.audit.batches.read`.
     """
     seen = set[bytes]()
     for item in _polled(consumer, tp, on_advance, begin, end):

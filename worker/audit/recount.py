@@ -83,17 +83,14 @@ def recount(
     onto: Recount | None = None,
     kept: Collection[str] | None = None,
 ) -> Recount:
-    r"""Counts records; O(bytes) and for OLH O(reports · d) hashes in bounded memory.
+    r"""Counts records and calls marks, in the log's order; O(bytes) and for OLH O(reports · d) in bounded memory.
 
     Args:
         document: the stream's public document.
-        records: in the log's order, with marks.
+        records: records and marks.
         limits: the rule of the records.
         onto: an earlier recount, to which they are added.
         kept: the panes whose state is wanted; None for all.
-
-    Raises:
-        AuditError: an unknown protocol or hash.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}

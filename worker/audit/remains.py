@@ -22,14 +22,9 @@ from worker.audit.windows import ends_of
 def compare_partly(
     stored: Stored, counted: Recount, history: History, deleted: Sequence[Stretch], ones: int | None
 ) -> None:
-    """Compares what is kept of a partition with what remains of its records.
+    """Compares a partition with the recount of the records that remain beside the deleted stretches.
 
-    Args:
-        stored: what is kept.
-        counted: the recount of the remaining records.
-        history: their rules and gaps.
-        deleted: the deleted stretches.
-        ones: what each report adds to the sum of the state, if that is the same for all.
+    `ones` is what each report adds to the sum of the state, if that is the same for all.
 
     Raises:
         Difference: more remains than is stored, or no deleted records can make up the rest.

@@ -86,19 +86,10 @@ def decode(
     fingerprint: bytes,
     size: int,
 ) -> Stored | None:
-    """Decodes a partition, or returns None where nothing was counted.
-
-    Args:
-        fields: of the metadata.
-        blobs: by pane.
-        place: ``stream:partition``.
-        group: the consumer group of the stream.
-        topic_id: Kafka's id of the topic, if it was asked.
-        fingerprint: of the stream's document.
-        size: entries of a state.
+    """Decodes the metadata's fields and the blobs by pane of ``stream:partition``; None where nothing was counted.
 
     Raises:
-        Difference: the data is damaged, contradicts itself, or is of another stream.
+        Difference: the data is damaged, contradicts itself, or is of another stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -168,11 +159,7 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
 
 
 def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
-    """Returns recorded rules, each with the offset that it holds from.
-
-    Raises:
-        KeyError, TypeError, ValueError: one cannot be read.
-    """
+    """Returns recorded rules with their offsets; KeyError, TypeError or ValueError if one is invalid."""
     rules = list[tuple[int, Limits]]()
     for rule in map(dict, listed):
         windows = None
@@ -211,10 +198,10 @@ def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: 
     """Returns the counts of a blob, which has to be the one that the metadata name."""
     if blob is None:
         raise Difference("the blob that the metadata name is missing")
-    if blob[:4] != b"LDP1":
-        raise Difference(f"the blob begins with {blob[:4]!r}; b'LDP1' is due")
-    if len(blob) < _BLOB.size:
-        raise Difference(f"the blob has {len(blob)} bytes, its header {_BLOB.size}")
+    if blob[:4] != b"LDP1" or len(blob) < _BLOB.size:
+        raise Difference(
+            f"the blob begins with {blob[:4]!r} and has {len(blob)} bytes; b'LDP1' and a header are due"
+        )
     _, entries, written_at, written_by, reports, width, checksum = _BLOB.unpack_from(blob)
     if entries != size or width not in (1, 2, 4, 8):
         raise Difference(f"the blob says {entries} entries of {width} bytes; {size} are due")
@@ -232,11 +219,7 @@ def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: 
 
 
 def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:
-    """Returns the counted stretches that a log of [begin, end) has, and those that are deleted.
-
-    Raises:
-        Difference: the log was never as long, or more could have been counted than was.
-    """
+    """Returns the counted stretches that a log of [begin, end) has, and those that are deleted."""
     if stored.start > begin:
         raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin} already")
     if stored.offset > end:

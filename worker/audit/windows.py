@@ -34,26 +34,18 @@ _ENDS = np.array([60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600], np.int64) 
 class Windows:
     """The windows of a rule; lengths are milliseconds.
 
-    Attributes:
-        shapes: name -> (length, hop), without the window of all time.
-        hold: how far the closed line is behind the highest timestamp.
-
     Example:
         >>> windows = Windows.of(["all", "1h", "90m every 30m"], grace=600_000, out_of_order=60_000)
         >>> windows.shapes, windows.pane, windows.hold
         ({'1h': (3600000, 3600000), '90m every 30m': (5400000, 1800000)}, 1800000, 660000)
     """
 
-    shapes: Mapping[str, tuple[int, int]]
-    hold: int
+    shapes: Mapping[str, tuple[int, int]]  # name -> (length, hop), without all time
+    hold: int  # how far the closed line is behind the highest timestamp
 
     @classmethod
     def of(cls, names: Sequence[str], grace: int, out_of_order: int) -> "Windows":
-        """Reads the windows of a recorded rule.
-
-        Raises:
-            ValueError: a name is no window, only `all` is named, or a duration is negative.
-        """
+        """Reads the windows of a recorded rule; ValueError if they are invalid."""
         shapes = {name: shape_of(name) for name in names if name != "all"}
         if not shapes or len({*names}) < len(names) or min(grace, out_of_order) < 0:
             raise ValueError(f"windows {list(names)}, grace {grace}, out of order {out_of_order}")
@@ -83,12 +75,7 @@ def shape_of(name: str) -> tuple[int, int]:
 
 
 def ends_of(pane: str) -> tuple[int, int]:
-    """Returns the first millisecond of a stored pane and the one behind it; ValueError if the name is no pane.
-
-    Example:
-        >>> ends_of("7200000+3600000")
-        (7200000, 10800000)
-    """
+    """Returns the first millisecond of a stored pane and the one behind it; ValueError if the name is no pane."""
     found = re.fullmatch(r"(0|[1-9][0-9]*)\+([1-9][0-9]*)", pane, re.ASCII)
     if found is None:
         raise ValueError(f"{pane!r} is no pane")
@@ -111,13 +98,7 @@ def read_times(timestamps: Ints) -> Ints:
 
 
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
-    """Places accepted records, in the log's order; O(records).
-
-    Args:
-        times: (a,) timestamps from `read_times`, at least one.
-        windows: the windows of the rule.
-        newest: the highest timestamp accepted before.
-        closed: the closed line before.
+    """Places accepted records, with `newest` as the highest timestamp and `closed` as the closed line before them.
 
     Example:
         >>> windows = Windows.of(["10s"], grace=20_000, out_of_order=0)

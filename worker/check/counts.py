@@ -24,12 +24,7 @@ def judge_counts(
 ) -> list[Finding]:
     """Judges whether workers can continue with the counts in Redis.
 
-    Args:
-        config: the configuration.
-        served: the stream.
-        cluster: Kafka's topics and offsets.
-        fields: partition -> its metadata in Redis, or the error of reading them.
-        head: of the newest snapshot.
+    `fields` maps each partition to its metadata in Redis, or to the error of reading them.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"

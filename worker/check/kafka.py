@@ -27,16 +27,7 @@ from worker.observe.units import said_seconds
 def look(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
-    """Checks the cluster.
-
-    Args:
-        config: the configuration to check against.
-        wait_seconds: how long to wait until brokers answer.
-        on_waiting: called once with the brokers that do not answer within a second.
-
-    Returns:
-        The findings; Kafka's topics and offsets, None if they are not known; stream -> the newest snapshot's head.
-    """
+    """Returns the findings on the cluster, its topics and offsets if known, and the newest heads by stream."""
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:

@@ -36,14 +36,7 @@ _PANE = 512  # bytes of a pane's key and metadata
 def look(
     config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
 ) -> list[Finding]:
-    """Checks Redis and the counts in it.
-
-    Args:
-        config: the configuration to check against.
-        deadline: how long to wait for an answer, by the monotonic clock.
-        cluster: Kafka's topics and offsets; None to skip the counts.
-        heads: stream -> the newest snapshot's head.
-    """
+    """Returns the findings on Redis, which may take until the deadline to answer, and on the counts in it."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)

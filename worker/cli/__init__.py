@@ -1,9 +1,9 @@
-"""The command line: ``ldp-worker``, a file a command; `command` is what they share.
+"""Command line ``ldp-worker``: a module for each command; `command` has their common parts.
 
-Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
+Exit codes: 0 stopped or well; 1 failure; 2 usage or configuration; 3 an audit that could not recount everything.
 """
 
-from worker.cli import (
+from worker.cli import (  # noqa: F401
     audit,
     check,
     create_topics,
@@ -20,23 +20,7 @@ from worker.cli import (
 )
 from worker.cli.command import cli
 
-__all__ = [
-    "audit",
-    "check",
-    "cli",
-    "create_topics",
-    "dead_letters",
-    "document",
-    "exporting",
-    "importing",
-    "init",
-    "main",
-    "remove",
-    "rows",
-    "run",
-    "simulate",
-    "watch",
-]
+__all__ = ["cli", "main"]
 
 
 def main() -> None:

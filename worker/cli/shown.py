@@ -94,13 +94,7 @@ def render(
 ) -> "RenderableType":
     """Returns the most frequent values by Base as a table, in per cent of the reports.
 
-    Args:
-        snapshot: what to show.
-        methods: those beside Base.
-        top: number of values.
-        age_seconds: since the snapshot was published.
-        width: of the terminal; methods that do not fit follow in further tables.
-        lines: progress of windows, from the head.
+    Methods that do not fit into the width follow in further tables; `lines` is the progress of windows, from the head.
     """
     from rich.console import Group
     from rich.text import Text

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import ldp
 from ldp import frames, kernels, snapshot
@@ -208,11 +207,6 @@ def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_li
     (found,) = judge_refusals(*refusals)
     assert (found.level, found.text.startswith(message), bool(found.hint)) == (level, True, True)
     assert judge_refusals(False, False, False) == []
-
-
-def test_the_brokers_own_timestamps_need_no_limit():
-    found = ours(message_timestamp_after_max_ms="9223372036854775807")
-    assert levels(judge_topics(CONFIG, cluster(reports=found)), "topic reports") == []
 
 
 GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "maxmemory_policy": "noeviction"}
@@ -482,22 +476,6 @@ def test_where_compiled_kernels_are_kept(asked, used, level):
 def test_the_folder_of_the_kernels_is_found():
     kernels.count_bits(np.zeros(8, np.int64), np.zeros((1, 1), np.uint8))  # so that it is compiled
     assert any(Path(cache_folder()).glob("bits.count_bits-*.nbi"))
-
-
-def test_nothing_is_cut_at_80_columns():
-    long = [
-        Finding(WARNING, f"topic {'t' * 249}", "x" * 300, "do " + "y" * 100),
-        Finding(OK, "redis", "fine [red]"),
-    ]
-    console = Console(width=80, force_terminal=False)
-    with console.capture() as captured:
-        console.print(render(long))
-    lines = captured.get().splitlines()
-    assert max(map(len, lines)) <= 80
-    text = "".join(line.strip() for line in lines)
-    assert (text.count("x"), text.count("y"), text.count("…")) == (300, 100, 0)
-    assert "t" * 249 in text.replace("topic", "topic ")
-    assert lines[-1].split() == ["ok", "redis:", "fine", "[red]"]
 
 
 def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):

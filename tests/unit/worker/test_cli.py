@@ -10,14 +10,13 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 import ldp
 from ldp import snapshot
 from ldp.cli import cli as ldp_cli
-from worker.cli import cli, create_topics
+from worker.cli import cli
 from worker.config import parse
-from worker.kafka.client import brokers, topics
+from worker.kafka.client import brokers
 from worker.kafka.snapshots import reader as snapshots
 
 GOOD = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
@@ -274,20 +273,6 @@ def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_names_of_topics_are_never_cut():
-    def creation(name, role, created):
-        return topics.Creation(topics.TopicSpec(name, role, 1, {}), created, topics.Topic("id", 9, 3, {}))
-
-    made = [creation("t" * 249, "reports of " + "s" * 200, True), creation("dead", "d", False)]
-    console = Console(width=80, force_terminal=False)
-    with console.capture() as captured:
-        console.print(create_topics.render(made))
-    text = captured.get()
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("t") == 249 + "topic created partitions reports exists".count("t")
-    assert (text.count("created"), text.count("exists"), text.count("…")) == (1, 1, 0)
-
-
 def test_help_loads_nothing_heavy():
     code = (
         "import sys, click.testing, worker.cli as c\n"
@@ -296,7 +281,3 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0 []"
-
-
-def test_version():
-    assert CliRunner().invoke(cli, ["--version"]).output.startswith("ldp-worker, version ")

@@ -56,15 +56,6 @@ def test_a_snapshot_of_another_stream_is_noticed():
         assert other.fingerprint.hex() in warning
 
 
-def test_ten_methods_fit_in_80_columns():
-    methods = tuple(name for name in ldp.consistency.METHODS if name != "base")
-    lines = printed(methods, 80).splitlines()
-    assert max(map(len, lines)) <= 80
-    numbers = [line.split() for line in lines if line.startswith("[green]")]
-    assert sum(len(row) - 5 for row in numbers) == 10  # beside label, base and "low … high"
-    assert not any(cell.endswith("…") and len(cell) > 1 for row in numbers for cell in row)
-
-
 def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
     waits = iter([None, taken(), None])
     console = Console(width=100, force_terminal=True, color_system=None)

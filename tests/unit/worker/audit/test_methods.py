@@ -53,16 +53,16 @@ def expect(snapshot, change=lambda method, said: None, methods=METHODS):
 
 
 @every_stream
-@pytest.mark.parametrize("n", [1, 300, 20_000])
+@pytest.mark.parametrize("n", [1, 5000])
 def test_what_is_published_by_each_method_is_what_it_makes_of_the_estimate(stream, n):
     if stream.oracle.domain_size > 1000 and n > 1000:
         n = 1000
-    for seed in (1, 3) if stream.oracle.domain_size < 10_000 else (1,):
+    for seed in (1, 3) if stream.oracle.domain_size < 1000 else (1,):
         expect(snapshot_of(stream, n, seed))
 
 
 @pytest.mark.parametrize("epsilon", ["1/20", "1", "6"])
-@pytest.mark.parametrize("d", [1, 2, 5, 40, 900])
+@pytest.mark.parametrize("d", [1, 2, 900])
 def test_estimates_of_many_reports_of_few_and_many_values(epsilon, d):
     rng = np.random.default_rng(d)
     for make in (ldp.OUE, ldp.OLH):
@@ -114,7 +114,7 @@ def test_a_method_that_there_is_not_is_named():
     [("anytime_low", 1e-6), ("anytime_high", -1e-6), ("fakes", 1), ("fakes", -1), ("low", 1e-6)],
 )
 def test_another_number_beside_base_is_found(name, by):
-    for stream in [*STREAMS.values()][:4]:
+    for stream in (*[*STREAMS.values()][:4], STREAMS["rated"]):
         snapshot = snapshot_of(stream, 3000)
         value = int(np.argmax(snapshot.bodies["base"].fakes))
 
@@ -147,18 +147,6 @@ def test_another_number_beside_a_top_query_is_found(name):
 
 def _add_first(said, by):
     said[0] = 7 if said[0] == -1 else said[0] + by
-
-
-@pytest.mark.parametrize("key", ["anytime_low", "anytime_high", "fakes"])
-def test_another_number_beside_base_at_several_rates_is_found(key):
-    snapshot = snapshot_of(STREAMS["rated"], 3000)
-    by = {"anytime_low": 1e-6, "anytime_high": -1e-6, "fakes": 1}[key]
-
-    def change(_, said):
-        said[key][1] += by
-
-    with pytest.raises(Difference, match=rf"base: {key}\[1\] is "):
-        expect(snapshot, change, ["base"])
 
 
 @every_stream

@@ -112,11 +112,6 @@ def test_recount_is_the_same_however_the_work_is_cut(monkeypatch):
     np.testing.assert_array_equal(recount_of(stream.document(), cut).state, whole)
 
 
-@every_stream
-def test_fingerprint(stream):
-    assert fingerprint_of(stream.document()) == stream.fingerprint
-
-
 def test_every_registered_protocol_is_audited():
     assert {stream.oracle.name for stream in STREAMS.values()} == set(PROTOCOLS)
 
@@ -146,48 +141,6 @@ def test_reports_of_the_vectors_support_what_they_say(vector):
             assert oracle.support(result.state).tolist() == vector["support"]
         else:
             assert result.state.tolist() == vector["support"]
-
-
-@pytest.mark.parametrize(
-    ("document", "entries"),
-    [
-        ({"protocol": "hadamard", "domain_size": 7}, 8),
-        ({"protocol": "hadamard", "domain_size": 8}, 16),
-        ({"protocol": "hadamard", "domain_size": 1 << 20}, 1 << 21),
-        ({"protocol": "pgr", "domain_size": 3, "prime": 2, "dimension": 2}, 3),
-        ({"protocol": "pgr", "domain_size": 1000, "prime": 3, "dimension": 7}, 1093),
-    ],
-    ids=str,
-)
-def test_the_state_of_an_index_has_an_entry_for_each(document, entries):
-    mark = fingerprint_of(document)
-    width = 1 if entries <= 256 else 2 if entries <= 65536 else 4
-    last = (entries - 1).to_bytes(width, "little")
-    result = recount_of(document, [Records.of([(0, b"\x01" + mark + last)])])
-    assert (len(result.state), result.state[-1]) == (entries, 1)
-    beyond = f'{{"fingerprint": "{mark.hex()}", "reports": [{entries}]}}'.encode()
-    assert dict(recount_of(document, [Records.of([(0, beyond)])]).rejected) == {"range": 1}
-
-
-@pytest.mark.parametrize(
-    ("d", "k", "good", "bad"),
-    [
-        (20, 3, "000113", "070000"),  # three bytes either way: indices
-        (20, 4, "070008", "00010213"),  # four bytes of indices, three of bits
-        (256, 32, bytes(range(32)).hex(), "ffffffff" + "00" * 28),  # the tie of a whole byte
-        (256, 33, "ffffffff01" + "00" * 27, bytes(range(33)).hex()),
-        (257, 16, "".join(f"{v:02x}00" for v in range(16)), "ffff" + "00" * 31),  # 32 bytes against 33
-        (257, 17, "ffff01" + "00" * 30, "".join(f"{v:02x}00" for v in range(17))),
-    ],
-)
-def test_a_subset_is_written_in_the_shorter_way(d, k, good, bad):
-    document = {"protocol": "subset", "epsilon": "1/1", "domain_size": d, "k": k}
-    head = b"\x01" + fingerprint_of(document)
-    both = Records.of([(0, head + bytes.fromhex(good)), (0, head + bytes.fromhex(bad))])
-    result = recount_of(document, [both])
-    assert (result.accepted, result.reports, result.rejected.total()) == (1, 1, 1)
-    assert result.state[:k].sum() + result.state[-1] >= k
-    assert result.state.sum() == k
 
 
 @pytest.mark.parametrize("vector", [*FRAMES, *ORACLE_VECTORS], ids=lambda vector: vector["name"])
