@@ -11,10 +11,10 @@ from ldp.oracles.apart import accumulate_apart
 @pytest.mark.parametrize("name", sorted(ORACLES))
 @pytest.mark.parametrize("turns", ["one after the other", "mixed", "one alone", "each twice"])
 @pytest.mark.parametrize("most", [1 << 30, 7])
-def test_each_state_has_its_own_reports(name, turns, most, epsilon="3", d=60):
+def test_each_state_has_its_own_reports(name, turns, most):
     rng = np.random.default_rng(11)
-    oracle, m, n = ldp.oracle(name, epsilon, d), 1 if turns == "one alone" else 5, 400
-    reports = oracle.perturb(rng.integers(d, size=n), rng=rng)
+    oracle, m, n = ldp.oracle(name, "3", 60), 1 if turns == "one alone" else 5, 400
+    reports = oracle.perturb(rng.integers(60, size=n), rng=rng)
     owners = rng.integers(m, size=n)
     if turns == "one after the other":
         owners.sort()

@@ -83,7 +83,8 @@ def test_norm():
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_point_24_other_types_are_refused_with_a_hint(method, given=(0.5, 0.5)):
+def test_point_24_other_types_are_refused_with_a_hint(method):
+    given = (0.5, 0.5)
     says = rf"an Estimate is needed, not a {type(given).__name__}.*oracle\.estimate\(counts, n\)"
     with pytest.raises(TypeError, match=says):
         ALL[method](given)

@@ -119,9 +119,8 @@ def test_lines_are_counted_one_by_one_wherever_blocks_end(lines, ends, closed, b
     assert sum(aggregator.rejected.values()) == len(expected_rejected)
 
 
-@pytest.mark.parametrize("block", [16])
-def test_a_line_too_long_is_passed_over(monkeypatch, block):
-    monkeypatch.setattr(files, "LINES_BLOCK", block)
+def test_a_line_too_long_is_passed_over(monkeypatch):
+    monkeypatch.setattr(files, "LINES_BLOCK", 16)
     monkeypatch.setattr(files, "LONGEST_LINE", 200)
     long = b'{"fingerprint":"' + b"0" * 1000
     aggregator, rejected = aggregated(GRR, b"\n".join([long, GOOD, long, b"", long + b"\n" + GOOD, long]))
@@ -242,9 +241,8 @@ def test_values_are_lines(monkeypatch, block):
         for wrong in ("3", "-1", "+1", " 1", "1.0", "1_0", "٢", "", "9" * 5000, str(2**64))
     ],
 )
-@pytest.mark.parametrize("block", [4])
-def test_an_invalid_value_is_named_by_its_line_only(monkeypatch, stream, wrong, allowed, block):
-    monkeypatch.setattr(files, "LINES_BLOCK", block)
+def test_an_invalid_value_is_named_by_its_line_only(monkeypatch, stream, wrong, allowed):
+    monkeypatch.setattr(files, "LINES_BLOCK", 4)
     right = "green" if stream is COLOURS else "1"
     with pytest.raises(ValueError, match=f"^here, line 4 is (blank, )?{allowed}$") as raised:
         taken(stream, f"{right}\n{right}\r\n{right}\n{wrong}\n{right}\n".encode())

@@ -84,13 +84,13 @@ def test_the_standard_error_of_every_set(oracle):
 
 
 @pytest.mark.parametrize("oracle", two_reports_laws(), ids=repr)
-def test_the_interval_of_every_set_is_that_of_its_definition(oracle, level=0.95):
+def test_the_interval_of_every_set_is_that_of_its_definition(oracle):
     """At its ends F̃ is z standard errors off, with the variance of the truth that is there."""
     d, n = oracle.domain_size, 3000
     users = np.array([1500, 600, 0, 600, 200, 100, 0][:d])
     users[0] += n - users.sum()
     estimate = ldp.Estimate(users / n, n, oracle)
-    z = gaussian.ppf(0.5 + level / 2)
+    z = gaussian.ppf(0.975)
     for members in range(1, (1 << d) - 1):
         subset = [v for v in range(d) if members >> v & 1]
         others = [v for v in range(d) if v not in subset]
@@ -100,7 +100,7 @@ def test_the_interval_of_every_set_is_that_of_its_definition(oracle, level=0.95)
             for group in (subset, others)
         )
         answer = users[subset].sum() / n
-        ends = query.interval(estimate, subset, level)
+        ends = query.interval(estimate, subset, 0.95)
         assert ends[0] < answer < ends[1]
         for f in ends:
             variance = ((1 - f) * outside + f * inside) / (n * float(oracle.p - oracle.q) ** 2)

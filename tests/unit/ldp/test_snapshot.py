@@ -183,24 +183,24 @@ def test_point_2_a_body_must_say_what_its_head_says(field):
 
 
 @pytest.mark.parametrize("inline", [2, 5])
-def test_a_number_that_json_does_not_have_is_refused(inline, number=np.nan):
+def test_a_number_that_json_does_not_have_is_refused(inline):
     stream, estimate, _ = make(5)
     queries = [SetQuery("q", (0,)), TopQuery("t", 2)]
     taken = snapshot.take(stream, estimate, CUT, 4, queries, methods=["base", "norm"])
     base = taken.bodies["base"]
     vector = base.frequencies.copy()
-    vector[3] = number
+    vector[3] = np.nan
     bodies = [
         replace(base, frequencies=vector),
         replace(base, high=vector),
-        replace(base, sum=number),
-        replace(base, sets=(replace(base.sets[0], std_error=number),)),
+        replace(base, sum=np.nan),
+        replace(base, sets=(replace(base.sets[0], std_error=np.inf),)),
         replace(base, tops=(replace(base.tops[0], low=vector[2:4]),)),
     ]
     for bad in [
         *(replace(taken, bodies=taken.bodies | {"base": body}) for body in bodies),
-        replace(taken, std_error=number),
-        replace(taken, level=number),
+        replace(taken, std_error=np.nan),
+        replace(taken, level=-np.inf),
     ]:
         with pytest.raises(ValueError, match="snapshot 4 of 's': a number that base says is not finite"):
             snapshot.encode(bad, inline)

@@ -41,8 +41,8 @@ def size(parts):
     return sum(len(part.body) for part in parts)
 
 
-def test_numbers_are_read_as_float32_and_base_exactly(d=LARGE):
-    whole = taken(d)
+def test_numbers_are_read_as_float32_and_base_exactly():
+    whole = taken(LARGE)
     short = snapshot.rounded(whole)
     parts = snapshot.encode(short)
     read = snapshot.assemble("s", received(parts))
@@ -58,7 +58,7 @@ def test_numbers_are_read_as_float32_and_base_exactly(d=LARGE):
         assert (own.sum, own.sets) == (body.sum, body.sets)
         assert own.tops[0].frequencies.tolist() == own.frequencies[own.tops[0].values].tolist()
     assert read.estimate().support().tolist() == whole.estimate().support().tolist()
-    assert size(parts) < 0.55 * 8 * d * sum(len(vectors(body)) for body in whole.bodies.values())
+    assert size(parts) < 0.55 * 8 * LARGE * sum(len(vectors(body)) for body in whole.bodies.values())
 
 
 def test_chunks_are_of_the_shortest_type():
@@ -82,8 +82,8 @@ def test_where_rounding_would_show_a_vector_stays_as_it_is():
     assert read == whole
 
 
-def test_all_messages_follow_the_schema(window=HOUR):
-    whole = taken(LARGE, window=window)
+def test_all_messages_follow_the_schema():
+    whole = taken(LARGE, window=HOUR)
     parts = snapshot.encode_window(snapshot.rounded(whole))
     validator = jsonschema.Draft202012Validator(SCHEMA)
     bodies = 0
@@ -99,7 +99,7 @@ def test_all_messages_follow_the_schema(window=HOUR):
             assert not {"frequencies", "low", "high"} & said.keys()
             assert not validator.is_valid({key: of for key, of in said.items() if key != "vectors"})
     assert bodies == len(METHODS)
-    assert snapshot.assemble_window("s", received(parts), "1h", window.start) == snapshot.rounded(whole)
+    assert snapshot.assemble_window("s", received(parts), "1h", HOUR.start) == snapshot.rounded(whole)
 
 
 def test_a_content_type_of_a_later_version_is_refused_as_one():

@@ -192,7 +192,8 @@ def test_windows_that_were_read_merge_to_what_was_counted():
         taken(hour(1), methods=["norm"]).estimate()
 
 
-def test_a_window_that_is_deleted_leaves_no_message(d=snapshot.INLINE + 1):
+def test_a_window_that_is_deleted_leaves_no_message():
+    d = snapshot.INLINE + 1
     one, everything = taken(hour(1, final=True), 3, d=d), taken(sequence=9, d=d)
     gone = snapshot.delete_window(everything, one.window)
     assert [part.key for part in gone if part.body] == []
