@@ -19,7 +19,6 @@ from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from worker.cli import cli
-from worker.config import parse
 from worker.observe import merged
 from worker.service import processes
 from worker.service.processes import Processes
@@ -286,12 +285,6 @@ def test_a_wrong_configuration_ends_all_with_2(start, tmp_path):
     assert group.restarts() == [0, 0]
 
 
-def test_a_failure_of_one_is_the_exit_code_of_all(start, tmp_path):
-    group = start(2)
-    (tmp_path / "code").write_text("1")
-    assert group.stop() == 1
-
-
 def test_one_that_does_not_stop_is_killed(start, tmp_path, monkeypatch):
     (tmp_path / "deaf-1").touch()
     group = start(2)
@@ -445,10 +438,6 @@ def test_a_wrong_number_of_processes_exits_2(tmp_path, given, by):
     assert given in result.stderr
     assert "1<=x<=64" in result.stderr or "valid integer" in result.stderr
     assert "--processes" in result.stderr
-
-
-def test_the_variable_is_an_option_of_run_and_no_key_of_the_file():
-    assert parse(TOML, {"LDP_WORKER_PROCESSES": "4"}) == parse(TOML)
 
 
 @pytest.mark.long

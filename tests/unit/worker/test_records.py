@@ -72,7 +72,7 @@ def test_batches_of_the_java_client(codec):
 
 
 @pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("n", [1, 10, 6_000])
+@pytest.mark.parametrize("n", [1, 6_000])
 def test_batches_of_kafka_pythons_own_builder(codec, n):
     builder = MemoryRecordsBuilder(2, codec, 1 << 30)
     values = np.random.default_rng(n).integers(0, 256, (n, 3), np.uint8)
@@ -331,14 +331,6 @@ def test_a_chunk_is_some_half_a_mebibyte():
         sizes.append(int(chunk.columns.ends[-1]))
     assert sum(sizes) > 3 << 20
     assert all(size + len(section) >= records.GROUP and size <= records.ROOM for size in sizes[:-1])
-
-
-def test_what_was_fetched_is_not_changed():
-    fetched = np.frombuffer(batch(0, record(0, b"a"), 1), np.uint8).copy()
-    before = fetched.copy()
-    Reader(fetched, 0, [], [(0, None)]).read(Arena())
-    assert np.array_equal(fetched, before)
-    assert fetched.flags.writeable
 
 
 @pytest.mark.long
