@@ -237,7 +237,7 @@ class Metrics:
             _PARTITION,
         )
 
-    def room(
+    def capacity(
         self,
         memory: Mapping[str, Mapping[str, Any]],
         logs: Mapping[str, Mapping[int, tuple[int, int, int]]],

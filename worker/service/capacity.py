@@ -53,7 +53,7 @@ class Capacity(threading.Thread):
             if admin is not None:
                 admin.close()
         url = redacted(self._config.redis.url)
-        self._metrics.room({name or url: info for name, info in memory.items()}, logs)
+        self._metrics.capacity({name or url: info for name, info in memory.items()}, logs)
 
     def _offsets(self, admin: Any, served: Served) -> dict[int, tuple[int, int, int]]:
         """Returns partition -> first offset, last stable offset, and the group's committed offset."""

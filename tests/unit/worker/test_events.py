@@ -315,12 +315,12 @@ def test_point_16_what_a_snapshot_lacks_is_exported_by_its_cause():
 
 def test_point_16_every_partition_is_exported_whoever_owns_it():
     listening = Listening()
-    listening.metrics.room({}, {"s": {0: (2, 9, 5), 1: (0, 4, 0)}})
+    listening.metrics.capacity({}, {"s": {0: (2, 9, 5), 1: (0, 4, 0)}})
     samples = listening.samples()
     for name, offsets in (("first", (2, 0)), ("end", (9, 4)), ("group", (5, 0))):
         for partition, offset in enumerate(offsets):
             assert samples[keyed(f"partition_{name}_offset", "partition", str(partition))] == offset
-    listening.metrics.room({}, {})
+    listening.metrics.capacity({}, {})
     assert not any("_offset" in name and name != "partition_offset" for name, _ in listening.samples())
 
 

@@ -36,5 +36,5 @@ def test_what_is_heard_of_the_room_no_more_is_dropped():
         ({"redis://a:1": {"used_memory": 4}}, {}, [4, 0, None]),
         ({}, {"s": {0: (8, 9, 8)}}, [None, None, 8]),
     ):
-        shown.room(memory, logs)
+        shown.capacity(memory, logs)
         assert [shown.registry.get_sample_value(*each) for each in asked] == values

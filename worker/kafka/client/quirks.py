@@ -1,7 +1,7 @@
-"""What kafka-python 3.0.12 gets wrong, or keeps to itself: a piece for each quirk, and no private name of it elsewhere.
+"""Works around defects and missing interfaces of kafka-python 3.0.12.
 
-Each says what goes wrong upstream and how we would see that it is mended; ``tests/unit/worker/test_quirks.py`` shows
-each in the library itself, and fails when it is gone. The version is pinned: a new one has to pass these tests first.
+Each piece names the defect and the sign that it is fixed; ``tests/unit/worker/test_quirks.py`` shows each in the
+library itself, and fails when it is gone. A new version of the library has to pass these tests first.
 """
 
 import contextlib
@@ -37,20 +37,20 @@ from worker.login import Tokens
 
 _FIRST_RECEIVED, _MOST_RECEIVED = 1 << 16, 1 << 20
 HANDSHAKE_SECONDS = 5.0
-"""How long the other side may take for the whole handshake: far longer than any that speaks TLS."""
+"""Longest TLS handshake."""
 
 
 class _Heard:
-    """A transport that reads much at a time, and hands on the last bytes before the end.
+    """A transport that reads large pieces, and returns the last bytes before the end.
 
-    Upstream reads 4 KiB at a time and joins them: of what a fetch costs the half. Gone when it reads into a buffer.
-    And it throws away what came together with the end: why a broker that hangs up refused a login. Gone when
-    ``_read_from_sock`` hands the data on before it looks at the error; here the end is met at the next look.
+    Upstream reads 4 KiB at a time and joins them, half the cost of a fetch. Gone when it reads into a buffer.
+    It drops data that arrives together with the end, such as the reason of a refused login. Gone when
+    ``_read_from_sock`` returns the data before the error; here the next read meets the end.
     """
 
     _sock: Any
     _room = memoryview(b"")
-    """What is read into; each transport's own, as what was read is copied only after the next transport's turn."""
+    """Each transport's own buffer: data is copied only after the next transport's turn."""
 
     def _sock_recv(self) -> tuple[bytes | memoryview, Exception | None]:
         room = self._room or memoryview(bytearray(_FIRST_RECEIVED))
@@ -64,11 +64,11 @@ class _Heard:
                 break
             except OSError as failed:
                 error = KafkaConnectionError(failed)
-        # a connection on which little comes keeps a small one
+        # an idle connection keeps a small buffer
         filled = received == room.nbytes < _MOST_RECEIVED
         self._room = memoryview(bytearray(_MOST_RECEIVED)) if filled else room
         if isinstance(self._sock, ssl.SSLSocket) and (left := self._sock.pending()):
-            # what is deciphered already nobody would be woken for
+            # drain already decrypted bytes: the selector does not signal them
             return b"".join((room[:received], self._sock.recv(left))), None
         return room[:received], None if received else error
 
@@ -80,15 +80,15 @@ class Plain(_Heard, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python ca
 class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
     """A connection with TLS, whose handshake ends.
 
-    Upstream waits for ever for a listener that says nothing. Gone when ``handshake`` waits with a time-out.
+    Upstream waits for ever for a silent listener. Gone when ``handshake`` waits with a time-out.
     """
 
     async def handshake(self) -> None:
         """Shakes hands.
 
         Raises:
-            TimeoutError: the other side did not finish in `HANDSHAKE_SECONDS`.
-            OSError: it refused, or speaks no TLS.
+            TimeoutError: the handshake takes longer than `HANDSHAKE_SECONDS`.
+            OSError: the other side refused, or speaks no TLS.
         """
         deadline = time.monotonic() + HANDSHAKE_SECONDS
         try:
@@ -98,11 +98,11 @@ class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carr
             self._sock.close()
             raise TimeoutError(f"no TLS from the other side in {HANDSHAKE_SECONDS:g} s") from None
         except BaseException:
-            self._sock.close()  # nobody else knows it yet
+            self._sock.close()  # it has no other owner yet
             raise
 
     def _step(self) -> Any:
-        """Goes on with the handshake; returns what to wait by, or None at its end."""
+        """Continues the handshake; returns the function to wait with, or None at its end."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -113,9 +113,9 @@ class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carr
 
 
 class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
-    """The bytes of an answer, read where they lie.
+    """The bytes of an answer, without copies.
 
-    Upstream copies all of them twice before it looks at them. Gone when ``read`` copies once.
+    Upstream copies all of them twice. Gone when ``read`` copies once.
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
@@ -138,14 +138,13 @@ def mend_connections() -> None:
 
 
 CONNECTIONS = logging.getLogger("kafka.net.manager")
-"""Where the client says why it cannot connect."""
+"""The client's log of failed connections."""
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
-    """Returns why the client failed to connect, from what it writes to `CONNECTIONS`; None from anything else.
+    """Returns the reason of a failed connection from a record of `CONNECTIONS`; None from other records.
 
-    Upstream raises only that time was up, and tells the log alone why. Gone when the error that a client raises where
-    no broker lets it in has the reason.
+    Upstream raises only a time-out, and logs the reason. Gone when the error has the reason.
 
     Example:
         >>> why_not_connected(logging.makeLogRecord({"msg": "Connection failed: 111 ECONNREFUSED"}))
@@ -165,19 +164,19 @@ A plain ValueError upstream, not one of its own errors. Gone when it is a ``Kafk
 """
 
 OUTLIVES_REFUSALS = {"enable_idempotence": False}
-"""The setting of a producer that goes on after the brokers refused a record.
+"""Setting of a producer that survives a refused record.
 
-With idempotence, one record that is too large for its topic ends the producer for good, which is what only an error of
-the producer's own sequence should do. Gone when a producer that is idempotent takes such a refusal for the record's.
+With idempotence, one record that is too large for its topic ends the producer for good. Gone when an idempotent
+producer fails only that record.
 """
 
 
 def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
     """Commits a transaction whose every record was acknowledged.
 
-    Upstream commits without a word what is left of a transaction when a record of it expired, because the failure of a
-    batch by an error that may pass puts the transaction into no state of error. And where a batch is too large for the
-    topic, its `flush` fails as soon as that is cut in two, whatever becomes of the halves. Gone when neither is so.
+    Upstream commits the rest of a transaction when one of its records expired: a retriable error of a batch does not
+    fail the transaction. And `flush` fails when a batch too large for the topic is split, even if its halves succeed.
+    Gone when neither is so.
 
     Args:
         producer: in a transaction.
@@ -196,15 +195,15 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
 
 
 _AGAIN_SECONDS = 0.1
-"""After how long a producer that lost its connection is to ask again."""
+"""Pause before a producer without a connection retries."""
 
 
 def ask_again(producer: KafkaProducer) -> None:
-    """Has a transactional producer ask again what it could not ask as its connection was lost meanwhile.
+    """Makes a transactional producer repeat a request whose connection was lost before it was sent.
 
-    Upstream's sender forgets a request if the connection to its coordinator is lost before it is ready: it expects
-    False of `await_ready`, which raises. The records wait until their time is up then, and the end of
-    a transaction for ever. Gone when a producer whose connections are cut commits within seconds.
+    Upstream's sender forgets such a request: it expects False of `await_ready`, which raises. Records then wait until
+    they expire, and the end of a transaction for ever. Gone when a producer whose connections are cut commits within
+    seconds.
     """
     client = producer._sender._client
     await_ready = client.await_ready
@@ -213,20 +212,19 @@ def ask_again(producer: KafkaProducer) -> None:
         try:
             return bool(await_ready(node_id, timeout_ms=timeout_ms))
         except KafkaError:
-            time.sleep(_AGAIN_SECONDS)  # the sender asks at once
+            time.sleep(_AGAIN_SECONDS)  # the sender retries at once
             return False
 
     client.await_ready = is_ready
 
 
 def end_once(producer: KafkaProducer) -> None:
-    """Has a transactional producer fail where it would ask for the end of a transaction again.
+    """Makes a transactional producer fail instead of repeating the end of a transaction.
 
-    Upstream asks again when its connection is lost, in the same epoch as the next transaction: what was on its way
-    before may come while that one is open, and commits its first part. And it asks again, without an end, as long as
-    the coordinator answers a code that may pass. Who starts anew after the failure has a new epoch, of which the old
-    request is none, and reads whether it was heard. Gone when each transaction has an epoch of its own (EndTxn, version
-    5) and a commit has a time-out.
+    Upstream repeats it after a lost connection, in the epoch of the next transaction: a late first request may then
+    commit that one's first part. And it repeats without end on retriable codes. After the failure a new producer has a
+    new epoch, and reads whether the commit succeeded. Gone when each transaction has an epoch of its own (EndTxn,
+    version 5) and a commit has a time-out.
     """
     manager = producer._transaction_manager
     enqueue = manager._enqueue_request
@@ -245,10 +243,10 @@ def end_once(producer: KafkaProducer) -> None:
 
 
 def drop(producer: KafkaProducer) -> None:
-    """Closes a producer at once, with all that it has not sent; its next owner aborts what it left open.
+    """Closes a producer at once, without flushing; its successor aborts the open transaction.
 
-    Upstream's ``close(timeout=0)`` first flushes, and where something is unsent, or was cut in two, raises before it
-    has closed anything. Gone when that closes.
+    Upstream's ``close(timeout=0)`` first flushes, and raises before closing if something is unsent or was split. Gone
+    when it closes.
     """
     producer._sender.force_close()
     with contextlib.suppress(KafkaTimeoutError, UnknownError):
@@ -259,40 +257,38 @@ def drop(producer: KafkaProducer) -> None:
 
 
 def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
-    """Keeps a partition that was just assigned still; for the rebalance listener.
+    """Pauses a newly assigned partition; for the rebalance listener.
 
-    Upstream gives every partition without a position one, though it is paused: the group's offset, or with the reset
-    policy `none` an error out of `poll`. Gone when a paused partition is left alone.
+    Upstream gives even a paused partition the group's offset as its position, or with the reset policy `none` raises
+    out of `poll`. Gone when a paused partition is left alone.
     """
     consumer.seek(partition, 0)
     consumer.pause(partition)
 
 
 def go_on_joining(consumer: KafkaConsumer) -> None:
-    """Has a consumer that is in the middle of joining its group go on with that at its next poll.
+    """Makes a consumer complete an unfinished join at its next poll.
 
-    Upstream, a leader that rejoins because the topic's partitions changed forgets that once it has assigned them: if a
-    poll ends before the join does, it never completes it, nor beats again. Gone when a join in progress is reason
-    enough to go on.
+    Upstream, a leader that rejoins because the topic's partitions changed never completes a join that outlasts a poll,
+    and stops its heartbeat. Gone when a join in progress goes on by itself.
     """
     if consumer.group_metadata().state is MemberState.REBALANCING:
         consumer._coordinator.request_rejoin()
 
 
 def leave_at_the_end(consumer: KafkaConsumer) -> None:
-    """Has a member with a name leave its group when it is closed, as one without a name does.
+    """Makes a member with a name leave its group when it is closed.
 
-    Upstream it never does, as Kafka's own client: whoever ends in order is waited for like one that was killed. Gone
-    when ``close`` takes whether to leave.
+    Upstream it never does, as Kafka's own client: after an orderly end the group waits as after a kill. Gone when
+    ``close`` takes whether to leave.
     """
     consumer._coordinator.is_dynamic_member = lambda: not displaced(consumer)
 
 
 def displaced(consumer: KafkaConsumer) -> bool:
-    """Returns whether another process is known to have joined the group under this member's name.
+    """Returns whether another process joined the group under this member's name.
 
-    Upstream tells the log alone: it beats no more, and polls on as if it had its partitions. Gone when ``poll`` raises
-    it.
+    Upstream only logs it, stops the heartbeat, and polls on as if it had its partitions. Gone when ``poll`` raises it.
     """
     coordinator = consumer._coordinator
     with coordinator._lock:  # a join ends in several steps
@@ -301,28 +297,27 @@ def displaced(consumer: KafkaConsumer) -> bool:
 
 
 def join_again(consumer: KafkaConsumer) -> None:
-    """Has a member join its group again at its next poll.
+    """Makes a member join its group again at its next poll.
 
-    Upstream, a leader that comes back under its name is not told that it leads (by the version of the request to join),
-    and so nobody notices that the topic's partitions changed. The broker knows who leads, and assigns all anew when
-    that one joins again. Gone when the client asks to join by version 9.
+    Upstream, a leader that returns under its name does not learn that it leads (by the version of the join request), so
+    no member notices new partitions. When it joins again, the broker assigns all again. Gone when the client joins by
+    version 9.
     """
     consumer._coordinator.request_rejoin()
 
 
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
-    """Returns all partitions of a topic, none if it is missing, or None while the client has not heard of it.
+    """Returns all partitions of a topic, none if it is missing, None while unknown.
 
-    Upstream's ``partitions_for_topic`` asks for a topic that it does not know, without a time-out. Gone when it takes
-    one.
+    Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it takes one.
 
     Args:
         consumer: subscribed to the topic.
         topic: the topic's name.
-        since_ms: when it subscribed, by the monotonic clock; what was heard before was not about this topic.
+        since_ms: the time of subscribing, by the monotonic clock; earlier metadata lack the topic.
 
     Raises:
-        TopicAuthorizationFailedError: the brokers do not say it to this client; upstream loses that on the way.
+        TopicAuthorizationFailedError: the client may not describe the topic; upstream drops that.
     """
     cluster = consumer._cluster
     if topic in cluster.unauthorized_topics:
@@ -333,11 +328,11 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
 
 
 def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
-    """Asks the brokers for the id of a topic, of which they know one of that name; None if they know none.
+    """Requests the id of a topic; None if there is none of that name.
 
-    Upstream's consumer fetches by name, and tells nobody what it last heard of the id: of a topic that was deleted and
-    made again it goes on reading at the same offsets, until it next asks for metadata, minutes later perhaps. Gone when
-    fetches name the id (from version 13 on), or the consumer has a way to ask.
+    Upstream's consumer fetches by name: of a topic that was deleted and created again it reads on at the same offsets
+    until its next metadata request, minutes later perhaps. Gone when fetches name the id (from version 13 on), or the
+    consumer has a way to ask.
 
     Raises:
         KafkaError: the brokers do not answer.
@@ -351,8 +346,8 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     )
 
     async def answer() -> Any:
-        # a broker answers what comes behind a fetch only once that has records: first the group's own connection,
-        # which has a name in the place of a number
+        # a broker answers a request behind a fetch only once that has records: prefer the group's own connection, whose
+        # node is no number
         ready = [
             (len(one.in_flight_requests), isinstance(node, int), node)
             for node, one in manager._conns.items()
@@ -370,7 +365,7 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
 def committed(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> Mapping[TopicPartition, Any]:
-    """Returns a group's committed offsets, each with its metadata; asks for all partitions at once.
+    """Returns a group's committed offsets with metadata, by one request.
 
     Upstream's ``committed`` takes one partition. Gone when it takes several.
 
@@ -390,31 +385,31 @@ def bounds(
     ms: int,
     refused: Collection[TopicPartition] = (),
 ) -> Mapping[TopicPartition, int]:
-    """Returns the beginnings or ends of those of some partitions that have a leader.
+    """Returns the beginnings or ends of the partitions that have a leader.
 
-    Upstream (3.0.12) leaves out one without a leader where another one has one, and then looks for it: a `KeyError`;
-    where none has one, it asks for leaders until time is up. Gone when either is an answer without it.
+    Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until time is up if none has.
+    Gone when it answers without them.
 
     Args:
         consumer: the client.
         ask: its `beginning_offsets` or `end_offsets`.
-        tps: which partitions.
-        ms: for how long the brokers are asked.
-        refused: filled meanwhile with the partitions that were refused, see `refusals`; they are left out.
+        tps: the partitions.
+        ms: the brokers' time to answer.
+        refused: filled meanwhile with the refused partitions, see `refusals`; they are left out.
 
     Raises:
         KafkaError: the brokers do not answer.
     """
     cluster = consumer._cluster
     if not (led := _led(cluster, tps)):
-        # what the client heard last may be old, and who waits longer than for this counts no other partition meanwhile
+        # the metadata may be old; waiting longer would delay the other partitions
         consumer._manager.run(consumer._manager.wait_for, cluster.request_update(), ms)
         led = _led(cluster, tps)
     elif len(led) < len(tps):
         cluster.request_update()
     try:
         return ask(led, timeout_ms=ms) if led else {}
-    except KeyError:  # one more has none by now, or was refused
+    except KeyError:  # another one lost its leader, or was refused
         led = [tp for tp in _led(cluster, tps) if tp not in refused]
     try:
         return ask(led, timeout_ms=ms) if led and refused else {}
@@ -425,7 +420,7 @@ def bounds(
 def whole_bounds(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns the beginning and the end of each of some partitions, for who needs them all; see `bounds`.
+    """Returns the beginning and end of every given partition; see `bounds`.
 
     Raises:
         KafkaError: some have no leader, or the brokers do not answer.
@@ -440,5 +435,5 @@ def whole_bounds(
 
 
 def _led(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Returns those of some partitions that have a leader, as the client heard last."""
+    """Returns the partitions that have a leader in the client's metadata."""
     return [tp for tp in tps if cluster.leader_for_partition(tp) not in (None, -1)]
