@@ -38,15 +38,7 @@ class TokenError(RuntimeError):
 
 @dataclass(frozen=True)
 class Credentials:
-    """Client credentials.
-
-    Attributes:
-        endpoint: the token endpoint's URL.
-        client_id: the client's id.
-        client_secret: its secret.
-        scope: the scope, if the endpoint needs one.
-        cafile: additional certificate authorities.
-    """
+    """Client credentials."""
 
     endpoint: str
     client_id: str

@@ -15,13 +15,7 @@ _EVERY_SECONDS = 15.0
 
 
 class Capacity(threading.Thread):
-    """Queries Redis and the brokers every 15 s; the last answers stay exported until the next.
-
-    Args:
-        config: the addresses and the streams.
-        metrics: the worker's metrics.
-        stopping: set once the process is asked to stop.
-    """
+    """Queries Redis and the brokers every 15 s; the last answers stay exported until the next."""
 
     def __init__(self, config: Config, metrics: Metrics, stopping: threading.Event) -> None:
         super().__init__(name="capacity", daemon=True)

@@ -44,11 +44,7 @@ def start(
 
 
 class Parent:
-    """The parent process, as its child sees it.
-
-    Args:
-        descriptor: the inherited end of the socket pair.
-    """
+    """The parent process, as its child sees it."""
 
     def __init__(self, descriptor: int) -> None:
         self._line = socket.socket(fileno=descriptor)

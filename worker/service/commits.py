@@ -21,12 +21,6 @@ class Commits:
 
     `Ownership.release` commits a partition even if its commit is under way: the same flush written twice changes
     nothing.
-
-    Args:
-        ownership: prepares, writes and settles flushes.
-        every: seconds between the starts of two commits.
-        executor: the thread that writes; closed with the commits.
-        clock: seconds.
     """
 
     def __init__(

@@ -64,21 +64,7 @@ class Stopping(Protocol):
 
 
 class Loop:
-    """The loop of a stream's polling thread.
-
-    Args:
-        stream: the stream.
-        topic: its topic's name.
-        log: the polled log.
-        ownership: counts the records.
-        commits: writes the counts.
-        progress: what readiness shows.
-        events: receives events.
-        look_every: longest seconds between two updates of the gauges.
-        stopping: whether to stop.
-        clock: seconds.
-        sleep: waits while stopping.
-    """
+    """The loop of a stream's polling thread."""
 
     def __init__(
         self,
@@ -104,9 +90,6 @@ class Loop:
         """Runs until asked to stop or until the publishing thread fails.
 
         A large poll is counted in slices; between them the worker stays in the group, releases and commits.
-
-        Args:
-            errors: those of the publishing thread.
 
         Raises:
             StateLost: see `Ownership`.

@@ -40,11 +40,6 @@ def run(config: Config, count: int, command: Sequence[str]) -> int:
 
     A child that ends by itself restarts after a growing wait; exit code 2 ends all of them.
 
-    Args:
-        config: the configuration, with the parent's HTTP address.
-        count: how many.
-        command: the command line of each; ``--child NUMBER DESCRIPTOR`` is appended.
-
     Raises:
         ConfigError: the configured address cannot be listened on.
     """
@@ -165,12 +160,7 @@ class Process:
 
 
 class Processes:
-    """All child processes.
-
-    Args:
-        count: how many.
-        command: the command line of each.
-    """
+    """All child processes."""
 
     def __init__(self, count: int, command: Sequence[str]) -> None:
         threads = max(1, len(os.sched_getaffinity(0)) // count)

@@ -20,11 +20,7 @@ _NOTICE_SECONDS = 1.0
 
 
 class Unreachable(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """No broker accepted the client in time.
-
-    Attributes:
-        advice: the remedy.
-    """
+    """No broker accepted the client in time."""
 
     def __init__(self, text: str, advice: str = START) -> None:
         super().__init__(text)
@@ -37,11 +33,6 @@ def connect(
     on_waiting: Callable[[str], object] = lambda _: None,
 ) -> KafkaAdminClient:
     """Connects an admin client.
-
-    Args:
-        config: the brokers.
-        wait_seconds: how long to try.
-        on_waiting: receives a message after 1 s of waiting, on another thread.
 
     Raises:
         Unreachable: no broker accepted the client in that time, plus one TLS handshake.

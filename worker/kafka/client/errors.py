@@ -109,11 +109,6 @@ SILENT = ("Timeout", "TimedOut", "Connection", "NodeNotReady", "NoBrokers", "Net
 def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
     """Returns the remedy for an error.
 
-    Args:
-        happened: an error, or the client's log message of a failed connection.
-        topic: the topic of the failed operation.
-        unknown: the remedy for other causes.
-
     Example:
         >>> remedy("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
         'correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism'
@@ -124,11 +119,6 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
 
 def unavailable(error: Exception, operation: str, topic: str = "") -> Unavailable:
     """Returns an error of the client library as `Unavailable`, with its remedy.
-
-    Args:
-        error: the library's error.
-        operation: the failed operation, such as "publishing to".
-        topic: its topic.
 
     Example:
         >>> from kafka.errors import KafkaTimeoutError

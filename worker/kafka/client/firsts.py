@@ -19,13 +19,7 @@ _LOOK_AGAIN_SECONDS = 1.0
 
 
 class Firsts:
-    """Finds the first available offset of each log of one topic.
-
-    Args:
-        consumer: a client that knows the topic.
-        ms: the brokers' time to answer.
-        clock: seconds.
-    """
+    """Finds the first available offset of each log of one topic."""
 
     def __init__(self, consumer: Any, ms: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._consumer, self._ms, self._clock = consumer, ms, clock

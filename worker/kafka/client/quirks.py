@@ -178,11 +178,6 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     fail the transaction. And `flush` fails when a batch too large for the topic is split, even if its halves succeed.
     Gone when neither is so.
 
-    Args:
-        producer: in a transaction.
-        sent: what `send` returned for each of its records.
-        timeout_seconds: how long to wait for the acknowledgements.
-
     Raises:
         KafkaError: a record was not acknowledged, or the commit failed.
     """

@@ -43,11 +43,7 @@ _FORGIVEN_SECONDS = 10.0
 
 
 class Answers:
-    """Takes the errors of single partitions out of the brokers' answers to a consumer.
-
-    Args:
-        consumer: the consumer, which no longer raises these errors.
-    """
+    """Takes the errors of single partitions out of the brokers' answers to a consumer."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._fetches = deque[tuple[int, KafkaError]]()
@@ -172,11 +168,7 @@ class Refusal:
 
 
 class Refusals:
-    """The partitions with refused fetches: each waits before the next fetch, longer each time.
-
-    Args:
-        clock: seconds.
-    """
+    """The partitions with refused fetches: each waits before the next fetch, longer each time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

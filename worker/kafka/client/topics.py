@@ -280,13 +280,6 @@ def create(
 ) -> list[Creation]:
     """Creates the missing topics; leaves existing ones as they are.
 
-    Args:
-        admin: from `worker.kafka.client.brokers.connect`.
-        config: the configuration.
-        partitions: of each new topic of reports.
-        replication_factor: of each new topic.
-        event_time: whether windows use the producers' time.
-
     Raises:
         TopicError: the cluster refused to create a topic.
     """

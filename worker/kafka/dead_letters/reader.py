@@ -67,11 +67,6 @@ def newest_dead_letters(
 ) -> list[DeadLetter]:
     """Returns the newest dead letters of each partition, newest first; a sample if there are many.
 
-    Args:
-        config: the brokers and the topic.
-        stream: only this stream's; None for all.
-        on_passed: receives each record batch that cannot be read.
-
     Raises:
         kafka.errors.KafkaError: the brokers do not answer.
     """

@@ -39,9 +39,6 @@ class _Bucket:
 class Sample:
     """Chooses the records of one stream that leave a dead letter.
 
-    Args:
-        clock: seconds.
-
     Example:
         >>> now = [0.0]
         >>> sample = Sample(lambda: now[0])

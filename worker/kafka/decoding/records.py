@@ -227,9 +227,6 @@ class Reader:
     def read(self, arena: Arena) -> Chunk | None:
         """Decodes the next batches, of 512 KiB or more together; None if no whole one is left.
 
-        Args:
-            arena: the arrays to decode into, overwritten.
-
         Raises:
             MemoryError: there is no memory for a batch; the same chunk can be read again.
         """

@@ -11,13 +11,7 @@ from worker.kafka.client.errors import unavailable
 
 
 class KafkaGroup:
-    """One stream's topic and group, over a connection that is kept while it works; for one thread.
-
-    Args:
-        connect: connects an admin client.
-        group: the consumer group.
-        topic: the stream's topic.
-    """
+    """One stream's topic and group, over a connection that is kept while it works; for one thread."""
 
     def __init__(self, connect: Callable[[], Any], group: str, topic: str) -> None:
         self._connect, self._group, self._topic = connect, group, topic
@@ -27,9 +21,6 @@ class KafkaGroup:
         """Returns the partitions without counts that should have some, ascending.
 
         These are partitions that the group counted, in another store, and unclaimed partitions with records.
-
-        Args:
-            without: partition -> whether it was claimed, without a commit since.
 
         Raises:
             Unavailable: the brokers do not answer.

@@ -90,12 +90,6 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str, memory: int) -> "KafkaLog":
         """Connects a member of a group, and subscribes to a topic.
 
-        Args:
-            settings: keyword arguments for every Kafka client, and those of a member of a group.
-            group: the consumer group.
-            topic: the stream's topic.
-            memory: see `KafkaLog`.
-
         Raises:
             Unavailable: the brokers do not answer.
         """

@@ -24,12 +24,7 @@ _T = TypeVar("_T")
 
 
 class KafkaNonMemberLog:
-    """One stream's topic and group without joining it; for one thread.
-
-    Args:
-        consumer: from `connect`.
-        topic: the stream's topic, which exists.
-    """
+    """One stream's topic and group without joining it; for one thread."""
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer, self._topic = consumer, topic
@@ -38,11 +33,6 @@ class KafkaNonMemberLog:
     @classmethod
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaNonMemberLog":
         """Connects.
-
-        Args:
-            settings: keyword arguments for every Kafka client.
-            group: the consumer group.
-            topic: the stream's topic, which exists.
 
         Raises:
             Unavailable: the brokers do not answer.

@@ -20,13 +20,7 @@ _T = TypeVar("_T")
 
 
 class Offsets:
-    """The log's and the group's offsets of one topic, for `worker.counting.ports.Log`.
-
-    Args:
-        consumer: a member of the group.
-        topic: the topic.
-        answers: the consumer's.
-    """
+    """The log's and the group's offsets of one topic, for `worker.counting.ports.Log`."""
 
     def __init__(self, consumer: Any, topic: str, answers: Answers) -> None:
         self._consumer, self._topic, self._answers = consumer, topic, answers

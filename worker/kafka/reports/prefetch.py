@@ -30,12 +30,7 @@ class _Pending:
 
 
 class Prefetch:
-    """The fetches of one stream that wait to be counted, in order.
-
-    Args:
-        budget: bytes at which it is full.
-        executor: the decoding thread; closed with the prefetch.
-    """
+    """The fetches of one stream that wait to be counted, in order."""
 
     def __init__(self, budget: int, executor: Executor) -> None:
         self._budget, self._size = budget, 0

@@ -30,10 +30,6 @@ class Judged:
 def newest_reports(config: Config, served: Served) -> Judged:
     """Classifies the newest records of each partition; see `newest_records`.
 
-    Args:
-        config: the brokers.
-        served: the stream; its topic exists.
-
     Raises:
         kafka.errors.KafkaError: the brokers do not answer.
     """

@@ -24,14 +24,6 @@ def keys(
 ) -> list[bytes]:
     """Returns the keys with a prefix whose newest record is no tombstone, in order; O(records).
 
-    Args:
-        consumer: a `read_committed` consumer; it is closed.
-        topic: the topic.
-        begins: the prefix.
-        first: the partition's first offset.
-        end: its end.
-        on_poll: called before each poll.
-
     Raises:
         KafkaError: see `worker.kafka.client.reading.records`.
     """

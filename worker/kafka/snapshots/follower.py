@@ -132,11 +132,6 @@ class Follower:
     def read(self, stream: str, entry: IndexEntry, seconds: float = WAIT_SECONDS) -> Snapshot:
         """Returns a snapshot, from the cache or from the topic.
 
-        Args:
-            stream: the stream.
-            entry: its index entry.
-            seconds: the longest wait.
-
         Raises:
             NotRead: it did not come in time, cannot be read, or a newer one has replaced it.
             NewerSchema: a newer version wrote it.

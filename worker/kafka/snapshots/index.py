@@ -101,9 +101,6 @@ class SnapshotIndex:
     number; a window of its own number must have the identity derived from the head's. Messages of other writers
     replace no snapshot.
 
-    Args:
-        streams: the streams' names.
-
     Example:
         >>> import ldp
         >>> from ldp.snapshot import Cut, encode, take

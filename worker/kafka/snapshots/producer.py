@@ -149,10 +149,6 @@ class KafkaSnapshotProducer:
         `Head.read`; other records and unreadable batches are skipped. The store and the group's offsets are checked,
         too, before anything permanent follows from a head.
 
-        Args:
-            decided: see `worker.counting.ports.HeadReader`.
-            wait_seconds: the longest wait for that.
-
         Raises:
             Unavailable: see `worker.counting.ports.HeadReader`.
             StateLost: a newer version wrote it; or records of its key are there, and none is a head.
@@ -208,11 +204,6 @@ class KafkaSnapshotProducer:
         self, ranges: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
     ) -> Head | None:
         """Returns the newest head in the first range that has one, or None; a deleted head has number 0.
-
-        Args:
-            ranges: [first, end), see `worker.kafka.client.reading.records`.
-            level: the isolation level.
-            unreadable: receives the offsets of records that are no head.
 
         Raises:
             NewerHead: a newer version wrote it.

@@ -17,12 +17,6 @@ def keys_of(
 ) -> dict[str, list[bytes]]:
     """Returns a stream's keys on the topics of snapshots and rows, by topic; O(records of both).
 
-    Args:
-        admin: an admin client.
-        config: the topics.
-        stream: the stream.
-        on_passed: receives each record batch that cannot be read.
-
     Raises:
         KafkaError: the brokers do not answer, or a transaction stays open.
     """

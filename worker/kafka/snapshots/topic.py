@@ -31,14 +31,7 @@ def transaction_seconds(most_bytes: int) -> int:
 
 
 class SnapshotTopic:
-    """The snapshot topic for one stream.
-
-    Args:
-        settings: keyword arguments for every Kafka client.
-        transactional_id: the stream's, which fences off its older publishers.
-        name: the topic's name.
-        most_bytes: the most bytes of a transaction.
-    """
+    """The snapshot topic for one stream."""
 
     def __init__(
         self,
