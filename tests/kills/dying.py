@@ -23,23 +23,14 @@ from tests.kills.steps import IMPORTING, STEPS, TURNS, content, found
 
 @dataclass(frozen=True)
 class Aim:
-    """Where to die.
+    """Where to die."""
 
-    Attributes:
-        turn: claim, commit, publish, heed or import.
-        number: of the step.
-        side: before, during or after.
-        arrival: at which arrival there, counted from when it was aimed.
-        delay: seconds from the beginning of the step, where it is during it.
-        of: what the turn must have had until then, see `tests.kills.steps.content`; empty for anything.
-    """
-
-    turn: str
-    number: int
-    side: str
-    arrival: int = 1
-    delay: float = 0.0
-    of: str = ""
+    turn: str  # claim, commit, publish, heed or import
+    number: int  # of the step
+    side: str  # before, during or after
+    arrival: int = 1  # since it was aimed
+    delay: float = 0.0  # seconds from the beginning of the step, where it is during it
+    of: str = ""  # what the turn must have had until then, see `content`; empty for anything
 
     def __str__(self) -> str:
         late = f"+{1000 * self.delay:.1f}ms" if self.side == "during" else ""

@@ -125,19 +125,12 @@ class Dying(Forked):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a kill.
-
-    Attributes:
-        point: where.
-        seconds: from the death to a snapshot of all that had been sent by then.
-        finals: how many windows of its stream were final by then.
-        deleted: how many of them were deleted.
-    """
+    """What came of a kill."""
 
     point: Point
-    seconds: float
-    finals: int
-    deleted: int
+    seconds: float  # from the death to a snapshot of all that had been sent by then
+    finals: int  # windows of its stream that were final by then
+    deleted: int  # windows that were deleted by then
 
     def __str__(self) -> str:
         said = f"published after {self.seconds:.1f} s; {self.finals} windows final, {self.deleted} of them deleted"

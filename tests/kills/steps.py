@@ -36,25 +36,15 @@ TURNS = {
 
 @dataclass(frozen=True)
 class Step:
-    """Step, and the call that it consists of.
+    """Step, and the call that it consists of."""
 
-    Attributes:
-        turn: what it is a step of: claim, commit, publish, heed or import.
-        number: its number there.
-        owner: the module, and after a colon the class, if it is a method.
-        call: the name of the function.
-        first: the first call of this name in a turn that is this step.
-        last: the last one.
-        each: what it is made for more than once in a turn: each partition, or each message.
-    """
-
-    turn: str
+    turn: str  # claim, commit, publish, heed or import
     number: int
-    owner: str
+    owner: str  # the module, and after a colon the class of a method
     call: str
-    first: int = 1
+    first: int = 1  # calls of this name in a turn from which on it is this step
     last: int = EVER
-    each: bool = False
+    each: bool = False  # whether it is made for each partition or message
 
 
 STEPS = [

@@ -12,26 +12,17 @@ from tests.integration.harness import World, until
 
 @dataclass
 class Plain:
-    """Contents of a stream's log.
+    """Contents of a stream's log."""
 
-    Attributes:
-        pane: how long panes are, in milliseconds.
-        hold: grace and out of order together, likewise.
-        closed: up to when each partition's panes are closed.
-        panes: reports by the start of their pane.
-        late: records that came after their pane was closed.
-        undated: records without a time.
-        repeated: valid and malformed reports that the log has a second time: a producer that loses a broker may write
-            a record twice.
-    """
-
-    pane: int
-    hold: int
-    closed: dict[int, int]
-    panes: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    pane: int  # length in milliseconds
+    hold: int  # grace and out of order together
+    closed: dict[int, int]  # partition -> up to when its panes are closed
+    panes: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # start -> reports
     late: int = 0
     undated: int = 0
-    repeated: Counter[str] = field(default_factory=Counter)
+    repeated: Counter[str] = field(
+        default_factory=Counter
+    )  # reports that a producer wrote twice after a failure
 
     def add(self, partition: int, time: int, reports: int) -> None:
         """Counts an accepted record, in the partition's order."""

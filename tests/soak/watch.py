@@ -21,21 +21,13 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth of one value of a process.
+    """Growth of one value of a process."""
 
-    Attributes:
-        first: at the beginning, once warm.
-        last: at the end.
-        most: at any time.
-        hourly: the slope of the straight line that fits best, an hour.
-        hourly_after: the same over the second half alone: what caches grow by ends, what leaks goes on.
-    """
-
-    first: float
+    first: float  # once warm
     last: float
     most: float
-    hourly: float
-    hourly_after: float
+    hourly: float  # slope of the best line
+    hourly_after: float  # the same over the second half: caches stop growing, leaks go on
 
 
 class Watch:
