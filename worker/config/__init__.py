@@ -1,7 +1,6 @@
-"""Configuration: one TOML file, overridden by environment variables, checked in full before anything starts.
+"""Configuration: a TOML file, overridden by environment variables, validated in full before anything starts.
 
-`schema` says what may be written; `environment` lays variables over it; `faults`, `redaction` and `certificates` say
-what is wrong, and no secret; `streams` and `loading` build what the worker reads. None of it knows a client library.
+The package imports no client library.
 """
 
 from worker.config.environment import FILE_VARIABLE, PREFIX

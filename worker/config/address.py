@@ -1,4 +1,4 @@
-"""The address of Redis: a URL that can be read in one way only, of one server, of Sentinels, or of a cluster."""
+"""URLs of Redis: a server, a socket, Sentinels or a cluster."""
 
 import re
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ URL = re.compile(
     rf"(?P<scheme>rediss?(?P<kind>\+sentinel|\+cluster)?)://((?P<user>[^/?#[\]]*)@)?"
     rf"(?P<hosts>{HOST_PORT}(?:,{HOST_PORT})*)(?P<rest>[/?#][^@]*)?"
 )
-"""An @ behind the host leaves open where the password ends: no match."""
+"""An @ behind the host does not match: the end of the password would be ambiguous."""
 UNIX = re.compile(r"unix://((?P<user>[^/?#]*)@)?(?P<path>/[^?#@]+)")
 ALLOWED = (
     "allowed is redis://host:port/number or rediss://host:port/number, or unix:// and a path, or"
@@ -27,7 +27,7 @@ _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 
 @dataclass(frozen=True)
 class Address:
-    """What a URL says.
+    """A parsed URL.
 
     Attributes:
         kind: what listens there.
@@ -51,7 +51,7 @@ class Address:
 
 
 def read(url: str) -> Address | None:
-    """Returns what a URL says, or None if it cannot be read, or in more than one way.
+    """Parses a URL; returns None if it is invalid or ambiguous.
 
     Example:
         >>> read("rediss+sentinel://me@one,two:26380/counts/3")  # doctest: +ELLIPSIS
@@ -80,7 +80,7 @@ def read(url: str) -> Address | None:
 
 
 def host_port(text: str, usual: int) -> tuple[str, int]:
-    """Returns the host and the port of what `HOST_PORT` matches.
+    """Splits a match of `HOST_PORT` into host and port.
 
     Example:
         >>> host_port("[::1]:7000", 6379), host_port("[::1]", 6379), host_port("cache", 6379)

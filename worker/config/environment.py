@@ -1,8 +1,8 @@
-"""Environment: variables that override the keys of the file, and which of them a fault comes from.
+"""Environment variables that override keys of the file.
 
-Every key of every table but ``[[streams]]`` can be overridden by ``LDP_WORKER_<TABLE>__<KEY>`` (top-level keys:
-``LDP_WORKER_<KEY>``), written as in TOML; a bare word is a string and a comma separates the items of a list. A secret
-may stand in a file instead, which the variable with ``_FILE`` behind it names.
+``LDP_WORKER_<TABLE>__<KEY>`` (top-level keys: ``LDP_WORKER_<KEY>``) overrides any key outside ``[[streams]]``.
+Its value is written as in TOML; a bare word is a string, and a comma separates the items of a list.
+``<VARIABLE>_FILE`` names a file with a secret.
 """
 
 import contextlib
@@ -19,28 +19,28 @@ from worker.config.schema import File
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
-"""Names the file."""
+"""Variable of the file's path."""
 _NO_KEYS = (FILE_VARIABLE, "LDP_WORKER_PROCESSES")
-"""The variables with the prefix that override nothing in the file: they are options of commands."""
+"""Variables with the prefix that set options of commands."""
 _OF_A_FILE = "_file"
-"""What stands behind a secret's key where a file has it."""
+"""Suffix of a variable that names a secret's file."""
 _OF_A_SERVICE = re.compile(
     "LDP_WORKER_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
     "|LDP_WORKER_([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*"
 )
-"""What Kubernetes tells every pod beside a Service whose name begins with ldp-worker: no key of ours."""
+"""Variables that Kubernetes sets for a Service named ldp-worker or ldp-worker-…."""
 
 
 def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Lays the environment's values over the file's; returns which key comes from which variable.
+    """Overrides the file's values in place; returns the variable of each overridden key.
 
     Args:
-        tree: what the file says; changed.
+        tree: the parsed file; modified.
         environ: all variables.
-        folder: what paths are relative to.
+        folder: base of relative paths.
 
     Raises:
-        ConfigError: a variable can be no key's, or the file that it names cannot be read.
+        ConfigError: a variable names no key, or the file that it names cannot be read.
     """
     variables = {}
     for variable, text in environ.items():
@@ -68,12 +68,12 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
 
 
 def _is_of_a_service(variable: str, text: str) -> bool:
-    """Returns whether Kubernetes set a variable; by its value, where its name could be a misspelt key."""
+    """Returns whether Kubernetes set a variable for a Service."""
     return "__" not in variable and any(map(_OF_A_SERVICE.fullmatch, (variable, f"{variable}={text}")))
 
 
 def _secret_in(path: Path, variable: str) -> str:
-    """Returns the secret in a file, without the end of its line; what was given for a path may be a secret itself."""
+    """Returns the secret in a file; errors hide the path, which may be a secret."""
     try:
         text = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
@@ -85,13 +85,13 @@ def _secret_in(path: Path, variable: str) -> str:
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
-    """Returns whether a key's value is a text, so that digits in the environment stay one."""
+    """Returns whether a key's value is a text, so that digits stay a text."""
     kinds = _kinds(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 
 
 def _kinds(tables: Sequence[str], key: str) -> set[Any]:
-    """Returns the types that a key's value may have; none where there is no such key."""
+    """Returns the types of a key's value; none for an unknown key."""
     model: Any = File
     for name in tables:
         field = model.model_fields.get(name)
@@ -103,7 +103,7 @@ def _kinds(tables: Sequence[str], key: str) -> set[Any]:
 
 
 def traced(fault: str, variables: Mapping[str, str]) -> str:
-    """Names the variables that a fault's key comes from beside it."""
+    """Adds the variables that set a fault's key."""
     key, colon, rest = fault.partition(": ")
     path = re.split(r"[.[]", key)
     # the key that a variable sets, a part of it, or a table that it is in

@@ -1,4 +1,4 @@
-"""Faults: what is said of a wrong value, by its key, the value if it can be no secret, and what is allowed."""
+"""Messages of faults: the key, the value unless it may be secret, and what is allowed."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from worker.config.redaction import key_name, said
 from worker.config.schema import LABEL_TAGS, File
 
 _MANY = 20
-"""Faults that are said, at most: a list of a thousand labels can have a thousand."""
+"""Maximum number of reported faults."""
 _ALLOWED = {
     "string_type": "a string is needed, in quotes",
     "path_type": "a path is needed, in quotes",
@@ -27,23 +27,23 @@ _ALLOWED = {
     "model_type": "a table is needed",
     "value_error": "{error}",
 }
-"""What is allowed, by the type of pydantic's fault."""
+"""Allowed values, by the type of pydantic's error."""
 _ARRAYS = {"streams": "stream", "queries": "query"}
-"""The keys that are tables in double brackets, and what each table is."""
+"""Keys of arrays of tables, and the name of an element."""
 
 
 class ConfigError(ValueError):
-    """What is wrong with the configuration, a line a fault: key, value if it can be no secret, what is allowed."""
+    """An invalid configuration; the message has a line for each fault."""
 
 
 def config_error(error: ValidationError) -> ConfigError:
-    """Returns what is said of all that pydantic found, each fault once."""
+    """Returns the error with each of pydantic's faults once."""
     faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
     return ConfigError("\n".join(_shortened(list(faults))))
 
 
 def _fault(fault: Any) -> str:
-    """Says one fault as ``key: value given; what is allowed``; a value that may be a secret is not shown."""
+    """Formats a fault as ``key: value given; what is allowed``, without secrets."""
     path, kind = [part for part in fault["loc"] if part not in LABEL_TAGS], fault["type"]
     if path[-1] in ("str", "int") and kind != "extra_forbidden":  # no key, but which of two types it is not
         path.pop()
@@ -71,7 +71,7 @@ def _shortened(faults: list[str]) -> list[str]:
 
 
 def _heading(path: Sequence[object]) -> str:
-    """Returns below which heading a key may have been meant to stand that is in no table, or nothing."""
+    """Suggests the heading of a top-level key that belongs to a table."""
     tables = (name for name, field in File.model_fields.items() if [*_tables(field.annotation)])
     meant = [table for table in tables if len(path) == 1 and path[0] in _model((table,)).model_fields]
     return f"did you mean {meant[0]}.{path[0]}, below its heading? " if len(meant) == 1 else ""

@@ -1,4 +1,4 @@
-"""Lines: where in the configuration's file each key stands."""
+"""Line numbers of keys in a configuration file."""
 
 import re
 import tomllib
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Names of keys, and numbers of what stands in double brackets."""
+"""Names of keys, and indices of arrays of tables."""
 
 
 def line_of(text: str, key: str) -> int | None:
-    r"""Returns the line that a fault's key stands in, or that of the table that lacks it; None where there is neither.
+    r"""Returns the line of a fault's key, or of the table that lacks it; None if unknown.
 
     O(n), and O(n²) in the lines of one value.
 
@@ -32,7 +32,7 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def line_of_error(text: str, error: tomllib.TOMLDecodeError) -> int:
-    r"""Returns the line in which a text ceases to be TOML; O(n).
+    r"""Returns the line of a TOML error; O(n).
 
     Example:
         >>> for text in ("a = 1\nb 2\n", "a = 1\nb = "):

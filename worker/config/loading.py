@@ -1,4 +1,4 @@
-"""Loading: file and environment read, checked in full, and made into one `Config`."""
+"""Loading and validation of a configuration."""
 
 import os
 import tomllib
@@ -25,7 +25,7 @@ _Tls = TypeVar("_Tls", Kafka, Redis)
 
 @dataclass(frozen=True)
 class Config:
-    """The whole configuration, checked.
+    """A validated configuration.
 
     Example:
         >>> config = parse('''
@@ -61,18 +61,18 @@ class Config:
         return f"{self.group}-{stream}"
 
     def transactional_id(self, stream: str) -> str:
-        """Returns the id under which a stream's snapshots are published.
+        """Returns the transactional id of a stream's publisher.
 
-        Without the group: whoever publishes a stream of that name to that topic fences every other off.
+        It has no group: publishers of the same stream name and topic fence each other.
         """
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def slots(self, served: Served) -> Slots | None:
-        """Returns which rows each window of a stream has; None where there are none."""
+        """Returns the rows of each window of a stream; None without rows."""
         return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
-        """Returns the stream of that name, or the only one there is.
+        """Returns the stream of that name, or the only one.
 
         Raises:
             ConfigError: no such stream, or several and no name.
@@ -90,10 +90,10 @@ class Config:
 
 
 def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
-    """Reads a configuration file; relative paths in it are relative to the file.
+    """Reads a configuration file; its relative paths start at the file.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or says something that is not allowed.
+        ConfigError: the file cannot be read, is not TOML, or is not valid.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -119,10 +119,10 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
 
 
 def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
-    """Reads a configuration from TOML text; relative paths in it are relative to the working directory.
+    """Reads a configuration from TOML; relative paths start at the working directory.
 
     Raises:
-        ConfigError: the text is not TOML or says something that is not allowed; all faults are named at once.
+        ConfigError: the text is not TOML or not valid; the message has all faults.
     """
     try:
         tree = _tree(text)
@@ -146,7 +146,7 @@ def _tree(text: str) -> dict[str, Any]:
 def _checked(
     tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
 ) -> Config:
-    """Returns what a file's tree and the environment say together; a fault says which variable or place it is of."""
+    """Validates a file with the environment; faults name their variable or line."""
     variables = override(tree, environ, folder)
     try:
         return _config(tree, folder)
@@ -196,7 +196,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
 
 
 def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
-    """Returns a table with its files' paths relative to the configuration's folder; they must be there, and whole."""
+    """Resolves a table's TLS paths from the configuration's folder; loads the files."""
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(table, key)) is not None:

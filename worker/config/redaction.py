@@ -1,4 +1,4 @@
-"""What may be shown of a configuration: no secret, under whatever key and in whatever form somebody put it there."""
+"""Redaction of secrets in messages about a configuration."""
 
 import re
 import tomllib
@@ -23,7 +23,7 @@ def is_endpoint(url: str) -> bool:
 
 
 def redacted(url: str) -> str:
-    """Shows a URL by its scheme, hosts and ports, and nothing else of it: all the rest may hold a secret.
+    """Returns a URL's scheme, hosts and ports; the rest may hold a secret.
 
     Example:
         >>> redacted("rediss://me:s3cret@cache:6380/3?password=s3cret")
@@ -42,18 +42,18 @@ def redacted(url: str) -> str:
 
 
 def position(error: tomllib.TOMLDecodeError) -> str:
-    """Says what is wrong with a file and where, but nothing that stands there."""
+    """Returns the kind and place of a TOML error, without the file's text."""
     what, _, where = str(error).rpartition(" (")
     return f" ({where}" if re.search(r"""["'(]""", what) else f": {what} ({where}"
 
 
 def key_name(name: str) -> str:
-    """Returns a key's name, unless it is none: what was meant for a value may stand in its place."""
+    """Returns a key's name; hides a text that may be a value."""
     return name if re.fullmatch("[A-Za-z_]{1,40}", name) else "<a key that cannot be shown>"
 
 
 def said(key: str, value: object) -> str:
-    """Returns a value as it was written where it can be no secret, else only what kind of value it is.
+    """Returns a value, or only its kind if it may be a secret.
 
     A password can stand under any key of [kafka] and [redis], and as a text under any other but those of a stream;
     there, too, an address may have one in it.

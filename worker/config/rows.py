@@ -1,4 +1,4 @@
-"""Rows: what is wanted on the topic of rows, and what it costs; the absurd is refused with its numbers."""
+"""Rows for databases: their number, and its limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from worker.config.schema import Rows
 from worker.config.streams import Served
 
 MOST_AT_ONCE_ROWS = 100_000
-"""Rows of a snapshot: they are one transaction, which may take half a minute."""
+"""Maximum rows of a snapshot, which are one transaction."""
 TOP = 100
 """The most frequent values of a window that have rows; a query for more of them adds rows."""
 MOST_ROWS = 5_000_000
-"""Rows of a stream on the topic: whoever begins to write rows reads them once."""
+"""Maximum rows of a stream on the topic; a new publisher reads them once."""
 
 
 @dataclass(frozen=True)
 class RowCost:
-    """What the rows of a stream cost, at most.
+    """Maximum number of rows of a stream.
 
     Attributes:
         window: rows of a window, and of all time.
@@ -32,14 +32,14 @@ class RowCost:
 
 
 def slots_of(table: Rows, served: Served) -> Slots | None:
-    """Returns which rows each window of a stream has; None where there are none."""
+    """Returns the rows of each window of a stream; None without rows."""
     if table.topic is None:
         return None
     return slots(table.methods, TOP, served.queries, served.stream.oracle.domain_size)
 
 
 def row_cost(places: Slots, served: Served) -> RowCost:
-    """Returns what the rows of a stream cost.
+    """Returns the maximum number of rows of a stream.
 
     Example:
         >>> import ldp
@@ -57,7 +57,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
 
 
 def refuse_others(table: Rows, published: Sequence[str]) -> None:
-    """Sees that rows are of methods that snapshots have.
+    """Refuses methods of rows that snapshots do not have.
 
     Raises:
         ConfigError: one is of another method.
@@ -70,10 +70,10 @@ def refuse_others(table: Rows, published: Sequence[str]) -> None:
 
 
 def refuse_absurd_rows(table: Rows, served: Served) -> None:
-    """Sees that the rows of a stream can be had.
+    """Refuses a stream with too many rows.
 
     Raises:
-        ConfigError: they cost more than any worker should; says how much.
+        ConfigError: there are too many; the message has their number.
     """
     if (places := slots_of(table, served)) is None:
         return

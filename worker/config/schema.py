@@ -1,4 +1,4 @@
-"""Schema: the tables of the configuration's file, each key with its type, its default and what is allowed."""
+"""Schema of the configuration: tables, keys, types, defaults and limits."""
 
 import math
 import re
@@ -35,7 +35,7 @@ def _split(value: object) -> object:
 
 
 def _must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
-    """Returns what refuses a value for which something does not hold, and says what is allowed."""
+    """Returns a validator that refuses other values and names the allowed ones."""
 
     def validate(value: Any) -> Any:
         if not holds(value):
@@ -46,7 +46,7 @@ def _must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
 
 
 def _exact(what: str) -> BeforeValidator:
-    """Returns what refuses a float where a number is meant exactly as it is written."""
+    """Returns a validator that refuses a float where a number is exact."""
 
     def validate(value: object) -> object:
         if isinstance(value, float) and math.isfinite(value):
@@ -68,7 +68,7 @@ TopicName = Annotated[
     ),
 ]
 NAME = r"[A-Za-z0-9._-]{1,200}"
-"""What a group's name and a stream's are, as a regular expression."""
+"""Pattern of the names of groups and streams."""
 Name = Annotated[
     str,
     _must(lambda name: re.fullmatch(NAME, name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"),
@@ -84,13 +84,13 @@ _BEAT_MS = 1_000
 LABEL_TAGS = ("<labels>", "<file of labels>")
 """Parts of the location of a fault in `streams.labels`: a list of labels, or the path of a file."""
 PARTS = 16
-"""What part of a stream's memory a record batch may have: two are decoded, each with columns of four times its size."""
+"""Fraction of a stream's memory for a batch: two are decoded, with columns of four times the size."""
 FOREVER = "forever"
-"""What `streams.retain` says where nothing is to be deleted."""
+"""Value of `streams.retain` that deletes nothing."""
 
 
 def _window(name: str) -> str:
-    """Demands the name of a window."""
+    """Validates the name of a window."""
     try:
         if name != ALL:
             parse(name)
@@ -100,7 +100,7 @@ def _window(name: str) -> str:
 
 
 def _is_length(text: str, least: int = 0) -> bool:
-    """Returns whether a text is a length of time, of at least so many milliseconds."""
+    """Returns whether a text is a duration of at least so many milliseconds."""
     try:
         return milliseconds(text) >= least
     except ValueError:
@@ -126,13 +126,13 @@ Number = Annotated[StrictInt, _must(lambda number: 1 <= number < 1 << 31, "allow
 
 
 class Table(BaseModel):
-    """A table of the file: unknown keys are refused, and no fault shows what was given."""
+    """A table of the file: refuses unknown keys, and hides values in errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 def secret(value: SecretStr | None) -> str | None:
-    """Returns what is kept secret, for whoever logs in by it."""
+    """Returns the text of a secret."""
     return None if value is None else value.get_secret_value()
 
 
@@ -141,7 +141,7 @@ _ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 
 
 class Kafka(Table):
-    """``[kafka]``: how to reach the brokers."""
+    """``[kafka]``: the connection to the brokers."""
 
     bootstrap_servers: Annotated[list[Broker], BeforeValidator(_split), Field(min_length=1)] = [
         "localhost:9092"
@@ -216,7 +216,7 @@ class Kafka(Table):
         return self
 
     def client(self) -> dict[str, Any]:
-        """Returns the keyword arguments that every kafka-python client takes."""
+        """Returns the keyword arguments of every kafka-python client."""
         settings: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "security_protocol": self.security_protocol,
@@ -247,9 +247,9 @@ class Kafka(Table):
         return settings
 
     def membership(self) -> dict[str, Any]:
-        """Returns the keyword arguments that a member of a consumer group takes beside those of every client."""
+        """Returns the additional keyword arguments of a group's member."""
         timeout = int(1000 * self.session_timeout_seconds)
-        # a rebalance is heard of at the next beat; three may be missed
+        # a member learns of a rebalance at its next heartbeat; three may be missed
         settings: dict[str, Any] = {
             "session_timeout_ms": timeout,
             "heartbeat_interval_ms": min(_BEAT_MS, timeout // 3),
@@ -257,12 +257,12 @@ class Kafka(Table):
         return settings if self.member is None else settings | {"group_instance_id": self.member}
 
     def numbered(self, number: int) -> Self:
-        """Returns the table for one of several processes: each has a name of its own, as ``NAME-0``."""
+        """Returns the table of one of several processes, whose member is ``NAME-0``."""
         return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 
 class Redis(Table):
-    """``[redis]``: where the counts live; what may be shown of the URL says `worker.config.redaction.redacted`."""
+    """``[redis]``: the connection to Redis; `worker.config.redaction` redacts the URL."""
 
     url: Annotated[str, Field(repr=False), _must(address.read, address.ALLOWED)] = "redis://localhost:6379/0"
     password: SecretStr | None = None
@@ -273,7 +273,7 @@ class Redis(Table):
 
     @property
     def address(self) -> address.Address:
-        """What the URL says."""
+        """The parsed URL."""
         found = address.read(self.url)
         assert found is not None
         return found
@@ -303,7 +303,7 @@ HostName = Annotated[
 
 
 class Http(Table):
-    """``[http]``: where ``/metrics``, ``/healthz``, ``/readyz`` and the page answer; port 0 takes a free one."""
+    """``[http]``: the server of metrics, probes and the page; port 0 takes a free one."""
 
     host: Annotated[
         str,
@@ -317,12 +317,12 @@ class Http(Table):
 
 
 def _are_methods(names: list[str]) -> bool:
-    """Returns whether names are those of methods, at least one and each once."""
+    """Returns whether names are distinct names of methods, at least one."""
     return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}
 
 
 class Snapshots(Table):
-    """``[snapshots]``: the output topic, and how often a stream publishes to it."""
+    """``[snapshots]``: the snapshot topic and its contents."""
 
     topic: TopicName = "ldp-snapshots"
     every_seconds: Seconds = 5.0
@@ -348,7 +348,7 @@ class Snapshots(Table):
 
 
 class Rows(Table):
-    """``[rows]``: the topic for databases, a record a value or query; none without a topic."""
+    """``[rows]``: the optional topic of flat records for databases."""
 
     topic: TopicName | None = None
     methods: Annotated[
@@ -361,16 +361,13 @@ class Rows(Table):
 
 
 class DeadLetters(Table):
-    """``[dead_letters]``: the topic that malformed records go to, and late ones by `streams.late_letters`."""
+    """``[dead_letters]``: the topic of malformed records."""
 
     topic: TopicName = "ldp-dead-letters"
 
 
 class QueryTable(Table):
-    """``[[streams.queries]]``: a named set of values, or the most frequent ones; answered in every snapshot.
-
-    A set is listed in ``values``, or consists of the values whose label matches a pattern of ``where``.
-    """
+    """``[[streams.queries]]``: a named set of values, or the most frequent values."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
@@ -385,7 +382,7 @@ class QueryTable(Table):
 
 
 class StreamTable(Table):
-    """``[[streams]]``: one topic of reports, and the protocol that its clients speak."""
+    """``[[streams]]``: a topic of reports and its protocol."""
 
     name: Name
     topic: TopicName

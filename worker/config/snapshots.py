@@ -1,4 +1,4 @@
-"""Snapshots: what one has at most; the absurd is refused with its numbers."""
+"""Maximum size of a snapshot, and its limit."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from worker.config.schema import Snapshots
 from worker.config.streams import Served
 
 MOST_BYTES = 8 << 30
-"""Bodies of one snapshot, in bytes: they are one transaction, and in the publisher's memory before it begins."""
+"""Maximum bytes of a snapshot's bodies, which the publisher holds in memory."""
 _BASES_MORE = 5
-"""The vectors that Base has beside its frequencies: the ends of two intervals, and fakes."""
+"""Additional vectors of Base: the ends of two intervals, and poisoning reports."""
 _KEPT = 64 << 20
-"""Bytes that a reader keeps of a snapshot whatever its stream has."""
+"""Bytes that a reader keeps of any snapshot."""
 
 
 @dataclass(frozen=True)
 class SnapshotCost:
-    """What a snapshot of a stream costs, at most, where reports come in every pane.
+    """Maximum size of a stream's snapshot.
 
     Attributes:
         windows: of one snapshot: that of all time, and those of all panes that a partition may hold.
@@ -31,7 +31,7 @@ class SnapshotCost:
 
 
 def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
-    """Returns what a snapshot of a stream costs.
+    """Returns the maximum size of a stream's snapshot.
 
     Example:
         >>> import ldp
@@ -45,7 +45,7 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
 
 
 def most_kept(served: Served) -> int:
-    """Returns how many bytes a reader keeps of the messages of one snapshot, at most: more than any has.
+    """Returns an upper bound of the bytes of a snapshot's messages.
 
     Example:
         >>> import ldp
@@ -60,10 +60,10 @@ def most_kept(served: Served) -> int:
 
 
 def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:
-    """Sees that the snapshots of a stream can be published.
+    """Refuses a stream whose snapshots are too large.
 
     Raises:
-        ConfigError: they cost more than any worker should; says how much.
+        ConfigError: they are too large; the message has their size.
     """
     found = snapshot_cost(table, served)
     if found.size <= MOST_BYTES:

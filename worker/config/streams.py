@@ -1,4 +1,4 @@
-"""Streams: each ``[[streams]]`` table as the stream that is served."""
+"""Streams of a configuration."""
 
 import re
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from worker.counting.windows import UNITS, milliseconds
 
 @dataclass(frozen=True)
 class Served:
-    """A stream, the topic that carries its reports, and how it is counted.
+    """A stream with its topic and settings.
 
     Attributes:
-        stream: what is counted.
-        topic: where its reports come from.
-        queries: what its snapshots answer.
+        stream: its document and labels.
+        topic: of its reports.
+        queries: answered in its snapshots.
         configured: the rule by which they are to be counted.
         recount_after: see `worker.counting.ownership.Ownership`.
         idle_after: for how many seconds a partition that has windows stands still before it is called idle.
@@ -44,7 +44,7 @@ class Served:
 
     @property
     def cost(self) -> Cost | None:
-        """What its windows cost; None where there is only that of all time."""
+        """Cost of its windows; None without windows."""
         windowing = self.configured.terms.windowing
         return None if windowing is None else cost(windowing, self.stream.oracle.state_size, self.retain)
 
@@ -53,10 +53,10 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
     """Builds a stream from its table.
 
     Args:
-        table: what the file says.
-        key: where it says so, for what is said of a fault.
-        folder: what paths are relative to.
-        max_batch_bytes: how many bytes a record batch may have after decompression.
+        table: its table.
+        key: the table's key, for faults.
+        folder: base of relative paths.
+        max_batch_bytes: limit of a record batch after decompression.
 
     Raises:
         ConfigError: the first fault.
@@ -97,7 +97,7 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
 
 
 def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
-    """Returns what a protocol is given besides ε and d; what it does not take is refused."""
+    """Returns a protocol's own parameters; refuses others."""
     known = table.protocol in PROTOCOLS
     every = sorted({name for protocol in PROTOCOLS for name in parameters_of(protocol)})
     parameters = {name: value for name in every if (value := getattr(table, name)) is not None}
@@ -112,7 +112,7 @@ def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
 
 
 def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
-    """Returns a stream's labels, from the table or from the file that it names."""
+    """Returns a stream's labels, from the table or from a file."""
     if not isinstance(table.labels, Path):
         return table.labels
     path = folder / table.labels
@@ -123,7 +123,7 @@ def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
 
 
 def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
-    """Builds a stream's queries from their tables: those for sets, then those for the most frequent values."""
+    """Builds a stream's queries: sets, then most frequent values."""
     sets = [(table.name, _values(table, stream)) for table in tables if table.top is None]
     size = stream.oracle.domain_size
     try:
@@ -139,7 +139,7 @@ def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.quer
 
 
 def _values(query: QueryTable, stream: ldp.Stream) -> tuple[int, ...]:
-    """Turns a query's patterns, labels or numbers into indices of the domain."""
+    """Returns the indices of a query's patterns, labels or numbers."""
     if query.where is not None:
         try:
             return stream.where(*query.where)

@@ -1,4 +1,4 @@
-"""Windows: what a stream's table says of them, and what they cost; the absurd is refused with its numbers."""
+"""Windows of a stream: their cost, and its limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from worker.config.schema import FOREVER, StreamTable
 from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
 
 MOST_PANES = 4096
-"""Panes of a partition: its metadata, which each commit writes, name every one of them."""
+"""Maximum panes of a partition, which each commit's metadata names."""
 MOST_BYTES = 1 << 30
-"""Counts of a partition, in bytes: whoever claims it loads them in one step."""
+"""Maximum bytes of a partition's counts, which a claim loads at once."""
 MOST_OPEN = 512
-"""Windows that are open at once: a snapshot estimates each that has changed, and is one transaction."""
+"""Maximum open windows; a snapshot estimates each changed one."""
 MOST_KEPT = 20_000
-"""Windows that stay on the snapshot topic: the head, which is one message, names every one of them."""
+"""Maximum windows on the snapshot topic, which the head names."""
 _OWN_KEYS = ("grace", "out_of_order", "idle_after", "retain", "late_letters")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What the windows of a stream cost, at most.
+    """Maximum cost of a stream's windows.
 
     Attributes:
         panes: of a partition, where it waits for others; its own reports keep half of them open.
@@ -73,7 +73,7 @@ class Cost:
 
 
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
-    """Returns what windows cost a stream.
+    """Returns the maximum cost of windows.
 
     Args:
         windowing: which, and how long they wait.
@@ -115,15 +115,15 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
 
 
 def retained(table: StreamTable) -> int | None:
-    """Returns for how many milliseconds a final window stays on the snapshot topic; None for ever."""
+    """Returns the retention of final windows in milliseconds; None for ever."""
     return None if table.retain == FOREVER else milliseconds(table.retain)
 
 
 def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:
-    """Sees that windows can be had.
+    """Refuses windows that cost too much.
 
     Raises:
-        ConfigError: they cost more than any worker should; says how much.
+        ConfigError: they cost too much; the message has their cost.
     """
     pane = duration(windowing.pane)
     many = f"{found.panes:,} panes of {pane}"
@@ -151,7 +151,7 @@ def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:
 
 
 def duration(length: int) -> str:
-    """Says a length of time as it is configured.
+    """Formats a duration as in the configuration.
 
     Example:
         >>> [duration(length) for length in (0, 90_000, 3_600_000, 172_800_000, 1_500)]
