@@ -1,4 +1,4 @@
-"""Answers that are made once, compressed once and shared by all their readers; bounded in number and bytes."""
+"""Cache of compressed answers, shared by readers and bounded in number and bytes."""
 
 import asyncio
 import threading
@@ -13,23 +13,23 @@ from worker.http.connections import PIECE_BYTES
 from worker.kafka.snapshots.follower import give_back
 
 MOST_BYTES = 48 << 20
-"""Of all answers that are kept or being made, compressed."""
+"""Maximum compressed bytes of all answers, kept or being made."""
 MOST_ANSWERS = 256
 MOST_WAITING = 32
-"""Answers that wait to be made."""
+"""Maximum answers waiting to be made."""
 MAKING_SECONDS = 30.0
-"""How long a reader waits for an answer to be made."""
+"""Maximum wait of a reader for an answer."""
 _CUT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 20
 _PAUSES = 19
-"""Answers of one kind pause so many times as long as the last one took of a processor: counting comes first."""
+"""Pause between answers of a kind, in CPU times of the last one: counting comes first."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Parts = Callable[[], Iterable[bytes]]
 
 
 class Dropped(Exception):  # noqa: N818  # an answer, not a fault
-    """An answer was dropped while it was read: newer ones needed its room."""
+    """An answer was dropped during its transfer to make room for newer ones."""
 
 
 class TooLarge(Exception):  # noqa: N818  # an answer, not a fault
@@ -37,11 +37,11 @@ class TooLarge(Exception):  # noqa: N818  # an answer, not a fault
 
 
 class Busy(Exception):  # noqa: N818  # an answer, not a fault
-    """An answer cannot be made now: it is to be asked for again."""
+    """An answer cannot be made now; the client retries."""
 
 
 class Packed:
-    """Bytes, compressed by gzip, fast rather than well.
+    """Bytes compressed by gzip at its fastest level.
 
     Attributes:
         size: the number of bytes, compressed.
@@ -63,7 +63,7 @@ class Packed:
 
     @classmethod
     def of(cls, *parts: bytes) -> "Packed":
-        """Returns parts, compressed."""
+        """Compresses parts."""
         packed = cls()
         for part in parts:
             packed.add(part)
@@ -71,12 +71,12 @@ class Packed:
         return packed
 
     def add(self, part: bytes) -> int:
-        """Adds a part; returns how many bytes that takes."""
+        """Adds a part; returns its compressed bytes."""
         self.length += len(part)
         return self._take(self._packing.compress(part))
 
     def end(self) -> int:
-        """Says that there are no more parts; returns how many bytes that takes."""
+        """Ends the stream; returns its last compressed bytes."""
         taken = self._take(self._packing.flush())
         if self._rest and self._pieces is not None:
             self._pieces.append(bytes(self._rest))
@@ -92,11 +92,11 @@ class Packed:
         return len(data)
 
     def drop(self) -> None:
-        """Gives the bytes back, whoever reads them."""
+        """Frees the bytes, also during a transfer."""
         self._pieces = None
 
     def gzipped(self) -> Iterator[bytes]:
-        """Yields the compressed bytes in pieces that all readers share.
+        """Yields the compressed bytes in shared pieces.
 
         Raises:
             Dropped: the rest is not there any more.
@@ -107,7 +107,7 @@ class Packed:
             at += 1
 
     def plain(self) -> Iterator[bytes]:
-        """Yields the bytes as they were before, in pieces.
+        """Yields the uncompressed bytes in pieces.
 
         Raises:
             Dropped: the rest is not there any more.
@@ -127,9 +127,9 @@ class Packed:
 
 
 class Answers:
-    """Makes answers on one thread, one after the other, and keeps the newest of them.
+    """Makes answers on one thread and keeps the newest; used by one event loop.
 
-    Used by one event loop. What is asked for by several at once is made once for all.
+    Concurrent requests for the same answer share it.
     """
 
     def __init__(self) -> None:
@@ -144,23 +144,23 @@ class Answers:
 
     @property
     def bytes(self) -> int:
-        """How many bytes are kept or being made."""
+        """Compressed bytes of answers, kept or being made."""
         return self._bytes
 
     def __len__(self) -> int:
         return len(self._kept)
 
     async def get(self, key: object, parts: Parts, kind: str = "") -> Packed:
-        """Returns an answer, made if it is not there.
+        """Returns an answer; makes it if it is not kept.
 
         Args:
-            key: what no other answer has.
-            parts: yields it, on another thread; what it raises is raised here.
-            kind: the answers whose pauses it waits for.
+            key: identifies the answer.
+            parts: yields it on another thread; its exceptions are raised here.
+            kind: answers of one kind pause between each other.
 
         Raises:
             TooLarge: it takes too many bytes.
-            Busy: too many wait for theirs, or it takes too long; it may be there when it is asked for again.
+            Busy: too many are waiting, or it takes too long.
         """
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
@@ -180,10 +180,10 @@ class Answers:
     def _waited(self, key: object, made: "asyncio.Future[Packed]") -> None:
         del self._waiting[key]
         if not made.cancelled():
-            made.exception()  # who waited for it may be gone
+            made.exception()  # its readers may be gone
 
     async def _made(self, key: object, parts: Parts, kind: str) -> Packed:
-        """Has an answer made when those of its kind have paused."""
+        """Makes an answer after the pause of its kind."""
         async with self._turns[kind]:
             await asyncio.sleep(self._begins[kind] - time.monotonic())
             if self._ended.is_set():
@@ -193,9 +193,7 @@ class Answers:
     def _make(self, key: object, parts: Parts, kind: str) -> Packed:
         packed, began = Packed(), time.thread_time()
         with self._lock:
-            while (
-                self._bytes > MOST_BYTES // 2
-            ):  # large ones are not to be there together with what this is made of
+            while self._bytes > MOST_BYTES // 2:  # leaves memory for the snapshot that the answer is made of
                 self._drop()
         try:
             for part in parts():
@@ -218,7 +216,7 @@ class Answers:
         return packed
 
     def _count(self, more: int) -> None:
-        """Counts bytes of the answer that is being made; the oldest others make room for them."""
+        """Counts bytes of the answer being made; drops the oldest others."""
         if self._ended.is_set():
             raise Busy("the worker ends")
         with self._lock:
@@ -234,6 +232,6 @@ class Answers:
         packed.drop()
 
     def end(self) -> None:
-        """Makes no more."""
+        """Stops making answers."""
         self._ended.set()
         self._maker.shutdown(wait=False, cancel_futures=True)

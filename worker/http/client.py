@@ -1,4 +1,4 @@
-"""Asks a process of this machine what `worker.http.server` says there."""
+"""HTTP client for the processes of this machine."""
 
 import contextlib
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a process answered."""
+    """A process's answer."""
 
     status: int
     text: str
 
 
 def ask(port: int, path: str, accept: str, seconds: float) -> Answer | None:
-    """Returns what a process answers; None if it does not, or is silent for that long.
+    """Returns a process's answer; None if it fails or times out.
 
     Args:
-        port: where it listens on this machine.
+        port: its port on this machine.
         path: such as ``/healthz``.
-        accept: the form that is asked for, a content type.
-        seconds: how long it may be silent.
+        accept: the requested content type.
+        seconds: the time-out.
     """
-    # not by urllib, which would ask a proxy that the environment names
+    # not urllib, which would use a proxy of the environment
     with contextlib.closing(HTTPConnection(HOST, port, timeout=seconds)) as connection:
         try:
             connection.request("GET", path, headers={"Accept": accept})

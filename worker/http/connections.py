@@ -1,9 +1,8 @@
 """HTTP server on a thread: uvicorn, with deadlines and bounds for its connections.
 
-uvicorn 0.54 has no deadline for a request's head, none for an answer that its reader does not take, and where there are
-too many connections it refuses the newest. `Connection` adds these through uvicorn's own extension point, a protocol
-class. granian 2.8 has a deadline for the head, but ends no connection whose reader stands still: 20 of them filled its
-20 places for good and kept its embedded server from stopping; and no header can be added to its own errors.
+uvicorn 0.54 has no deadline for a request's head or for a stalled reader, and refuses the newest connection if there
+are too many. `Connection` adds these through uvicorn's protocol class. granian 2.8 ends no connection of a stalled
+reader, and adds no header to its own errors.
 """
 
 import asyncio
@@ -23,11 +22,11 @@ MOST_CONNECTIONS = 512
 REQUEST_SECONDS = 5.0
 """Deadline for a request, head and body, from the start of its connection."""
 STALLED_SECONDS = 20.0
-"""How long a reader may take nothing of an answer that waits for it."""
+"""Deadline of a reader that takes nothing."""
 MOST_HEAD_BYTES = 8192
-"""Of a request line and its headers."""
+"""Limit of a request line and its headers."""
 PIECE_BYTES = 1 << 13
-"""In pieces of this size an answer is sent: what waits for a reader is at most about three of them."""
+"""Size of an answer's pieces; about three are buffered for a reader."""
 _KERNEL_BYTES = 1 << 16
 _BACKLOG = 128
 _LOG = "uvicorn.error"
@@ -76,7 +75,7 @@ class Connection(H11Protocol):
         self._opened.pop(self, None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins: the oldest connection may have to make room."""
+        """Starts the deadline; drops the oldest of too many connections."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         self._opened[self] = None
@@ -85,35 +84,35 @@ class Connection(H11Protocol):
         self._within(REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Takes a part of the request; once it is whole it has no deadline."""
+        """Takes a part of the request; a whole request has no deadline."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused:
             self._within(None)
 
     def pause_writing(self) -> None:
-        """Begins to wait for a reader."""
+        """Starts the reader's deadline."""
         super().pause_writing()
         self._within(STALLED_SECONDS)
 
     def resume_writing(self) -> None:
-        """Goes on, as the reader has taken something."""
+        """Ends the reader's deadline."""
         super().resume_writing()
         self._within(STALLED_SECONDS if self.ending else None)
 
     def on_response_complete(self) -> None:
-        """Begins to wait for a reader to take the rest."""
+        """Starts the reader's deadline for the rest."""
         super().on_response_complete()
         self._within(STALLED_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends."""
+        """Ends the deadline."""
         self._within(None)
         self._opened.pop(self, None)
         super().connection_lost(exc)
         self.lost.set()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # it says nothing of the request
-        """Answers what is no request, with the headers of every answer."""
+        """Answers an invalid request, with the headers of every answer."""
         if self.conn.our_state is not h11.IDLE:  # an answer is under way
             return self.abort()
         said = b"Bad Request\n"
@@ -131,7 +130,7 @@ class Connection(H11Protocol):
         return self.transport.close()
 
     def _within(self, seconds: float | None) -> None:
-        """Sets the deadline of what is awaited now; None where nothing is."""
+        """Sets the deadline; None for none."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.abort)
@@ -143,8 +142,8 @@ class Server:
     Args:
         host: the address to listen at.
         port: the port; 0 takes a free one.
-        application: what answers.
-        headers: what goes with every answer, also with one that the application does not make.
+        application: the ASGI application.
+        headers: added to every answer, also to errors of the server.
 
     Attributes:
         server_port: the port.
@@ -185,7 +184,7 @@ class Server:
 
     def shutdown(self) -> None:
         """Ends all connections and the thread."""
-        logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # it would report each answer that is cut off
+        logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # it would log each aborted answer
         self._server.should_exit = True
         self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
@@ -196,14 +195,14 @@ class Server:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens; what it is set to, its connections are."""
+    """Returns a listening socket, whose options its connections inherit."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # what a reader leaves lying is the kernel's memory, too, which counts for a container
+        # unread data takes kernel memory, too, which counts for a container
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # else a reader that is gone without a word keeps its place for minutes
+            # otherwise a vanished reader keeps its connection for minutes
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2000 * STALLED_SECONDS))
         listening.bind((host, port))
         listening.listen(_BACKLOG)

@@ -1,4 +1,4 @@
-"""A snapshot as the page asks for it: whole, a method after another, or an excerpt that is small for any domain."""
+"""JSON documents of a snapshot: whole, or a small excerpt of any domain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from ldp.snapshot import Snapshot, body_document, head_document
 
 ENDS = ("low", "high", "anytime_low", "anytime_high")
 FAKES = "fakes"
-"""What Base has beside its frequencies, as far as a snapshot has it."""
+"""Additional vectors of Base, if the snapshot has them."""
 MOST_ROWS = 500
 _MOST_NAMED = 20
-"""How many values of a set are named."""
+"""Named values of a set."""
 _AT_ONCE = 1 << 14
-"""How many numbers of a vector are written at once."""
+"""Numbers of a vector in one part."""
 _OF_A_BODY = (
     "schema",
     "stream",
@@ -41,12 +41,12 @@ Body = Mapping[str, Any]
 
 
 def json(document: object) -> bytes:
-    """Writes a document."""
+    """Encodes a document."""
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
-    """Yields a snapshot as one JSON document, in parts of bounded size, so that other threads have their turns between.
+    """Yields a snapshot as one JSON document, in parts of bounded size.
 
     Args:
         snapshot: which.
@@ -78,7 +78,7 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
 
 
 def _value(said: Any) -> Iterator[bytes]:
-    """Yields a value as JSON, a long vector some numbers at a time."""
+    """Yields a value as JSON, a long vector in parts."""
     if not isinstance(said, np.ndarray | tuple | list) or len(said) <= _AT_ONCE:
         yield json(said)
         return
@@ -88,7 +88,7 @@ def _value(said: Any) -> Iterator[bytes]:
 
 
 def _head(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns what is said of all methods together."""
+    """Returns the facts shared by all methods."""
     head = {name: said for name, said in head_document(snapshot).items() if name != "schema"}
     return head | {
         "document": snapshot.document,
@@ -105,7 +105,7 @@ def excerpt(
     sort: str = "base",
     find: str = "",
 ) -> dict[str, Any]:
-    """Returns what is drawn of a snapshot: some values in an order, and the queries.
+    """Returns an excerpt of a snapshot: some values in an order, and the queries.
 
     Args:
         snapshot: which.
@@ -158,7 +158,7 @@ def excerpt(
 
 
 def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
-    """Returns the values that have a text in their label, in the domain's order."""
+    """Returns the values whose label contains a text, in the domain's order."""
     if not find:
         return np.arange(size)
     wanted = find.casefold()
@@ -185,7 +185,7 @@ def _rows(
 
 
 def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    """Returns the answers for a set of values, with Base's ends and which method is recommended."""
+    """Returns the answers of a set, with Base's intervals."""
     said, labels = leading["queries"][i], snapshot.labels
     values = list(said["values"][:_MOST_NAMED])
     return {name: of for name, of in said.items() if name != "frequency"} | {
@@ -197,7 +197,7 @@ def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) 
 
 
 def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    """Returns the answers for the most frequent values, the first of them, with Base's ends."""
+    """Returns the answers of the most frequent values, with Base's intervals."""
     said = leading["top"][i]
     values = _first(said["values"])
     beside = {name: _first(said[name]) for name in (*ENDS, FAKES) if name in said}

@@ -1,4 +1,4 @@
-"""The page's files, as they lie beside the program."""
+"""Files of the page."""
 
 import hashlib
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class File:
-    """One of them: its bytes, what they are, and a tag that other bytes would not have."""
+    """A file with its content type and ETag."""
 
     content: Packed
     content_type: str
@@ -26,7 +26,7 @@ class File:
 
 @cache
 def pages() -> dict[str, File]:
-    """Returns the files by their names, read once.
+    """Returns the files by name, read once.
 
     Example:
         >>> all(name.rpartition(".")[2] in TYPES for name in pages())

@@ -1,6 +1,6 @@
-"""The page: what is answered to it, its own files first, then what the snapshot topic and this worker's metrics say.
+"""Answers of the page: its files, snapshots and metrics; read-only.
 
-It only reads. Who may reach the port may see all of it: it shows what is published, and what `/metrics` says.
+Every client of the port can see all of it: published snapshots, and the facts of `/metrics`.
 """
 
 import hashlib
@@ -22,45 +22,45 @@ from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere
 
 EVENTS = "/events"
 STREAMS_SECONDS = 2.0
-"""How often the streams are said anew to whoever hears events, if they changed."""
+"""Minimum interval of events with changed streams."""
 KEEP_ALIVE_SECONDS = 10.0
-"""How long nothing happens before that is said, so that who hears it knows that somebody is there."""
+"""Silence before an event that keeps the connection alive."""
 MOST_WINDOWS = 200
-"""Of each name, the newest, that the streams are said with to whoever hears events."""
+"""Newest windows of each name in an event with the streams."""
 TURN_SECONDS = 0.5
-"""How often it is looked what happened."""
+"""Interval of looking for new events."""
 _MOST_PARAMETERS = 64
 _RESTRICTED = ("window", "start", "method")
 _ASKED = {"snapshot": _RESTRICTED, "excerpt": (*_RESTRICTED, "top", "offset", "sort", "find")}
-"""What may be asked of a snapshot, by the form that it is wanted in."""
+"""Parameters of a snapshot, by its form."""
 _JSON = "application/json"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Snapshots(Protocol):
-    """The snapshots on their topic: `worker.kafka.snapshots.follower.Follower`."""
+    """Reads the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the windows of a stream that are on the topic, with that of all time."""
+        """Returns the windows of a stream on the topic, with all time."""
 
     def wait(self, seconds: float) -> bool:
-        """Waits until something changed; returns whether the topic was read to its end."""
+        """Waits for a change; returns whether the topic was read to its end."""
 
     def find(self, stream: str, window: str = ..., start: int | None = ...) -> IndexEntry:
-        """Returns where a snapshot stands."""
+        """Returns the index entry of a snapshot."""
 
     def read(self, stream: str, entry: IndexEntry) -> Snapshot:
-        """Returns a snapshot, read from there."""
+        """Reads a snapshot."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What costs to answer, so that it is answered once for all who ask.
+    """An expensive answer, made once for all clients.
 
     Attributes:
-        key: what no other answer has.
+        key: identifies the answer.
         parts: yields the answer; raises `Refused`.
-        kind: what is asked for, by the last name of the path.
+        kind: the last name of the path.
     """
 
     key: object
@@ -70,7 +70,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered: a status, and a body that is there or is still to be made."""
+    """A status, and a body or the question that makes it."""
 
     status: HTTPStatus
     content_type: str
@@ -79,7 +79,7 @@ class Answer:
 
 
 class Refused(ValueError):  # noqa: N818  # an answer, not a fault
-    """What was asked cannot be answered: it names what was given, and what is allowed."""
+    """A refused request; names the given and the allowed values."""
 
     def __init__(self, status: HTTPStatus, why: str, **more: Any) -> None:
         super().__init__(why)
@@ -87,11 +87,11 @@ class Refused(ValueError):  # noqa: N818  # an answer, not a fault
 
 
 class Page:
-    """Answers the page.
+    """Answers requests of the page.
 
     Args:
-        streams: what is said of the streams.
-        snapshots: what is on the snapshot topic.
+        streams: documents of the streams.
+        snapshots: the snapshot topic.
         names: of the streams.
         clock: seconds.
     """
@@ -107,11 +107,11 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET; None if it is none of the page's.
+        """Returns the answer to a GET; None for another path.
 
         Args:
             target: path and query, as they were sent.
-            known: the tags of what the other side has, as ``If-None-Match`` says them.
+            known: the client's tags, as in ``If-None-Match``.
         """
         try:
             path, query = _split(target)
@@ -136,7 +136,7 @@ class Page:
         try:
             there = self._snapshots.find(stream, window, start)
             restriction = sorted((name, values) for name, values in query.items() if name != "start")
-            asked = repr((__version__, form, restriction))  # another version may write it otherwise
+            asked = repr((__version__, form, restriction))  # another version may write another document
             tag = f"{there.identity}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         except NotThere as error:
             raise self._missing(stream, window, start, unnamed=error.unnamed) from None
@@ -158,16 +158,16 @@ class Page:
         return _unless_known(known, tag, _JSON, Question((stream, tag), parts, form))
 
     def events(self, target: str) -> Iterator[bytes]:
-        """Yields what happens from now on, as server-sent events; nothing at a turn at which nothing did.
+        """Yields server-sent events; empty bytes for a turn without news.
 
-        A turn is to be taken every `TURN_SECONDS`. Of snapshots it says what is new and what is gone; where the topic
-        is not read yet all that is there is new.
+        The caller takes a turn every `TURN_SECONDS`. Events name new and deleted snapshots; if the topic has not been
+        read yet, all snapshots are new.
 
         Args:
             target: path and query, as they were sent.
 
         Raises:
-            Refused: there is no such stream, or the question is none.
+            Refused: there is no such stream or parameter.
         """
         _, query = _split(target)
         _known_only(query, ("stream", "window"))
@@ -175,12 +175,12 @@ class Page:
         if stream:
             self._check(stream, window or ALL_TIME.name, None)
         names = [stream] if stream else self._names
-        # now, not when the first is sent: who is answered asks for a snapshot, and must hear of what comes after that
+        # now, not with the first event: the client asks for a snapshot, and needs all events after that
         seen = self._there(names, window) if self._snapshots.wait(0) else {}
         return self._events(names, window, seen)
 
     def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
-        """Returns the snapshots of streams and of windows of one name, or of all, that are on the topic."""
+        """Returns the snapshots on the topic, of windows of one name or of all."""
         return {
             (name, key): entry
             for name in names
@@ -198,7 +198,7 @@ class Page:
             news = []
             if self._snapshots.wait(0):
                 there = self._there(names, window)
-                if self._snapshots.wait(0):  # it is not being read anew, of which nothing would be there
+                if self._snapshots.wait(0):  # during a new read of the topic it would be empty
                     news = [
                         _news("snapshot", *item)
                         for item in there.items()
@@ -219,7 +219,7 @@ class Page:
             yield b"".join(news)
 
     def _check(self, stream: str, window: str, start: int | None) -> None:
-        """Sees that a stream is one of ours, and that what is asked for can be."""
+        """Refuses unknown streams, and a start of all time."""
         if stream not in self._names:
             there = ", ".join(self._names)
             raise Refused(
@@ -243,7 +243,7 @@ class Page:
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Returns the path and the parameters of what is asked for; two slashes name no host here."""
+    """Splits a target into path and parameters; two slashes name no host."""
     path, _, query = target.partition("#")[0].partition("?")
     try:
         return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
@@ -254,7 +254,7 @@ def _split(target: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
-    """Sees that no parameter is given that would be passed over."""
+    """Refuses unknown parameters."""
     for name in query:
         if name not in names:
             raise Refused(
@@ -269,7 +269,7 @@ def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
 
 
 def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what is said of the streams, with no more windows of a name than a page draws: thousands may be kept."""
+    """Returns the streams with the newest windows only; thousands may be kept."""
     return [
         stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
         for stream in document
@@ -286,7 +286,7 @@ def _json(status: HTTPStatus, document: object, headers: Mapping[str, str] | Non
 
 
 def refusal(refused: Refused) -> Answer:
-    """Returns the answer that says why there is none."""
+    """Returns the answer to a refused request."""
     later = {"Retry-After": "1"} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     return _json(refused.status, refused.said, later)
 
@@ -296,7 +296,7 @@ def _unread(error: Exception) -> Refused:
 
 
 def _knows(known: str, tag: str) -> bool:
-    """Returns whether the other side has what a tag stands for, compressed or not."""
+    """Returns whether the client has a tag, compressed or not."""
     tags = {one.strip().removeprefix("W/").strip('"').removesuffix("-gzip") for one in known.split(",")}
     return tag in tags or "*" in tags
 
@@ -317,7 +317,7 @@ def _one(query: Mapping[str, list[str]], name: str, default: str) -> str:
 
 
 def _start(query: Mapping[str, list[str]]) -> int | None:
-    """Reads the start of a window: milliseconds, or a time, in UTC where it has no zone."""
+    """Parses the start of a window: milliseconds, or a time, by default in UTC."""
     given = _one(query, "start", "")
     if not given:
         return None
@@ -334,7 +334,7 @@ def _start(query: Mapping[str, list[str]]) -> int | None:
 
 
 def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
-    """Returns the methods that are asked for, each once; all that are published where none is named."""
+    """Returns the requested methods, by default all published ones."""
     given = list(dict.fromkeys(query.get("method", published)))
     for method in given:
         if method not in published:
@@ -345,7 +345,7 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
 
 
 def _rows(query: Mapping[str, list[str]]) -> tuple[int, int, str, str]:
-    """Returns which values are asked for."""
+    """Returns the requested range, order and search of values."""
     top, offset = _whole(query, "top", 50, 1, documents.MOST_ROWS), _whole(query, "offset", 0, 0, 1 << 40)
     sort = _one(query, "sort", "base")
     if sort not in ("base", "value"):

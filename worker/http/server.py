@@ -1,8 +1,7 @@
-"""HTTP endpoints of a worker: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for probes, and the page.
+"""HTTP endpoints of a worker: metrics, probes and the page, on one port.
 
-One port answers all of them. The thread that serves connections does nothing else: probes and metrics are taken on
-threads of their own, answers to the page are made on others. So the page delays no probe, however many read it, or hold
-its connections and do not read.
+One thread serves connections. Probes and metrics run on threads of their own, answers of the page on others. So readers
+of the page delay no probe.
 """
 
 import asyncio
@@ -43,11 +42,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""What goes with every answer."""
+"""Headers of every answer."""
 MOST_LISTENERS = 32
-"""Connections that hear events, beside the others."""
+"""Maximum connections with events."""
 MOST_OF_A_CLIENT = MOST_LISTENERS // 4
-"""Of these, one client's: an address, or the network of 64 bits that an address of IPv6 is of."""
+"""Maximum of a client: an IPv4 address or an IPv6 /64 network."""
 _METHODS = "GET, HEAD"
 _TEXT = "text/plain"
 _TOO_LARGE = f"more than {MOST_BYTES >> 20} MiB are asked for; ask for fewer methods: ?method=base"
@@ -59,14 +58,14 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """Answers over HTTP, on threads of its own, until `shutdown`.
+    """HTTP server on its own threads, until `shutdown`.
 
     Args:
         host: the address to listen at.
         port: the port; 0 takes a free one.
         registry: the metrics.
-        probes: path -> what a probe there is told.
-        page: what answers the page; None where there is none.
+        probes: path -> probe.
+        page: answers the page; None without one.
         names: host names that the page answers to, beside localhost and addresses.
 
     Attributes:
@@ -129,7 +128,7 @@ class HttpServer:
         return Response(f"not here; {known} are\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT})
 
     async def _show(self, request: Request) -> Response:
-        """Answers the page."""
+        """Answers requests of the page."""
         target, known, page = _target(request), request.headers.get("If-None-Match", ""), self._page
         answer = None if page is None else await _on(self._asking, lambda: page.answer(target, known))
         if answer is None:
@@ -147,7 +146,7 @@ class HttpServer:
         return _Sent(answer.status, headers, packed.gzipped() if zipped else packed.plain())
 
     async def _made(self, answer: Answer) -> tuple[Answer, Packed]:
-        """Returns an answer with its body, which is made if it is not there; or why it is not."""
+        """Returns an answer with its body, or a refusal."""
         if isinstance(asked := answer.body, Packed):
             return answer, asked
         try:
@@ -161,7 +160,7 @@ class HttpServer:
         return await self._made(pages.refusal(why))
 
     async def _listen(self, request: Request) -> Response:
-        """Says what happens, until the other side hangs up or leaves it lying."""
+        """Sends events until the client disconnects or stalls."""
         assert self._page is not None
         page = self._page
         try:
@@ -178,7 +177,7 @@ class HttpServer:
 
 
 class _Sent(Response):
-    """An answer that is sent in pieces, each when there is room for it."""
+    """An answer sent in pieces, with backpressure."""
 
     def __init__(self, status: int, headers: Mapping[str, str], pieces: Iterator[bytes]) -> None:
         super().__init__(None, status, headers)
@@ -193,7 +192,7 @@ class _Sent(Response):
                     break
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except Dropped:
-            connection.abort()  # the length that was said shows that a part is missing
+            connection.abort()  # the Content-Length shows the client that a part is missing
         if connection.ending:
             await connection.lost.wait()
         else:
@@ -201,7 +200,7 @@ class _Sent(Response):
 
 
 class _Heard(Response):
-    """Events, as they come, in one of the places for those who hear them."""
+    """A stream of events; limited in number by client and in total."""
 
     def __init__(
         self,
@@ -230,7 +229,7 @@ class _Heard(Response):
         connection.stay()
         try:
             await send(_start(self))
-            part = b":\n\n"  # at once, so that what is between us passes the head on
+            part = b":\n\n"  # at once, so that proxies forward the head
             while not connection.ending:
                 for at in range(0, len(part), PIECE_BYTES):
                     piece = part[at : at + PIECE_BYTES]
@@ -247,16 +246,7 @@ class _Heard(Response):
 
 
 class _Known:
-    """Refuses requests that a browser sends for a page of elsewhere.
-
-    A page whose name is made to point here (DNS rebinding) names itself as host. Probes and metrics are for programs,
-    which name a worker by whatever name they know.
-
-    Args:
-        application: what answers what is let through.
-        names: host names that are ours, beside localhost and addresses.
-        anywhere: the paths that may be asked for by any host name.
-    """
+    """Refuses requests of foreign pages (DNS rebinding), except for probes and metrics."""
 
     def __init__(self, application: ASGIApp, names: frozenset[str], anywhere: frozenset[str]) -> None:
         self._application, self._names, self._anywhere = application, names | _LOCAL, anywhere
@@ -273,11 +263,11 @@ class _Known:
         await answer(scope, receive, send)
 
     def _named(self, name: str) -> bool:
-        """Returns whether a host is ours: by a name, or by an address, which cannot be made to point elsewhere."""
+        """Returns whether a host is allowed: a known name, or an address."""
         return name in self._names or _is_address(name)
 
     def _ours(self, origin: str, host: str) -> bool:
-        """Returns whether a page is ours: of the host that is asked, or of a name that is configured."""
+        """Returns whether an origin is the requested host or a configured name."""
         with contextlib.suppress(ValueError):
             return (
                 urlsplit(origin).netloc.lower() == host.lower() or _hostname(origin) in self._names - _LOCAL
@@ -286,7 +276,7 @@ class _Known:
 
 
 def _hostname(url: str) -> str:
-    """Returns the host of a URL, in lower case; nothing where it has none.
+    """Returns the host of a URL in lower case, or an empty text.
 
     Example:
         >>> _hostname("//[::1]:9464"), _hostname("http://Worker.example.:80"), _hostname("//["), _hostname("null")
@@ -307,7 +297,7 @@ def _is_address(name: str) -> bool:
 
 
 def _client(scope: Scope) -> str:
-    """Returns who asks: an address, or of IPv6 the network that one client may have all addresses of.
+    """Returns the client's IPv4 address or IPv6 /64 network.
 
     Example:
         >>> _client({"client": ("2001:db8::7", 1)}), _client({"client": ("::ffff:10.0.0.1", 1)})
@@ -324,7 +314,7 @@ def _client(scope: Scope) -> str:
 
 
 async def _refuse(request: Request, error: Exception) -> Response:  # noqa: ARG001  # Starlette's
-    """Answers what would change something."""
+    """Refuses methods other than GET and HEAD."""
     return Response(
         f"{_METHODS}\n", HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": _METHODS, "Content-Type": _TEXT}
     )
@@ -339,7 +329,7 @@ def _start(response: Response) -> dict[str, Any]:
 
 
 def _target(request: Request) -> str:
-    """Returns path and query, as they were sent."""
+    """Returns path and query as sent."""
     path, query = request.scope["raw_path"].decode(), request.scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path
 
@@ -367,15 +357,15 @@ def serve(
     page: Page | None = None,
     names: frozenset[str] = frozenset(),
 ) -> HttpServer:
-    """Answers on threads of its own until `shutdown` is called on what it returns.
+    """Starts a server, which runs until its `shutdown`.
 
     Args:
         host: the address to listen at.
-        port: the port; 0 takes a free one, see ``server_port`` of what is returned.
+        port: the port; 0 takes a free one.
         registry: the metrics.
-        healthy: whether the process lives as it should, and facts to show; false asks a supervisor to restart it.
-        ready: whether every stream is served, and facts to show.
-        page: what answers the page; None where there is none.
+        healthy: whether the process is alive, and facts; false asks a supervisor to restart it.
+        ready: whether every stream is served, and facts.
+        page: answers the page; None without one.
         names: host names that the page answers to, beside localhost and addresses.
 
     Raises:
@@ -385,7 +375,7 @@ def serve(
 
 
 def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
-    """Returns what answers the page of a configuration; it reads nothing before somebody asks."""
+    """Returns the page of a configuration; it reads nothing before the first request."""
     follower = Follower(config, on_passed=on_passed)
     streams = Streams(config, registry, ready, follower)
     return Page(streams, follower, [served.stream.name for served in config.streams])
@@ -394,7 +384,7 @@ def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed
 def listen(
     config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
 ) -> HttpServer:
-    """Answers as `serve` does, where the configuration says; the page names what it passes over on its topic.
+    """Starts the configured server; see `serve`.
 
     Raises:
         ConfigError: the configured address cannot be listened on.

@@ -1,4 +1,4 @@
-"""What the page says of each stream: what it is, how this worker counts it, and which snapshots there are."""
+"""Documents of the streams for the page: parameters, progress and snapshots."""
 
 import threading
 import time
@@ -14,9 +14,9 @@ from worker.config import Config, Served
 from worker.kafka.snapshots.index import IndexEntry, Key
 
 RATE_SECONDS = 10.0
-"""Over how long a rate is taken."""
+"""Period of a rate."""
 _FRESH_SECONDS = 1.0
-"""How long a document is good for: many who ask have the registry read once."""
+"""Lifetime of the metrics read, shared by all clients."""
 _OF_NOTE = {
     "ldp_worker_reports_total",
     "ldp_worker_records_total",
@@ -28,15 +28,15 @@ Facts = Mapping[str, object]
 
 
 class Snapshots(Protocol):
-    """What is known of the snapshots on their topic: `worker.kafka.snapshots.follower.Follower`."""
+    """Index of the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the windows of a stream that are on the topic, with that of all time."""
+        """Returns the windows of a stream on the topic, with all time."""
 
 
 @dataclass
 class _Counted:
-    """What the metrics say of one stream."""
+    """Metrics of one stream."""
 
     reports: float = 0.0
     accepted: int = 0
@@ -46,13 +46,13 @@ class _Counted:
 
 
 class Streams:
-    """The streams of a configuration, as this worker, or the workers of this machine together, count them.
+    """Documents of a configuration's streams.
 
     Args:
-        config: whose.
-        registry: the metrics.
-        ready: what readiness says.
-        snapshots: what is on the snapshot topic.
+        config: the configuration.
+        registry: metrics of this worker, or of this machine's processes.
+        ready: readiness, with facts.
+        snapshots: index of the snapshot topic.
         clock: seconds.
     """
 
@@ -72,7 +72,7 @@ class Streams:
         self._before: deque[tuple[float, dict[str, float]]] = deque()
 
     def document(self) -> list[dict[str, Any]]:
-        """Returns what is said of each stream, in the configuration's order."""
+        """Returns the document of each stream, in the configuration's order."""
         counted = self._count()
         states = _states(self._ready()[1])
         return [self._stream(served, counted, states) for served in self._config.streams]
@@ -101,7 +101,7 @@ class Streams:
         }
 
     def _count(self) -> dict[str, _Counted]:
-        """Reads the registry, if that was not done just now."""
+        """Reads the registry at most once a second."""
         with self._lock:
             now = self._clock()
             if self._counted is not None and now - self._counted[0] < _FRESH_SECONDS:
@@ -114,7 +114,7 @@ class Streams:
             return counted
 
     def _rate(self, stream: str) -> float | None:
-        """Returns the reports a second over about `RATE_SECONDS`; None if nobody asked then."""
+        """Returns reports a second over about `RATE_SECONDS`; None without earlier requests."""
         with self._lock:
             (then, before), (now, at_last) = self._before[0], self._before[-1]
         if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:
@@ -123,7 +123,7 @@ class Streams:
 
 
 def _terms(served: Served) -> dict[str, Any]:
-    """Returns what never changes."""
+    """Returns the constant part of a stream's document."""
     stream, windowing = served.stream, served.configured.terms.windowing
     document = stream.document()
     spent = stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else document["epsilon"]
@@ -160,7 +160,7 @@ def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
 
 
 def _states(facts: Facts) -> dict[str, str]:
-    """Returns what readiness says of each stream; of several processes the first that is not as it should be.
+    """Returns each stream's state; of several processes the first that is not serving.
 
     Example:
         >>> _states({"streams": {"s": "serving"}})
@@ -185,7 +185,7 @@ def _newest(entry: IndexEntry) -> dict[str, Any]:
 
 
 def _available(names: list[str], there: Mapping[Key, IndexEntry]) -> dict[str, list[Any]]:
-    """Returns the windows of each name that are on the topic, by their starts; those of names of before, too."""
+    """Returns the windows on the topic by name and start."""
     available: dict[str, list[Any]] = {name: [] for name in names}
     for _, entry in sorted(there.items(), key=lambda item: item[0][1] or 0):
         window = entry.window
