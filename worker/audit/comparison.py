@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from worker.audit.differences import compare
+from worker.audit.differences import compare, compare_partly
 from worker.audit.errors import Difference
 from worker.audit.history import History
 from worker.audit.parsing import Limits, fingerprint_of
@@ -13,7 +13,6 @@ from worker.audit.protocols import protocol_of
 from worker.audit.published import Published
 from worker.audit.records import Caps, Deleted, Records, Stretch
 from worker.audit.recount import Recount, recount
-from worker.audit.remains import compare_partly
 from worker.audit.stored import Stored, StoredCut, decode, ruled, rules_of, stretches_of
 from worker.audit.verdict import PartitionVerdict
 

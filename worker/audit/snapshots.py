@@ -19,14 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.audit.beside import expect_beside
-from worker.audit.decoding import chances_of
+from worker.audit.decoding import chances_of, expect_spent
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.heads import Head, expect_follows
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
 from worker.audit.records import Stretch
-from worker.audit.spending import expect_spent
 from worker.audit.vectors import read
 from worker.audit.windows import ends_of, shape_of
 

@@ -13,10 +13,9 @@ from ldp.snapshot.documents import vectors
 from ldp.snapshot.taking import announce
 from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
 from worker.audit.beside import expect_beside
-from worker.audit.decoding import chances_of
+from worker.audit.decoding import chances_of, expect_spent, spent
 from worker.audit.errors import Difference
 from worker.audit.methods import METHODS, Estimate, expect_method
-from worker.audit.spending import expect_spent, spent
 from worker.audit.vectors import read
 
 
