@@ -1,16 +1,18 @@
 """The configuration, commands and code of README.md run as written."""
 
 import json
-import os
 import re
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from worker.cli import cli
 from worker.config import Config, parse
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -22,7 +24,7 @@ def blocks(language):
 
 
 @pytest.mark.integration
-def test_run_your_own(tmp_path, kafka, redis_url):
+def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
     own = secrets.token_hex(4)
     toml, (producer, consumer) = blocks("toml")[0], blocks("python")
 
@@ -36,47 +38,43 @@ def test_run_your_own(tmp_path, kafka, redis_url):
         )
 
     (tmp_path / "worker.toml").write_text(here(toml), encoding="utf-8")
-    environ = os.environ | {
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
         "LDP_WORKER_REDIS__URL": redis_url,
         "LDP_WORKER_HTTP__PORT": "0",
         "LDP_WORKER_SNAPSHOTS__TOPIC": f"ldp-snapshots-{own}",
         "LDP_WORKER_SNAPSHOTS__EVERY_SECONDS": "0.5",
         "LDP_WORKER_DEAD_LETTERS__TOPIC": f"ldp-dead-letters-{own}",
-    }
+    }.items():
+        monkeypatch.setenv(name, value)
 
     def run(*command):
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=180, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
         return done.stdout
 
-    run(WORKER, "create-topics")
-    run(WORKER, "check")
+    subprocess.run([WORKER, "create-topics"], check=True, timeout=180)
+    run("check")
     log = (tmp_path / "log").open("w")
-    worker = subprocess.Popen([WORKER, "run"], cwd=tmp_path, env=environ, stdout=log, stderr=log)
+    worker = subprocess.Popen([WORKER, "run"], stdout=log, stderr=log)
     try:
-        (tmp_path / f"colours-{own}.json").write_text(run(WORKER, "document"), encoding="utf-8")
-        run(sys.executable, "-c", here(producer))
+        (tmp_path / f"colours-{own}.json").write_text(run("document"), encoding="utf-8")
+        subprocess.run([sys.executable, "-c", here(producer)], check=True, timeout=180)
         reader = subprocess.Popen(
-            [sys.executable, "-u", "-c", here(consumer)],
-            cwd=tmp_path,
-            env=environ,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-u", "-c", here(consumer)], stdout=subprocess.PIPE, text=True
         )
-        watchdog = subprocess.Popen(["sh", "-c", f"sleep 180; kill -9 {reader.pid}"], start_new_session=True)
+        watchdog = threading.Timer(180, reader.kill)
+        watchdog.start()
         try:
             sequence, reports, frequencies = reader.stdout.readline().split(" ", 2)
         finally:
-            os.killpg(watchdog.pid, signal.SIGKILL)
-            watchdog.wait()
+            watchdog.cancel()
             reader.kill()
             reader.communicate()
         assert (sequence, reports) == ("1", "1")
         assert sum(json.loads(frequencies)) == pytest.approx(1)
-        assert "green" in run(WORKER, "watch", "--once")
-        run(WORKER, "audit")
+        assert "green" in run("watch", "--once")
+        run("audit")
     finally:
         worker.send_signal(signal.SIGTERM)
         code = worker.wait(timeout=180)
