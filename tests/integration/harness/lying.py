@@ -1,4 +1,4 @@
-"""A proxy in front of one broker that changes error codes in its answers."""
+"""A proxy in front of one broker that changes error codes and log starts in its answers."""
 
 import contextlib
 import socket
@@ -9,38 +9,61 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.consumer import ListOffsetsRequest
 
 FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 1, 2, 3, 8, 9, 10
 INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CLUSTER = 22, 24, 26, 60
 _ADDRESSES = METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER
+_EARLIEST = -2
 
 
 class Lie:
-    """A changed error code; `told` counts the changed answers.
+    """A changed error code or log start; `told` counts the changed answers.
 
     Args:
         api: The kind of request.
-        code: The error code.
+        value: The error code, or the log start.
         topic: The topic of the partition; None for all.
         partition: The partition; None for the whole answer.
         times: The most answers that are changed; None for all.
+        client: For a log start, the id of the client that asks; None changes error codes.
+        after: How many matching answers stay true first.
     """
 
     def __init__(
-        self, api: int, code: int, topic: str | None, partition: int | None, times: int | None
+        self,
+        api: int,
+        value: int,
+        topic: str | None,
+        partition: int | None,
+        times: int | None,
+        client: str | None = None,
+        after: int = 0,
     ) -> None:
-        self._api, self._code, self._topic, self._partition = api, code, topic, partition
-        self._times, self.told = times, 0
+        self._api, self._value, self._topic, self._partition = api, value, topic, partition
+        self._times, self._client, self._after, self.told = times, client, after, 0
 
-    def tell(self, key: int, answer: Any) -> bool:
+    def tell(self, key: int, request: bytes, answer: Any) -> bool:
         """Changes a matching answer; returns whether it did."""
         found = list(_codes(key, answer, self._topic, self._partition)) if key == self._api else []
-        if self.told == self._times or not found:
+        if self.told == self._times or not found or not self._asked(request):
+            return False
+        if self._after:
+            self._after -= 1
             return False
         for part, name in found:
-            setattr(part, name, self._code)
+            setattr(part, name if self._client is None else "offset", self._value)
         self.told += 1
         return True
+
+    def _asked(self, request: bytes) -> bool:
+        """Returns whether a client's request for log starts is one that this lie answers."""
+        if self._client is None:
+            return True
+        (version,) = struct.unpack_from(">h", request, 2)
+        asked = ListOffsetsRequest[version].decode(request, header=True)
+        starts = all(part.timestamp == _EARLIEST for topic in asked.topics for part in topic.partitions)
+        return starts and asked.header.client_id == self._client
 
 
 class Lying:
@@ -76,7 +99,19 @@ class Lying:
         times: int | None = None,
     ) -> Iterator[Lie]:
         """Changes the error code of matching answers until the block ends."""
-        lie = Lie(api, code, topic, partition, times)
+        with self._telling(Lie(api, code, topic, partition, times)) as lie:
+            yield lie
+
+    @contextlib.contextmanager
+    def begins(
+        self, client: str, topic: str, offset: int, *, after: int = 0, times: int | None = 1
+    ) -> Iterator[Lie]:
+        """Names another log start of partition 0 to a client until the block ends."""
+        with self._telling(Lie(LIST_OFFSETS, offset, topic, 0, times, client, after)) as lie:
+            yield lie
+
+    @contextlib.contextmanager
+    def _telling(self, lie: Lie) -> Iterator[Lie]:
         self._lies.append(lie)
         try:
             yield lie
@@ -113,7 +148,7 @@ class Lying:
             return whole
         response = kind[version].decode(frame, header=True)
         response._version = version
-        lied = [lie.tell(key, response) for lie in self._lies]
+        lied = [lie.tell(key, request, response) for lie in self._lies]
         if key in _ADDRESSES:
             for broker in [*_listed(response, "brokers"), *_listed(response, "coordinators"), response]:
                 if getattr(broker, "port", None) == self._broker[1]:
