@@ -225,7 +225,10 @@ class SnapshotReader:
             )
         except NewerSchema:
             raise
-        except OffsetOutOfRangeError:  # the topic was created again: the next poll finds out
+        except (
+            OffsetOutOfRangeError,
+            LogTruncationError,
+        ):  # the topic was created again: the next poll finds out
             return None
         except UNREADABLE as error:
             self.why_not = str(error)
