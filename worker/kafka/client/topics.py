@@ -266,11 +266,6 @@ def committed(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, Offs
     return {tp.partition: one for tp, one in offsets.items() if tp.topic == topic and one.offset >= 0}
 
 
-def offset_metadata(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
-    """Returns the metadata of the offsets that a group has committed for a topic."""
-    return {partition: one.metadata for partition, one in committed(admin, group, topic).items()}
-
-
 def create(
     admin: KafkaAdminClient,
     config: Config,

@@ -28,14 +28,15 @@ class KafkaGroup:
         try:
             if self._admin is None:
                 self._admin = self._connect()
-            metadata = topics.offset_metadata(self._admin, self._group, self._topic)
+            committed = topics.committed(self._admin, self._group, self._topic)
             unclaimed = [partition for partition, claimed in without.items() if not claimed]
             logs = topics.bounds(self._admin, self._topic, unclaimed) if unclaimed else {}
         except kafka_errors.KafkaError as error:
             self.close()
             raise unavailable(error, "asking for the group's offsets of", self._topic) from error
         recorded = {partition for partition, (first, end) in logs.items() if first < end}
-        return sorted(p for p in without if p in recorded or metadata.get(p, CLAIMED) != CLAIMED)
+        counted = {partition for partition, one in committed.items() if one.metadata != CLAIMED}
+        return sorted(p for p in without if p in recorded or p in counted)
 
     def close(self) -> None:
         """Closes the connection; the next call opens one."""

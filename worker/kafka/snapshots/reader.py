@@ -225,10 +225,7 @@ class SnapshotReader:
             )
         except NewerSchema:
             raise
-        except (
-            OffsetOutOfRangeError,
-            LogTruncationError,
-        ):  # the topic was created again: the next poll finds out
+        except (OffsetOutOfRangeError, LogTruncationError):  # the next poll finds out
             return None
         except UNREADABLE as error:
             self.why_not = str(error)
