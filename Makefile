@@ -1,4 +1,4 @@
-# Everything a newcomer needs: make demo, make test. A developer's inner loop: make format, make lint, make unit.
+# Start with make demo and make test; while you develop: make format, make lint, make unit.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -10,16 +10,16 @@ LOCKS := requirements-dev.lock requirements.lock tests/engines/requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-# Each process of a test or of the demo would compile every module that it imports.
+# Otherwise each process of a test or of the demo compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo test full unit fuzz histories mutants kills soak containers alerts lint format package sbom lock bench clean
 .DEFAULT_GOAL := help
 
-help: ## Say what each target does
+help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-venv: $(STAMP) ## Build .venv from the hash-pinned lock; does nothing when nothing changed
+venv: $(STAMP) ## Build .venv from the hash-pinned lock, if it changed
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; give another one with: make PYTHON=python3.12 ...")'
@@ -36,7 +36,7 @@ demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25
 
-test: venv ## Run the tests on a real Kafka and Redis, except those marked long; statistical ones if ldp changed since LDP_TEST_BASE
+test: venv ## Run the tests of the gate on a real Kafka and Redis; statistical ones if ldp changed since LDP_TEST_BASE
 	@$(TESTS) -m "not long"
 
 full: venv ## Run all tests
@@ -49,7 +49,7 @@ unit: venv ## Run the tests that need no services and little time
 
 SEED ?= 0
 
-fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too, drawn from SEED=0
+fuzz: venv ## Compare decoders on millions of record batches and JSON frames drawn from SEED=0
 	@$(BIN)/python -m tests.fuzz --seed $(SEED)
 
 kills: venv ## Kill workers at every numbered step of claim, commit and publish, on a real Kafka and a real Redis
@@ -57,22 +57,22 @@ kills: venv ## Kill workers at every numbered step of claim, commit and publish,
 
 MINUTES ?= 10
 
-soak: venv ## Count under load for MINUTES=10, one fault after the other; a report at the end
+soak: venv ## Count under load for MINUTES=10 with one fault after the other
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --lines build/soak.jsonl
 
-alerts: venv ## Watch an hour of load in health: no alert fires, and each of them could have
+alerts: venv ## Watch an hour of healthy load, in which no alert may fire
 	@$(BIN)/python -m tests.alerts
 
-containers: venv ## Build and run the image and the compose file for real, on the engine that answers, else on one of its own (root)
+containers: venv ## Build and run the image and the compose file, on the engine that answers, else on its own (root)
 	@$(BIN)/python -m tests.containers
 
-histories: venv ## Run a worker through N (20000) histories in memory of everything that can go wrong
+histories: venv ## Run N (20000) simulated histories of workers with faults
 	@$(BIN)/python -m tests.simulation $(N)
 
-mutants: venv ## Take each guard of the code away in turn, and see that a history notices, of N (2000) each
+mutants: venv ## Remove each guard of the code and require that one of N (2000) histories fails
 	@$(BIN)/python -m tests.simulation.mutants $(N)
 
-lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
+lint: venv ## Check style, formatting, types, import contracts, and the files that GitHub reads
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
