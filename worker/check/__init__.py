@@ -3,7 +3,39 @@
 The `judge_...` functions need no cluster; only `look` in `kafka` and `redis` connects.
 """
 
+import os
+import time
+from collections.abc import Callable
+
+from worker.check import kafka, machine, redis
 from worker.check.finding import Finding, Level
-from worker.check.inspection import findings
+from worker.config import Config
 
 __all__ = ["Finding", "Level", "findings"]
+
+
+def findings(
+    config: Config, wait_seconds: float = 0.0, on_waiting: Callable[[str], object] = lambda _: None
+) -> list[Finding]:
+    """Returns the findings on the machine, brokers, topics, Redis and stored counts.
+
+    Args:
+        config: the configuration to check against.
+        wait_seconds: how long to wait until brokers and Redis answer.
+        on_waiting: called once with the brokers that do not answer within a second.
+    """
+    deadline = time.monotonic() + wait_seconds
+    here = [
+        Finding(Level.OK, "configuration", _summary(config)),
+        machine.judge_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
+    ]
+    in_kafka, cluster, heads = kafka.look(config, wait_seconds, on_waiting)
+    return [*here, *in_kafka, *redis.look(config, deadline, cluster, heads)]
+
+
+def _summary(config: Config) -> str:
+    streams = ", ".join(
+        f"{s.stream.name} ({s.stream.oracle.name}, {s.stream.oracle.promise}, d = {s.stream.oracle.domain_size})"
+        for s in config.streams
+    )
+    return f"read; group {config.group}, serving {streams}"

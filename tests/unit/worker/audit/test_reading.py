@@ -19,12 +19,7 @@ TP = TopicPartition("reports", 3)
 
 
 class Consumer:
-    """A consumer as `connect_kafka` makes it, of a log that a test changes between two fetches.
-
-    Args:
-        answers: what a fetch brings, by turns, the last one for ever: the log's batches, or an error.
-        aborted: (producer id, first offset) of aborted transactions.
-    """
+    """A consumer as `connect_kafka` makes it; each fetch brings the next answer, the last one for ever."""
 
     def __init__(self, *answers, aborted=(), fetch=1 << 20):
         self.answers, self.aborted, self.fetch = list(answers), aborted, fetch
