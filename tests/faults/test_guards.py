@@ -191,11 +191,6 @@ def ruled(world: Still) -> list[tuple[int, int, int]]:
     return [(rule["offset"], rule["revision"], rule["most_reports"]) for rule in rules_of(world.stored[0])]
 
 
-def rejected(world: Still) -> dict[str, int]:
-    counted: dict[str, int] = json.loads(world.stored[0].metadata.totals)["rejected"]
-    return counted
-
-
 def test_point_16_a_rule_says_nothing_of_progress_before_anything_is_counted() -> None:
     world = Still()
     turn(world.member(1))
@@ -438,13 +433,6 @@ def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction()
     count_all(world, alone(world, 2))
 
 
-def deployment(world: Still, number: int, group: str) -> Process:
-    """A worker of another deployment: another group, with a store of its own."""
-    process = alone(world, number)
-    process.ownership._group = group
-    return process
-
-
 def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
     world = Still()
     process = world.member(1)
@@ -454,17 +442,6 @@ def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
         count_all(world, process)
         process.publisher.tick()
         assert [head.reports for head in world.heads] == published
-
-
-def twice(world: Still) -> Process:
-    """Counts 5 records, then 5 more, and publishes them."""
-    process = world.member(1)
-    turn(process)
-    for _ in range(2):
-        world.send()
-        count_all(world, process)
-    publish(world, process)
-    return process
 
 
 @pytest.mark.parametrize("first", [1, 10])

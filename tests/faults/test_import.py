@@ -18,12 +18,6 @@ from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.importing import Prefix, Refused
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost, Unavailable
-from worker.counting.rules import RecordLimits, RequestedRule
-from worker.counting.windows import Windowing
-
-HOURLY = RequestedRule(
-    terms=RecordLimits(10, True, 1 << 20, Windowing(("all", "1s"), grace=0, out_of_order=0))
-)
 
 
 def world_of(records: int = 10, partitions: int = 1) -> Still:

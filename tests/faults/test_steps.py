@@ -16,7 +16,7 @@ from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.publishing.publisher import Publisher
 
 PUBLISHING = (Publisher.tick, Publisher._publish, KafkaSnapshotProducer.publish)
-COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership._promote, Ownership.settle)
+COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.settle)
 
 
 @pytest.mark.parametrize(

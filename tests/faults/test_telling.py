@@ -118,44 +118,6 @@ def taken_over() -> Iterator[list[Said]]:
     yield told.new()
 
 
-def gap() -> Iterator[list[Said]]:
-    world = Still()
-    world.send()
-    count_all(world, world.member(1))
-    world.send(10)
-    world.firsts[0] = 8
-    process, told = worker(world, 2)
-    turn(process, commit=False)
-    yield told.new()
-
-
-def given_up() -> Iterator[list[Said]]:
-    world = Still()
-    world.send()
-    first = world.member(1)
-    count_all(world, first)
-    first.publisher.tick()
-    world.deliver()
-    del world.stored[0]
-    world.recount_after = 1
-    process, told = worker(world, 2)
-    turn(process, commit=False)
-    yield [said[:1] for said in told.new()]
-
-
-def rules() -> Iterator[list[Said]]:
-    world = Still()
-    world.send()
-    count_all(world, world.member(1))
-    for revision in (2, 1):
-        world.configured = RequestedRule(revision, RecordLimits(7, ones=True))
-        process, told = worker(world, 4 - revision)
-        turn(process)
-        turn(process)
-        found = [said for said in told.new() if said[0].startswith("rules")]
-        yield [(event, facts.get("offset"), facts.get("most_reports")) for event, facts in found]
-
-
 def failing() -> Iterator[list[Said]]:
     world = Still()
     world.send()
@@ -177,34 +139,6 @@ def failing() -> Iterator[list[Said]]:
     during(process.publisher._snapshot_producer, "publish", refuse)
     process.publisher.tick()
     yield told.new()
-
-
-def moved() -> Iterator[list[Said]]:
-    world = Still()
-    world.send()
-    process, told = worker(world)
-    count_all(world, process)
-    told.new()
-    process.ownership.apply(Batch(0, 7, 8, Columns.of([7], [0], [b"late"])))
-    yield told.new()
-
-
-def windowed() -> Iterator[list[Said]]:
-    world = Still()
-    windowing = Windowing(("all", "1s"), 0, 0)
-    world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=windowing))
-    world.send(windowing.most_panes + 1)
-    for at, record in enumerate(world.logs[0]):
-        record.timestamp = 1000 * at
-    process, told = worker(world)
-    turn(process)
-    process.publisher.tick()
-    told.new()
-    process.ownership.compare()
-    yield told.new()
-    for _ in range(50):
-        turn(process)
-    yield [said for said in told.new() if said[0] == "partition.full"]
 
 
 def misplaced() -> Iterator[list[Said]]:
@@ -278,36 +212,6 @@ def behind() -> Iterator[list[Said]]:
     yield told.new()
     process.ownership.compare()
     yield told.new()
-
-
-def uncounted() -> Iterator[list[Said]]:
-    world = Still(partitions=2)
-    world.send()
-    process, told = worker(world)
-    process.log.poll()
-    process.log.mine = {0}
-    while process.ownership.stored() != {0: 5}:
-        for batch in process.log.poll():
-            process.ownership.apply(batch)
-        process.log.mine = {0}
-        process.ownership.claim()
-        process.ownership.commit()
-    told.new()
-    for _ in range(2):
-        process.publisher.tick()
-    yield [said for said in told.new() if said[0] == "snapshot.uncounted"]
-
-
-def renumbered() -> Iterator[list[Said]]:
-    world = Still()
-    world.send()
-    first, _ = worker(world)
-    count_all(world, first)
-    second, told = worker(world, 2)
-    count_all(world, second)
-    for _ in range(2):
-        second.publisher.tick()
-    yield [(said[0], said[1]["reports"]) for said in told.new() if said[0] == "snapshot.renumbered"]
 
 
 def rejected(reasons: dict[str, int], left_out: int, accepted: int, offset: int) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 import ldp
 from worker.counting import layout
-from worker.counting.applied import Applied
 from worker.counting.claim import Claim, lost, unreadable
 from worker.counting.columns import Batch
 from worker.counting.head import Head
@@ -393,10 +392,6 @@ class Ownership:
         except Unavailable:
             self.drop([batch.partition])  # its offset is past dead letters that were never sent
             raise
-        self._tell(batch, applied, malformed, late)
-
-    def _tell(self, batch: Batch, applied: Applied, malformed: int, late: int) -> None:
-        """Emits the events of a batch; ``malformed`` and ``late`` records left no dead letter."""
         if applied.rejected:
             self._events.malformed(applied.rejected, malformed)
         self._rejections.add(batch, applied, malformed)
@@ -466,30 +461,26 @@ class Ownership:
         due, written = {flush.partition: flush for flush in flushes}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
             on_alive()
-            answers, failed = self._promote([due[p] for p in some])
+            attempts, began, answers = (
+                {p: uuid4().hex for p in some},
+                time.perf_counter(),
+                dict[int, Answer](),
+            )
+            try:
+                # Step 4.
+                changed = {p: (attempts[p], due[p].blobs) for p in some if due[p].blobs}
+                _, unstaged = self._sorted(self._store.stage_all(changed) if changed else {})
+                # Step 5.
+                staged = {p: (attempts[p], due[p].before, due[p].after) for p in some if p not in unstaged}
+                answers, unknown = self._sorted(self._store.promote_all(staged) if staged else {})
+            finally:
+                for partition in some:
+                    self._events.commit_ended(answers.get(partition), time.perf_counter() - began)
             written += [(due[p], answer) for p, answer in answers.items()]
-            for error in failed:
+            for error in [*unstaged.values(), *unknown.values()]:
                 self._events.commit_failed(error)
                 return written  # what was written before a failure counts
         return written
-
-    def _promote(self, flushes: Sequence[PendingCommit]) -> tuple[dict[int, Answer], list[Unavailable]]:
-        """Runs one attempt of some commits; returns the answers and the failures."""
-        attempts, began = {flush.partition: uuid4().hex for flush in flushes}, time.perf_counter()
-        answers, failed = dict[int, Answer](), list[Unavailable]()
-        try:
-            # Step 4.
-            changed = {f.partition: (attempts[f.partition], f.blobs) for f in flushes if f.blobs}
-            _, unstaged = self._sorted(self._store.stage_all(changed) if changed else {})
-            # Step 5.
-            staged = [flush for flush in flushes if flush.partition not in unstaged]
-            due = {f.partition: (attempts[f.partition], f.before, f.after) for f in staged}
-            answers, unknown = self._sorted(self._store.promote_all(due) if due else {})
-            failed = [*unstaged.values(), *unknown.values()]
-        finally:
-            for partition in attempts:
-                self._events.commit_ended(answers.get(partition), time.perf_counter() - began)
-        return answers, failed
 
     def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
         """Runs step 6 of a commit for the flushes that are still pending; raises StateLost as `commit` does."""

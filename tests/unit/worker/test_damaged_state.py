@@ -18,7 +18,6 @@ from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
-LINEAGE = lineage_of("group", STREAM, "topic")
 KEY = layout.meta_key("colours", 0)
 FIRST, SECOND = "ab" * 16, "cd" * 16
 HOURLY = RequestedRule(terms=RecordLimits(10, ones=True, windowing=Windowing(("all", "1h"), 0, 0)))
