@@ -1,7 +1,7 @@
 """The topics that a worker writes to, in memory: dead letters and snapshots."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from ldp.frames import VERDICTS
 from ldp.snapshot import Message, Row
-from tests.faults.memory.windows import shape
-from tests.faults.memory.world import Counted, World
-from worker.counting import layout
+from tests.faults.memory.world import World
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
@@ -124,61 +122,15 @@ class MemorySnapshotProducer:
         assert {m.snapshot for m in messages if m.window.start is None} == {head["snapshot"]}
         for body in bodies:
             window = body["window"]
-            name, whole = window["name"], window["start"] is None
+            whole = window["start"] is None
             start, end = milli(window["start"]), milli(window["end"])
             parts = [c.state if whole else c.panes.window(start, end) for c in counted]
             support, n = np.sum(parts, axis=0), int(np.sum(parts))
             p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
             assert body["reports"] == n
             np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
-            if not whole:
-                self._window(head, body, name, start, end, counted)
-        self._lines(head, counted, offsets, bodies)
         world.snapshots.append((sequence, offsets))
         world.heads.append(Head.parse(head))
-
-    def _window(
-        self, head: Any, body: Any, name: str, start: int, end: int, counted: Sequence[Counted]
-    ) -> None:
-        """Looks at a window that is published."""
-        world, line = self.world, head["windows"][name]
-        assert (name, start) not in world.finals, "a final window was published again"
-        assert body["window"]["final"] == (end <= line["closed"])
-        bounded = any(a <= end < b for a, b in line["bounded"])
-        if body["complete"]:
-            assert not bounded
-            assert not head["uncounted"]
-        if body["window"]["final"]:
-            world.finals.add((name, start))
-            if not bounded:
-                assert min(c.panes.closed for c in counted) >= end, "final before a partition closed it"
-                assert {int(p) for p in head["floors"]} == {int(p) for p in head["offsets"]}
-
-    def _lines(
-        self, head: Any, counted: Sequence[Counted], offsets: Mapping[int, int], bodies: Sequence[Any]
-    ) -> None:
-        """Looks at the head's lines: they never go back, and pass no window that has reports without a word."""
-        world = self.world
-        before = world.heads[-1] if world.heads else Head()
-        for partition, floor in before.floors.items():
-            assert head["floors"][str(partition)] == floor, "a floor was changed"
-        if before.floors:
-            named = {int(p) for p in head["floors"]}
-            assert offsets.keys() <= named
-        for name, line in head.get("windows", {}).items():
-            old = before.lines[name].closed if name in before.lines else 0
-            assert line["closed"] >= old, "a line went back"
-            published = {milli(b["window"]["start"]) for b in bodies if b["window"]["name"] == name}
-            length, every = shape(name)
-            if not all(name in c.panes.since for c in counted):
-                continue
-            since = max(c.panes.since[name] for c in counted)
-            for start in range(since, line["closed"] - length + 1, every):
-                passed = old < start + length
-                if passed and any(sum(c.panes.window(start, start + length)) for c in counted):
-                    states = [layout.load(world.stream, s.metadata, s.blobs) for s in world.stored.values()]
-                    dropped = max(state.windows.evicted_to for state in states)
-                    assert start in published or start < dropped, "a window was passed without a word"
 
     def close(self) -> None:
         self.fence = -1

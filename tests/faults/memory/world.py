@@ -80,7 +80,6 @@ class World:
         self.recount_after: int | None = None
         self.late: list[Callable[[], object]] = []  # commits that are on their way to Kafka
         self.told = partitions  # how many partitions publishers have heard of
-        self.finals: set[tuple[str, int]] = set()
 
     def grow(self) -> None:
         """The topic gets another partition, and the group hears of it."""
