@@ -403,26 +403,6 @@ def test_the_parent_shows_all_and_ends_all(parent, tmp_path):
     assert events()[-1]["codes"] == [0, 0]
 
 
-def test_the_processes_end_when_the_parent_is_killed(parent, tmp_path):
-    process, events = parent
-    serves(tmp_path, events)
-    process.kill()
-    process.wait(60)
-    until(lambda: all(gone(pid(tmp_path, number)) for number in range(2)))
-
-
-def test_the_log_says_which_process_ended_and_when_it_comes_back(parent, tmp_path):
-    process, events = parent
-    serves(tmp_path, events)
-    os.kill(pid(tmp_path, 1), signal.SIGKILL)
-    (ended,) = until(lambda: [event for event in events() if event["event"] == "process.ended"])
-    assert (ended["process"], ended["why"], ended["wait_seconds"]) == (1, "ended with exit code -9", 1.0)
-    until(lambda: [event for event in events() if event.get("restarts") == 1])
-    assert 'ldp_worker_process_restarts_total{process="1"} 1.0' in serves(tmp_path, events)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
-
-
 # --- the option -------------------------------------------------------------------------------------------------------
 
 

@@ -12,12 +12,10 @@ from rich.console import Console
 import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Line, Period
-from tests.unit.ldp.test_snapshot_vectors import WITH_WINDOWS, topic
 from tests.unit.worker.test_cli import GOOD as WITHOUT_LABELS
 from worker import config as configuration
 from worker.cli import cli, shown
 from worker.cli import watch as command
-from worker.counting.head import Head
 from worker.kafka.snapshots import index
 from worker.kafka.snapshots import reader as snapshots
 
@@ -290,17 +288,6 @@ def test_a_snapshot_of_a_number_that_was_shown_is_another_one(config, log):
         for reports in (15, 18):  # as after the stream was removed
             publish(log, taken(sequence=1, n=reports))
             assert reader.latest(9).reports == reports
-
-
-def test_the_head_of_a_stream_with_windows_is_what_its_snapshot_said():
-    received = topic(WITH_WINDOWS)
-    head = Head.parse(json.loads(received["colours/head"][1]))
-    midnight = 1_795_305_600_000
-    assert head.floors == {0: 0, 1: midnight + HOUR}
-    assert head.lines["24h every 1h"] == Line(midnight - 22 * HOUR, (), (midnight - 22 * HOUR,))
-    assert head.lines["1h"].is_bounded(midnight + 2 * HOUR)
-    assert not head.lines["1h"].is_bounded(midnight + HOUR)
-    assert head == Head.of(snapshot.assemble("colours", received))
 
 
 # --- ldp-worker watch
