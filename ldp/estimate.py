@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,6 @@ from ldp.intervals import confidence_sequence, score
 from ldp.intervals.binomial_tail import top_bounds
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-
     from ldp.oracles.oracle import Oracle
 
 Vector = npt.NDArray[np.float64]
@@ -175,21 +172,6 @@ class Estimate:
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
-    @overload
-    def to_frame(
-        self, more: Mapping[str, npt.ArrayLike] = ..., *, level: float = ..., library: None = ...
-    ) -> Any: ...
-
-    @overload
-    def to_frame(
-        self, more: Mapping[str, npt.ArrayLike] = ..., *, level: float = ..., library: Literal["pandas"]
-    ) -> pandas.DataFrame: ...
-
-    @overload
-    def to_frame(
-        self, more: Mapping[str, npt.ArrayLike] = ..., *, level: float = ..., library: Literal["polars"]
-    ) -> polars.DataFrame: ...
-
     def to_frame(
         self,
         more: Mapping[str, npt.ArrayLike] | None = None,
@@ -200,8 +182,7 @@ class Estimate:
         """Returns a data frame with a row for each value.
 
         Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency`` and ``std_error`` (Equation 3);
-            ``low`` and
-        ``high``, the ends of its pointwise interval; then those in `more`.
+        ``low`` and ``high``, the ends of its pointwise interval; then those in `more`.
 
         Args:
             more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
@@ -315,19 +296,10 @@ class Estimate:
                 raise ValueError(
                     f"estimates of {self.oracle} and {other.oracle} do not merge: their counts mean different things"
                 )
-            if not other.windows:
-                raise ValueError(
-                    "an estimate of the whole stream does not merge: it has the reports of every window in it;"
-                    " within(start, end) says of which window an estimate is"
-                )
-        labels = {other.labels for other in merged} - {None}
-        if len(labels) > 1:
-            raise ValueError("estimates with different labels do not merge: their values are not the same")
+        windows, labels = windows_and_labels(merged)
         n = sum(estimate.n for estimate in merged)
         counts = np.sum([estimate.support() for estimate in merged], axis=0)
-        # two that overlap are refused here
-        windows = tuple(window for estimate in merged for window in estimate.windows)
-        return replace(self.oracle.estimate(counts, n), windows=windows, labels=next(iter(labels), None))
+        return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
 
     def support(self) -> Counts:
         """The support counts, recovered from the frequencies if necessary: (d,).
@@ -368,6 +340,19 @@ def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
         if not isinstance(label, str):
             raise TypeError(f"label {index} is {label!r}; it must be a string")
     return labels
+
+
+def windows_and_labels(merged: Sequence[Estimate]) -> tuple[tuple[Window, ...], tuple[str, ...] | None]:
+    """Returns the windows and the labels of estimates that merge; `Estimate` refuses windows that overlap."""
+    if not all(one.windows for one in merged):
+        raise ValueError(
+            "an estimate of the whole stream does not merge: it has the reports of every window in it;"
+            " within(start, end) says of which window an estimate is"
+        )
+    labels = {one.labels for one in merged} - {None}
+    if len(labels) > 1:
+        raise ValueError("estimates with different labels do not merge: their values are not the same")
+    return tuple(window for one in merged for window in one.windows), next(iter(labels), None)
 
 
 def joined_windows(windows: Iterable[Window]) -> tuple[Window, ...]:

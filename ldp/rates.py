@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc, ndtri
 
 from ldp.arguments import as_counts, as_integer, check_state, exact_total
-from ldp.estimate import Counts, Estimate, Indices, Vector
+from ldp.estimate import Counts, Estimate, Indices, Vector, windows_and_labels
 from ldp.intervals import confidence_sequence
 from ldp.oracles.rated import RatedResponse, channel
 from ldp.oracles.response import Response
@@ -131,19 +131,11 @@ class RatedEstimate(Estimate):
             if not isinstance(other, RatedEstimate) or other.rated != self.rated:
                 given = other.rated if isinstance(other, RatedEstimate) else other
                 raise TypeError(f"only estimates of {self.rated} merge, not one of {given!r}")
-            if not other.windows:
-                raise ValueError(
-                    "an estimate of the whole stream does not merge: it has the reports of every window in it;"
-                    " within(start, end) says of which window an estimate is"
-                )
             merged.append(other)
-        labels = {one.labels for one in merged} - {None}
-        if len(labels) > 1:
-            raise ValueError("estimates with different labels do not merge: their values are not the same")
+        windows, labels = windows_and_labels(merged)
         state = np.sum([one.state for one in merged], axis=0).ravel()
-        windows = tuple(window for one in merged for window in one.windows)
         both = pooled(self.rated, state, sum(one.n for one in merged))
-        return replace(both, windows=windows, labels=next(iter(labels), None))
+        return replace(both, windows=windows, labels=labels)
 
     def support(self) -> Counts:
         """Raises ValueError: counts exist only per rate; see `state` and `each`."""

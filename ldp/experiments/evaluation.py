@@ -6,9 +6,10 @@ them: methods are compared on the same draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,17 @@ def draw(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
     """Base, from reports of the whole population."""
     oracle = olh(epsilon, len(data.histogram))
     return oracle.estimate(oracle.simulate(data.histogram, rng), data.users)
+
+
+def _jobs(
+    experiment: tuple[str, ...], scale: Scale, work: Callable[..., list[Sample]], **axes: Iterable[str | int]
+) -> list[Job]:
+    """A job for each repeat of each combination of values of the axes."""
+    return [
+        Job((*experiment, *setting, repeat), partial(work, **dict(zip(axes, setting, strict=True))))
+        for setting in product(*axes.values())
+        for repeat in range(scale.repeats)
+    ]
 
 
 # Figures 1 to 3
@@ -93,12 +105,7 @@ def _over_runs(figure: str, case: str, method: str, x: Vector, values: Vector) -
 
 def full_domain(scale: Scale) -> list[Job]:
     """The error of single values for ε from 0.2 to 4."""
-    return [
-        Job(("full-domain", name, epsilon, repeat), partial(_full_domain, name=name, epsilon=epsilon))
-        for name in DATASETS
-        for epsilon in scale.thin(EPSILONS)
-        for repeat in range(scale.repeats)
-    ]
+    return _jobs(("full-domain",), scale, _full_domain, name=DATASETS, epsilon=scale.thin(EPSILONS))
 
 
 def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
@@ -114,11 +121,7 @@ def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Samp
 
 def users(scale: Scale) -> list[Job]:
     """The error of single values for n from 200,000 to 2,000,000: Zipf, ε = 1."""
-    return [
-        Job(("users", "zipf", n, repeat), partial(_users, n=n))
-        for n in scale.thin(USERS)
-        for repeat in range(scale.repeats)
-    ]
+    return _jobs(("users", "zipf"), scale, _users, n=scale.thin(USERS))
 
 
 def _users(rng: np.random.Generator, n: int) -> list[Sample]:
@@ -152,14 +155,8 @@ def worth(rows: list[Row]) -> list[Row]:
 
 def set_value(scale: Scale) -> list[Job]:
     """The error of random sets of 1 % to 90 % of the domain, ε = 1."""
-    return [
-        Job(
-            ("set-value", name, repeat),
-            partial(_set_value, name=name, large=scale.thin(LARGE), small=scale.thin(SMALL)),
-        )
-        for name in DATASETS
-        for repeat in range(scale.repeats)
-    ]
+    work = partial(_set_value, large=scale.thin(LARGE), small=scale.thin(SMALL))
+    return _jobs(("set-value",), scale, work, name=DATASETS)
 
 
 def _set_value(rng: np.random.Generator, name: str, large: list[int], small: list[int]) -> list[Sample]:
@@ -177,11 +174,7 @@ def _set_value(rng: np.random.Generator, name: str, large: list[int], small: lis
 
 def set_case(scale: Scale) -> list[Job]:
     """The error of the subgroups of emoji for ε from 0.2 to 4."""
-    return [
-        Job(("set-case", "emoji", epsilon, repeat), partial(_set_case, epsilon=epsilon))
-        for epsilon in scale.thin(EPSILONS)
-        for repeat in range(scale.repeats)
-    ]
+    return _jobs(("set-case", "emoji"), scale, _set_case, epsilon=scale.thin(EPSILONS))
 
 
 def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
@@ -193,11 +186,7 @@ def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 def synthetic(scale: Scale) -> list[Job]:
     """The error of the subgroups on synthetic data, and which method it makes one choose."""
-    return [
-        Job(("synthetic", "emoji", epsilon, repeat), partial(_synthetic, epsilon=epsilon))
-        for epsilon in scale.thin(EPSILONS)
-        for repeat in range(scale.repeats)
-    ]
+    return _jobs(("synthetic", "emoji"), scale, _synthetic, epsilon=scale.thin(EPSILONS))
 
 
 def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
@@ -226,11 +215,7 @@ def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 def top_k(scale: Scale) -> list[Job]:
     """The error of the k most frequent values, ε = 1."""
-    return [
-        Job(("top-k", name, repeat), partial(_top_k, name=name, ks=scale.thin(TOP)))
-        for name in DATASETS
-        for repeat in range(scale.repeats)
-    ]
+    return _jobs(("top-k",), scale, partial(_top_k, ks=scale.thin(TOP)), name=DATASETS)
 
 
 def _top_k(rng: np.random.Generator, name: str, ks: list[int]) -> list[Sample]:

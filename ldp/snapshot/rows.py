@@ -52,17 +52,7 @@ class RowKey(NamedTuple):
             >>> RowKey("colours", "all", 0, "base", "", 1).encode()
             b'{"stream":"colours","window_name":"all","window_start":0,"method":"base","query":"","rank":1}'
         """
-        stream, window_name, window_start, method, query, rank = self
-        return orjson.dumps(
-            {
-                "stream": stream,
-                "window_name": window_name,
-                "window_start": window_start,
-                "method": method,
-                "query": query,
-                "rank": rank,
-            }
-        )
+        return orjson.dumps(self._asdict())
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
