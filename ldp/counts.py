@@ -34,13 +34,9 @@ def estimate_counts(
     supports: npt.ArrayLike | None = None,
     counters: npt.ArrayLike | None = None,
 ) -> Estimate:
-    """Returns the estimate of sums over reports that were computed elsewhere; see `Oracle.estimate`.
+    """Returns the estimate of sums over n ≥ 1 reports that were computed elsewhere; see `Oracle.estimate`.
 
-    Args:
-        oracle: the protocol of the reports.
-        reports: n ≥ 1.
-        supports: (d,) integers, reports that support each value; or
-        counters: (state_size,) integers, the protocol's state.
+    Give either `supports`, (d,) integers, or `counters`, (state_size,) integers, the protocol's state.
 
     Raises:
         TypeError: neither or both sums, or numbers that are not integers.
@@ -61,11 +57,7 @@ def estimate_counts(
 
 
 def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
-    """Returns the estimate of a document of counts.
-
-    Args:
-        stream: the stream of the reports.
-        document: as described above, parsed from JSON.
+    """Returns the estimate of a document of counts, as described above, for its stream.
 
     Raises:
         TypeError: a part of the wrong type.

@@ -62,10 +62,8 @@ def labels(path: Path) -> list[str]:
 def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[np.int64]]:
     r"""Yields the values of a file as indices, a block of lines at a time.
 
-    Args:
-        stream: its values are its labels, or 0 to d−1 in decimal without labels.
-        file: UTF-8, one value a line; lines end with ``\n`` or ``\r\n``.
-        source: the file's name in errors.
+    The file is UTF-8 with one value a line, a label or, in a stream without labels, 0 to d−1 in decimal; lines end
+    with ``\n`` or ``\r\n``. `source` names the file in errors.
 
     Raises:
         ValueError: a line that is no value; nothing of its block was yielded. The error names the line number, never
@@ -109,11 +107,8 @@ def perturbed(
 ) -> Iterator[tuple[bytes, int]]:
     """Yields a file of one report for each value, in order: parts of its bytes and their reports.
 
-    Args:
-        stream: the stream of the reports.
-        values: blocks of indices.
-        binary: one binary frame, else JSON lines with a report each.
-        rng: only for simulation, see `Oracle.perturb`.
+    The file is one binary frame, else JSON lines with a report each. `rng` is only for simulation, see
+    `Oracle.perturb`.
     """
     header = 0
     most = max(1, BLOCK // stream.oracle.report_dtype.itemsize)
@@ -132,13 +127,9 @@ def perturbed(
 
 @dataclass(frozen=True)
 class Rejected:
-    """A rejected record.
+    """A rejected record, with its line from 1 on (None for a binary frame).
 
-    Attributes:
-        source: the file.
-        line: the line's number, from 1 on; None for a binary frame.
-        reason: for the rejection.
-        record: the line's bytes without its end; None for a binary frame and for a line longer than `LONGEST_LINE`.
+    `record` is the line's bytes without its end; None for a binary frame and for a line longer than `LONGEST_LINE`.
     """
 
     source: str
@@ -204,19 +195,7 @@ class Aggregator:
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> frames.Decoded:
-        r"""Counts the records of a column; does not call ``on_rejected``.
-
-        Args:
-            buffer: the records' bytes.
-            begins: (m,) int64, ascending starts; a record without a value is empty.
-            ends: (m,) int64, ends.
-
-        Returns:
-            The decoded reports, with the verdict on each record.
-
-        Raises:
-            ValueError: begins and ends that are no ranges of the buffer in ascending order.
-        """
+        r"""Counts the records of a column as `ldp.frames.decode` does; does not call ``on_rejected``."""
         decoded = self._count(buffer, begins, ends)
         for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):
             if verdict and n:

@@ -68,12 +68,9 @@ _BOUNDS = "begins and ends must ascend within 0 to {}, the size of the buffer"
 
 @dataclass(frozen=True)
 class Decoded:
-    """The reports of a batch of records.
+    """The reports of a batch of m records, in order.
 
-    Attributes:
-        reports: of all accepted records, in order.
-        counts: (m,) int64, number of reports of each record; 0 for a rejected one.
-        verdicts: (m,) uint8, 0 for an accepted record, else the index of its `Reason`, from 1.
+    `counts` are the reports of each record, 0 for a rejected one; `verdicts` are 0, or the index of a `Reason` from 1.
     """
 
     reports: npt.NDArray[np.void]

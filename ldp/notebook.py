@@ -17,15 +17,10 @@ _BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90d
 
 
 def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library: str | None = None) -> Any:
-    """Returns a `pandas.DataFrame` or a `polars.DataFrame` of equally long columns.
+    """Returns a `pandas.DataFrame` or a `polars.DataFrame` of equally long columns, name -> values.
 
-    Args:
-        columns: name -> values.
-        library: one of `LIBRARIES`; None for the first that is installed.
-
-    Raises:
-        ValueError: another library.
-        ImportError: it is not installed, or none is.
+    `library` is one of `LIBRARIES`, or None for the first that is installed. Raises ValueError for another one,
+    ImportError for one that is not installed.
     """
     if library not in (None, *LIBRARIES):
         raise ValueError(f"library is {library!r}; there are {', '.join(LIBRARIES)}")
@@ -51,11 +46,8 @@ def name_of(value: int, labels: Sequence[str] | None) -> str:
 def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
     """Returns frequencies with their intervals as an HTML table, for light and dark pages, without scripts.
 
-    Args:
-        caption: its caption.
-        rows: name, frequency, and the ends of its interval; names are escaped here.
-        level: simultaneous coverage of the intervals.
-        left: number of values that are not among the rows.
+    Rows are name (escaped here), frequency and the ends of its interval; `level` is their simultaneous coverage;
+    `left` is the number of values that are not among the rows.
     """
     rows = list(rows)
     first, last = min([0.0, *(row[2] for row in rows)]), max(row[3] for row in rows)

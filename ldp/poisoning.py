@@ -38,15 +38,9 @@ class PoisoningEffect:
 
 
 def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
-    """Returns the largest effect of one poisoning report.
+    """Returns the largest effect of one poisoning report in a snapshot of n ≥ 1 reports.
 
-    Args:
-        oracle: the protocol.
-        reports: n ≥ 1, the number of reports in a snapshot.
-
-    Raises:
-        TypeError: a number of reports that is not an int.
-        ValueError: a number of reports below 1.
+    Raises TypeError for an n that is not an int, ValueError for one below 1.
 
     Example:
         >>> import ldp
@@ -98,15 +92,9 @@ def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | N
 
 
 def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
-    """Poisoning tolerance of Base's answer for a set; see `tolerance`.
+    """Poisoning tolerance of Base's answer for a set, between the ends of its interval; see `tolerance`.
 
     The strongest report supports as many of the set's values as possible, or as few (`Oracle.supported_of`).
-
-    Args:
-        estimate: Base, of counts.
-        subset: indices of the set's values, distinct; at least one.
-        low: the interval's lower end.
-        high: its upper end.
 
     Returns:
         A whole number; infinity if no number suffices. O(m), and that of `Oracle.supported_of`.

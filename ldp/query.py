@@ -163,14 +163,8 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
     """The standard error of Base's answer for a set, with the protocol's covariance between values.
 
     The counts of values in one report depend on each other, so the summed variances neither equal nor bound it: see
-    `SetVariance`. The set's frequency in it is Base's answer, clipped to [0, 1].
-
-    Args:
-        estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, distinct; at least one.
-
-    Returns:
-        A fraction of the reports; 0 for the whole domain under GRR or Subset Selection. Cost: that of a `SetVariance`.
+    `SetVariance`. The set's frequency in it is Base's answer, clipped to [0, 1]; it is 0 for the whole domain under
+    GRR or Subset Selection. `subset` are distinct indices, at least one. Cost: that of a `SetVariance`.
 
     Raises:
         ValueError: an index outside the domain or repeated, none at all, or not one vector.
@@ -192,11 +186,6 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
     For a set of one value it is `Estimate.interval`. It holds its level for the given population unless n·q is small,
     is not clipped to [0, 1], and holds for one set at a time. Exact except for Hadamard and PGR, where the variance
     depends on the users' values and is weighted by Norm-Sub's frequencies (`SetVariance`).
-
-    Args:
-        estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, distinct; at least one.
-        level: the coverage, in (0, 1).
 
     Returns:
         (low, high), fractions of the reports; (1, 1) for a whole domain whose estimates always sum to 1 (GRR, Subset
@@ -234,18 +223,9 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
 
 
 def top(estimate: Estimate, k: int) -> Indices:
-    """The k most frequent values, by Base; all methods keep this order.
+    """The k most frequent values, by Base: (k,) indices, ties in order. All methods keep this order. O(d log d).
 
-    Args:
-        estimate: f̃ over the domain.
-        k: 1 to d.
-
-    Returns:
-        (k,) indices, the most frequent first; of values with equal estimates the first. O(d log d).
-
-    Raises:
-        TypeError: k is not an integer.
-        ValueError: k outside 1..d.
+    Raises TypeError for a k that is not an integer, ValueError for one outside 1..d.
 
     Example:
         >>> import ldp
@@ -260,19 +240,14 @@ def top(estimate: Estimate, k: int) -> Indices:
 def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
     """Simultaneous intervals for the k most frequent values, although the data chose the values.
 
-    Values reach the top because they are frequent or because they are overestimated (the winner's curse). Each side has
-    half of the risk 1 − level. Any of the d values may be overestimated: each lower end has a d-th of its half. Upper
-    ends need only a k-th. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k
-    values that are most frequent in truth. If a value v on top is underestimated, so is one of T: v itself, or else,
-    since fewer than k others are above v, a u of T that is not above it, and c_u ≤ c_v < t(f_v) ≤ t(f_u).
+    Values reach the top because they are frequent or because they are overestimated (the winner's curse). Each side
+    has half of the risk 1 − level. Any of the d values may be overestimated: each lower end has a d-th of its half.
+    Upper ends need only a k-th. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be
+    the k values that are most frequent in truth. If a value v on top is underestimated, so is one of T: v itself, or
+    else, since fewer than k others are above v, a u of T that is not above it, and c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
     At such small risks the score interval fails for small n·q: the ends are those of the tails of the counts' own law
     (`ldp.intervals.binomial_tail`), in [0, 1].
-
-    Args:
-        estimate: f̃ over the domain.
-        k: 1 to d.
-        level: probability that all k intervals cover, at least; in (0, 1).
 
     Returns:
         (low, high), each (k,) float64, in the order of `top`. O(d log d).

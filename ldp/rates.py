@@ -39,15 +39,10 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class Combined:
-    """The estimate by inverse variance.
+    """The estimate by inverse variance: (2,) frequencies with their intervals and standard error.
 
-    Attributes:
-        frequencies: (2,) float64.
-        low: (2,) lower ends of the intervals.
-        high: (2,) upper ends.
-        std_error: of either value's frequency.
-        alike: probability that the rates' own estimates differ so much by chance, by Cochran's χ². If it is small, the
-            rate depends on the value: use the pooled estimate. 1 for a single rate.
+    `alike` is the probability that the rates' own estimates differ so much by chance, by Cochran's χ² (1 for a single
+    rate). If it is small, the rate depends on the value: use the pooled estimate.
     """
 
     frequencies: Vector

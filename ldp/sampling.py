@@ -34,14 +34,10 @@ _EXACT = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.A
 
 
 def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
-    """Returns ε as an exact number.
+    """Returns ε, "1", "0.5", "1/3", an int or a Fraction, as an exact number.
 
-    Args:
-        epsilon: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
-
-    Raises:
-        TypeError: a float, because it is not the number that was written, or any other type.
-        ValueError: another notation, or a number outside 0 < ε ≤ 64.
+    Raises TypeError for a float, which is not the number that was written, or any other type; ValueError for another
+    notation, or a number outside 0 < ε ≤ 64.
 
     Example:
         >>> parse_epsilon("0.1")
@@ -54,15 +50,9 @@ def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
 
 
 def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
-    """Returns a probability as an exact number; `name` appears in errors.
+    """Returns a probability, "3/4", "0.75", an int or a Fraction, as an exact number; `name` appears in errors.
 
-    Args:
-        name: of the parameter.
-        probability: "3/4", "0.75", an int or a Fraction; 0 to 1.
-
-    Raises:
-        TypeError: a float, or any other type.
-        ValueError: another notation, or a number outside 0 to 1.
+    Raises TypeError for a float or any other type, ValueError for another notation, or a number outside 0 to 1.
 
     Example:
         >>> parse_probability("p", "0.4994798")

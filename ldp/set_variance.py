@@ -28,13 +28,7 @@ class SetVariance:
 
     This is exact except for Hadamard and PGR, where V_u differs within a group: the averages are weighted by Norm-Sub's
     frequencies, or evenly where Norm-Sub has nobody in a group. One SetVariance serves all estimates of a stream.
-
-    Args:
-        oracle: the protocol.
-        subset: indices of the set's values in 0..d-1, distinct; at least one.
-
-    Attributes:
-        indices: (m,) the set's.
+    `subset`, and then `indices`, are (m,) distinct indices, m ≥ 1.
 
     Raises:
         ValueError: an index outside the domain or repeated, none at all, or not one vector.

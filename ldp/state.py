@@ -119,13 +119,7 @@ class State:
 
     @classmethod
     def of(cls, aggregator: Aggregator, windows: Sequence[Window] = (), log: Sequence[Stretch] = ()) -> State:
-        """Returns the state of an aggregator, which may go on counting.
-
-        Args:
-            aggregator: of files, or of records.
-            windows: ranges of time of its reports, if not all time.
-            log: ranges of Kafka's log that it counted, if known.
-        """
+        """Returns the state of an aggregator, with its windows and its ranges of Kafka's log if known."""
         rejected = {str(reason): n for reason, n in aggregator.rejected.items()}
         records = aggregator.records - sum(rejected.values())
         return cls(

@@ -17,19 +17,9 @@ if TYPE_CHECKING:
 class Martingale(ABC):
     """A test of one law of honest reports after every block, at one risk for all blocks.
 
-    The evidence is the mean of non-negative (super)martingales that begin at 1. By Ville's inequality (1939) it ever
-    reaches 1/level with probability `level` at most.
-
-    Args:
-        oracle: the protocol; see `applies`.
-        level: probability of a false alarm from one `begin` to the next, in (0, 1).
-
-    Attributes:
-        name: of the test, in alarms.
-        evidence: logarithm of the mean.
-
-    Raises:
-        ValueError: an oracle that the test does not apply to, or a level outside (0, 1).
+    The evidence, a logarithm, is that of the mean of non-negative (super)martingales that begin at 1. By Ville's
+    inequality (1939) it ever reaches 1/level with probability `level` at most: the probability of a false alarm from
+    one `begin` to the next. Raises ValueError for an oracle that the test does not apply to, or a level outside (0, 1).
     """
 
     name: ClassVar[str]

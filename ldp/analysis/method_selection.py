@@ -102,13 +102,9 @@ values that are the most frequent in truth, of a smaller domain over all."""
 
 @dataclass(frozen=True)
 class Ranked:
-    """One method's place in a ranking.
+    """One method's place in a ranking: the estimated mean squared error of its answers, and its standard error.
 
-    Attributes:
-        method: a key of `ldp.consistency.METHODS`.
-        mse: estimated mean squared error of its answers to the query.
-        std_error: its standard error, if the simulated populations are like the real one.
-        simulated: the mean squared error in the simulations, not corrected.
+    `simulated` is the error in the simulations, not corrected.
     """
 
     method: str
@@ -283,16 +279,10 @@ def _rank(
     trust: float = 1.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """The ranking of m methods from R collections of each population.
+    """The ranking of m methods from errors and squared distances to Base, (2, R, m) each.
 
-    Args:
-        errors: (2, R, m).
-        distances: (2, R, m), squared distances to Base.
-        seen: (m,), the distances in the real estimate.
-        resamples: (m, R), weights of the collections in each resample.
-        noises: (m,), the collection that gives the observed distance in each resample.
-        trust: the largest confidence.
-        names: of the methods.
+    `seen` are the distances in the real estimate, (m,). `resamples` are the weights of the collections, (m, R), and
+    `noises` the collection that gives the observed distance, (m,). `trust` is the largest confidence.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)

@@ -64,15 +64,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """All protocols for one ε, domain size and number of reports.
+    """All protocols for one ε, domain size and number of reports: the recommended one, then by standard error.
 
-    Attributes:
-        epsilon: ε, exact.
-        domain_size: d.
-        reports: n.
-        rows: the recommended protocol, then the others by standard error.
-        reason: for the recommendation.
-        not_applicable: protocol -> why it cannot be used here.
+    `reason` explains the recommendation; `not_applicable` maps a protocol to the reason why it cannot be used.
     """
 
     epsilon: Fraction
@@ -99,12 +93,8 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """Compares all registered protocols, each with its own best parameters.
 
     The recommendation is, among the protocols whose standard error is within 5 % of the least, the one with the least
-    work a report; then the smaller frame, state, decoding.
-
-    Args:
-        epsilon: privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
-        domain_size: d, 1 ≤ d ≤ 2²⁴.
-        reports: n ≥ 1, the number of reports expected in a snapshot.
+    work a report; then the smaller frame, state, decoding. ε and d are as for `ldp.oracle`; `reports` is n ≥ 1,
+    expected in a snapshot.
 
     Raises:
         TypeError: an ε that is a float, a domain size or number of reports that is not an int.

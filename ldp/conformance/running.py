@@ -32,10 +32,7 @@ class ClientError(RuntimeError):
 class Command:
     """A client's command for one stream; a context manager that keeps the document in a temporary file.
 
-    Args:
-        command: the program and its arguments; `PLACE` in them stands for the document's path.
-        stream: the stream to report to.
-        seconds: time limit of one run.
+    `PLACE` in the command stands for the document's path; `seconds` limit one run.
     """
 
     def __init__(self, command: Sequence[str], stream: Stream, seconds: float) -> None:

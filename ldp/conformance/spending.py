@@ -36,12 +36,7 @@ def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent
 
     An event with probability a for reports of v and b for reports of w needs ε ≥ log(a/b). Events: the report supports
     v and not w; it does not support w; it is one message, if there are few, or one value at one rate. Each probability
-    is bounded as by Clopper and Pearson (1934), at a risk that all of them share.
-
-    Args:
-        oracle: the protocol that the client claims.
-        reports: value -> its reports, at least two values.
-        alarm: the risk.
+    is bounded as by Clopper and Pearson (1934), at a shared risk. `reports` maps at least two values to their reports.
     """
     found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))
     risk = alarm / (2 * max(len(asked), 1))

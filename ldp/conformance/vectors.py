@@ -19,10 +19,7 @@ from ldp.stream import Stream
 def read(path: Path) -> dict[str, list[Any]]:
     """Returns the streams of a file, or of all files of a folder in the order of their names, as ``streams``.
 
-    Raises:
-        OSError: an unreadable file.
-        ValueError: no JSON, or a folder without a file of it.
-        TypeError, AttributeError: JSON that is no object.
+    Raises OSError, ValueError for no JSON or an empty folder, TypeError or AttributeError for JSON that is no object.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
@@ -35,15 +32,10 @@ def read(path: Path) -> dict[str, list[Any]]:
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yields each stream of the vectors in which a client makes a report that differs.
+    """Yields each stream of the vectors (see `read`) in which a client makes a report that differs.
 
-    Args:
-        command: reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each.
-        vectors: as `read` returns them.
-        seconds: time limit of one stream.
-
-    Raises:
-        KeyError: not vectors.
+    The command reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each. Raises
+    KeyError if the vectors are none.
     """
     for vector in vectors["streams"]:
         stream = Stream.from_document("vectors", vector["document"])

@@ -30,15 +30,9 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a conformance test.
+    """The result of a conformance test; `findings` are what no honest client does, the clearest first.
 
-    Attributes:
-        verdict: `PASS`, `FAIL` or `TOO_FEW`.
-        reports: number of reports.
-        comparisons: number of probabilities compared.
-        findings: what no honest client does, the clearest first.
-        spent: lower bound of the ε spent; None for a single value.
-        times: time per report; None if the client does not answer line by line.
+    `spent` is None for a single value, `times` if the client does not answer line by line.
     """
 
     verdict: str
@@ -64,14 +58,8 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
 def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
     """Has a client make reports, in two runs of the same values, and compares them with the law.
 
-    Args:
-        command: the client.
-        reports: number of reports in all.
-        alarm: probability that an honest client fails.
-        own: values to test in addition.
-
-    Raises:
-        ClientError: it makes no reports, or none that a worker would accept.
+    `alarm` is the probability that an honest client fails; `own` are values to test in addition. Raises ClientError if
+    it makes no reports, or none that a worker would accept.
     """
     oracle = command.stream.oracle
     values, others = chosen(oracle.domain_size, own)

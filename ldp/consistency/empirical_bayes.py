@@ -117,18 +117,11 @@ def posterior_means(z: Vector, weights: Vector) -> Vector:
 
 
 def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
-    """Weights w ≥ 0 with Σw = 1 that maximise Σ counts·log(likelihoods·w), a concave function.
+    """Weights w ≥ 0 with Σw = 1 that maximise Σ counts·log(likelihoods·w), a concave function: (k,).
 
     Each round adds the atoms where a little weight would add most, minimises the likelihood's quadratic approximation
     over the atoms in use (non-negative least squares) and halves the step until the likelihood rises. At the end no w
-    is better by more than TOLERANCE in the mean logarithm.
-
-    Args:
-        likelihoods: (m, k) of each observation under each atom; the scale of rows is free.
-        counts: (m,) how often each was observed.
-
-    Returns:
-        (k,) the weights.
+    is better by more than TOLERANCE in the mean logarithm. likelihoods are (m, k), rows scaled freely; counts are (m,).
     """
     shares = counts / counts.sum()
     roots = np.sqrt(shares)

@@ -89,13 +89,7 @@ def prior_exponent(n: int, d: int) -> float:
 
 
 def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """E[k | t] under weights k^−α·e^{−(t−k)²/2s²}, k = 1..n.
-
-    Args:
-        t: (m,) estimated counts, any finite numbers.
-        n: number of reports.
-        s: standard deviation of t.
-        alpha: exponent of the prior.
+    """E[k | t] under weights k^−α·e^{−(t−k)²/2s²}, k = 1..n, for (m,) estimated counts t of deviation s.
 
     Returns:
         (m,) float64 in [1, n], non-decreasing in t. Errors below 1e-7 of s (or the rounding of t).

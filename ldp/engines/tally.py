@@ -35,14 +35,7 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The positions of m records in Kafka's log.
-
-    Attributes:
-        partitions: the distinct partitions.
-        which: (m,) index of each record's partition among them.
-        offsets: (m,) int64.
-        times: (m,) int64, milliseconds since the epoch; None if unknown.
-    """
+    """Positions of m records in Kafka's log: partitions, the index of each record's, offsets, times (ms or None)."""
 
     partitions: Sequence[Partition]
     which: npt.NDArray[np.integer]

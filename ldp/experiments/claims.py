@@ -39,16 +39,7 @@ TIE = 1.01  # methods within 1 % of the best are best too
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of Section V.
-
-    Attributes:
-        section: its subsection.
-        quote: its words, shortened.
-        needs: the figures that it is tested on.
-        test: the condition under which it holds.
-        judge: applies the test to rows of one or more data sets.
-        data: the data sets that it is about; empty for all that its figures have.
-    """
+    """A statement of Section V, the figures it needs, its test in words and in code, and its data sets (or all)."""
 
     section: str
     quote: str

@@ -19,14 +19,7 @@ EMOJI_USERS = 884_427  # the n of the paper's own Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population and the sets of values that are queried.
-
-    Attributes:
-        name: "zipf", "emoji", …
-        histogram: (d,) int64, users with each value, most frequent first.
-        labels: names of the values, or None.
-        subgroups: name -> indices of its values; empty if there are none.
-    """
+    """A population: (d,) users with each value, most frequent first; labels, and sets of values that are queried."""
 
     name: str
     histogram: npt.NDArray[np.int64]

@@ -12,22 +12,13 @@ BAR = (0.16, 0.84)  # Quantiles of the repeats; for normal ones, one deviation d
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a figure.
+    """One point of a figure: mean and standard deviation of `repeats` values at x.
 
-    Attributes:
-        figure: a key of `FIGURES`.
-        dataset: "zipf", "emoji", …
-        case: "" for the figure's own curves. "synthetic" has the curves "real", "norm-sub" and "power-ns", by the data
-            that errors are measured on. Numbers for the report: "sum" of "bias" (over the domain, at x = d), "zeros" of
-            "distribution" (share of zeros among the less frequent half), "threshold" of "full-domain" (least frequency
-            kept), "picked on …" of "synthetic" (share of repeats in which the data pick the method).
-        x: the figure's x: ε, n, ρ, k, a rank.
-        method: a method's name, "truth" in "distribution", or a measure of "choice".
-        value: the mean over the repeats.
-        deviation: the standard deviation over the repeats (divisor repeats − 1); 0 for one repeat.
-        repeats: how many independent repeats. For "variance", a repeat is a batch of runs.
-        low: the lower of the quantiles `BAR` of the repeats; None where only their mean was kept.
-        high: the upper quantile.
+    `case` is "" for the figure's own curves. "synthetic" has the curves "real", "norm-sub" and "power-ns", by the data
+    that errors are measured on. Numbers for the report: "sum" of "bias" (over the domain, at x = d), "zeros" of
+    "distribution" (share of zeros among the less frequent half), "threshold" of "full-domain" (least frequency kept),
+    "picked on …" of "synthetic" (share of repeats in which the data pick the method). `low` and `high` are the
+    quantiles `BAR` of the repeats, None where only their mean was kept.
     """
 
     figure: str
@@ -44,18 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figure:
-    """The axes of a figure.
-
-    Attributes:
-        name: on the command line, of its CSV and of its picture.
-        paper: its number in the paper, or "".
-        title: in a few words.
-        x: label of the x axis.
-        value: label of the y axis.
-        experiment: the computation that gives its rows.
-        log_x: whether x is logarithmic.
-        log_value: whether the value is.
-    """
+    """The axes of a figure, and the experiment that computes it; `paper` is its number, or ""."""
 
     name: str
     paper: str

@@ -25,13 +25,7 @@ Workers = Callable[[Callable[["Job"], list["Sample"]], Sequence["Job"]], Iterabl
 
 @dataclass(frozen=True)
 class Scale:
-    """The amount of work of an evaluation.
-
-    Attributes:
-        repeats: independent repeats of each setting.
-        runs: repeats of Figures 1 to 3.
-        stride: every stride-th point of an x axis is computed, and the last: 1, 2 or 4, so that ε = 1 is among them.
-    """
+    """The amount of work: repeats of each setting, runs of Figures 1 to 3, and the stride along an axis."""
 
     repeats: int
     runs: int
@@ -49,14 +43,9 @@ QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A job's measurements of one curve: at each x the mean of `count` repeats and their squares around it.
+    """Measurements of one curve: at (m,) points the mean of `count` repeats and their squares around it.
 
-    Attributes:
-        x: (m,) points of the axis.
-        mean: (m,) the mean over the repeats.
-        squares: (m,) the sum of the squared distances of the repeats to `mean`.
-        count: how many repeats, at least 1.
-        each: (count, m) the repeats; None where only their mean was kept.
+    `each` holds the repeats, (count, m), or None where only their mean was kept.
     """
 
     figure: str
@@ -105,12 +94,7 @@ def once(
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work, usually one repeat of one setting.
-
-    Attributes:
-        key: its experiment, data, setting and repeat; unique, as the coins follow from it.
-        work: a picklable function of a generator.
-    """
+    """A piece of work with a unique key, from which its coins follow; `work` is picklable."""
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]

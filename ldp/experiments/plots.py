@@ -45,12 +45,7 @@ CASES = {
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Draws a figure of the paper into a PNG.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-        ValueError: there are no rows of the figure.
-    """
+    """Draws a figure of the paper into a PNG. Raises ModuleNotFoundError or, without rows, ValueError."""
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("pictures need matplotlib: pip install '.[plots]'")
     from matplotlib import style

@@ -157,15 +157,7 @@ def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table with aligned columns; those in `numbers` are flush right.
-
-    Example:
-        >>> print(markdown(("method", "sum"), [("Base", "-1,405"), ("Norm", "0")], numbers=(1,)))
-        | method |    sum |
-        | ------ | -----: |
-        | Base   | -1,405 |
-        | Norm   |      0 |
-    """
+    """A table with aligned columns; those in `numbers` are flush right."""
     table = [[cell.replace("|", "\\|") for cell in line] for line in (head, *lines)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     right = [index in numbers for index in range(len(widths))]

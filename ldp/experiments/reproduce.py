@@ -47,11 +47,7 @@ def _drawable() -> bool:
 
 
 def experiments_of(figures: Iterable[str]) -> list[str]:
-    """Returns the experiments that give some figures, in the order of the figures.
-
-    Raises:
-        ValueError: an unknown figure.
-    """
+    """Returns the experiments of some figures, in their order. Raises ValueError for an unknown figure."""
     wanted = set()
     for name in figures:
         if name not in FIGURES:
@@ -69,23 +65,12 @@ def reproduce(
     on_begin: Callable[[str, int], Callable[[], object]] = lambda _what, _jobs: lambda: None,
     pictures: bool = True,
 ) -> Reproduced:
-    """Computes figures, judges the claims by them, and writes CSVs, pictures and a report.
+    """Computes figures, judges the claims by them, and writes CSVs, pictures and a report to a folder.
 
-    Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed, scale and numpy
-    give the same CSVs and report, byte for byte, with any number of processes.
-
-    Args:
-        figures: keys of `FIGURES`.
-        scale: the numbers of repeats and points.
-        seed: 0 or more.
-        out: the folder; created if missing. Files of an earlier run are replaced, others stay.
-        processes: the number of processes.
-        on_begin: called with the name and the number of steps of each part; returns the callback for each step.
-        pictures: draw the paper's figures too, if matplotlib is installed.
-
-    Raises:
-        ValueError: an unknown figure.
-        OSError: the folder cannot be written.
+    Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed, scale and
+    numpy give the same CSVs and report, byte for byte, with any number of processes. `on_begin` gets the name and the
+    number of steps of each part and returns the callback for each step. Raises ValueError for an unknown figure,
+    OSError.
     """
     names = experiments_of(figures)
     out.mkdir(parents=True, exist_ok=True)

@@ -26,17 +26,9 @@ _HALVINGS = 53
 def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
     """The lowest frequency f with Pr[C ≥ c] ≥ risk, for each count: fails with that risk at most.
 
-    An upper bound is 1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk).
-
-    Args:
-        counts: (k,) support counts, whole numbers in 0..n.
-        n: number of reports.
-        p: probability that a report supports its user's value.
-        q: probability that it supports another value, below p.
-        risk: at most ½.
-
-    Returns:
-        (k,) float64 in [0, 1], by bisection. O(k).
+    `counts` are (k,) whole numbers in 0..n; a report supports its user's value with probability p, another one with q
+    < p; risk ≤ ½. An upper bound is 1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk). Returns (k,) float64 in [0,
+    1], by bisection. O(k).
 
     Example:
         >>> import ldp
@@ -57,18 +49,9 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
 def top_bounds(
     counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float
 ) -> tuple[Vector, Vector]:
-    """Simultaneous bounds of the k most frequent of d values; see `query.top_interval`.
+    """Simultaneous bounds (low, high) of the k most frequent of d values; see `query.top_interval`.
 
-    Args:
-        counts: (k,) their support counts, whole numbers in 0..n.
-        n: number of reports.
-        p: as for `lower_bound`.
-        q: as for `lower_bound`.
-        d: number of values that they were chosen from.
-        level: probability that all hold, in (0, 1).
-
-    Returns:
-        (low, high), each (k,) float64. O(k).
+    `counts` are (k,), p and q as for `lower_bound`; `level`, in (0, 1), is the probability that all hold. O(k).
     """
     risk = (1.0 - level) / 2.0
     low = lower_bound(counts, n, p, q, risk / d)
@@ -76,22 +59,12 @@ def top_bounds(
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
-    """Upper bound of Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q).
+    """Upper bound of Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q): (k,) float64, for (k,) counts and f.
 
     It is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels (1987)
     for whole numbers, raised by its possible shortfall: a fifth where C has a small variance, next to nothing where it
     has a large one. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is a
-    sum of two binomials again. Up to the mean the result is 1.
-
-    Args:
-        counts: (k,) whole numbers in 0..n.
-        n: number of reports.
-        p: as for `lower_bound`.
-        q: as for `lower_bound`.
-        f: (k,) frequencies in [0, 1]; n·f need not be whole.
-
-    Returns:
-        (k,) float64. O(k).
+    sum of two binomials again. Up to the mean the result is 1; n·f need not be whole. O(k).
     """
     return _tail(counts / n, n, *_floats(p, q), f)
 

@@ -59,14 +59,10 @@ _DEVIATIONS = 3.5
 
 
 def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Anytime-valid interval of each value, for one value at a time.
+    """Anytime-valid intervals of (k,) support counts among the first n reports, for one value at a time.
 
-    Args:
-        counts: (k,) support counts among the first n reports.
-        n: number of reports, at least 1.
-        p: probability that a report supports its user's value.
-        q: probability that it supports another value, below p.
-        level: probability that f is inside at every n, at least; in (0, 1).
+    A report supports its user's value with probability p, another one with q < p. `level`, in (0, 1), is the
+    probability that f is inside at every n, at least.
 
     Returns:
         (low, high), each (k,) float64, in [0, 1]. O(k).
@@ -87,19 +83,11 @@ def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple
 def of_sets(
     totals: Vector, n: int, inside: Moments, outside: Moments, most: int, level: float
 ) -> tuple[Vector, Vector]:
-    """Anytime-valid intervals of sets of one size.
+    """Anytime-valid intervals of sets of one size, from the (k,) sums of their values' support counts.
 
-    Args:
-        totals: (k,) sums of the support counts of a set's values among the first n reports.
-        n: number of reports, at least 1.
-        inside: mean, and an upper bound of the variance, of how many of them one report supports, for a user with one
-            of them.
-        outside: the same for a user with another value; its mean is less.
-        most: the most of them that a report supports.
-        level: probability that the set's frequency is inside at every n, at least; in (0, 1).
-
-    Returns:
-        (low, high), each (k,) float64, in [0, 1]. O(k).
+    `inside` is the mean, and an upper bound of the variance, of how many of a set's values one report supports, for a
+    user with one of them; `outside` the same for another user, with a smaller mean; `most` the most that a report
+    supports. Level and result as for `of_values`.
     """
     deviation = math.sqrt(max(inside[1], outside[1]))
     if not deviation:  # there is no chance in it
@@ -109,15 +97,10 @@ def of_sets(
 
 
 def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: float) -> tuple[Vector, Vector]:
-    """Anytime-valid interval of the pooled frequency of two values at several rates.
+    """Anytime-valid intervals of the pooled frequencies of two values at several rates.
 
-    Args:
-        counts: (rates, 2) reports of each value at each rate; at least one.
-        channels: p and q of each rate, p + q = 1.
-        level: probability that f is inside at every n, at least; in (0, 1).
-
-    Returns:
-        (low, high), each (2,) float64, in [0, 1]. O(rates).
+    `counts` are (rates, 2), at least one; `channels` are p and q of each rate, p + q = 1. Level and result as for
+    `of_values`.
     """
     _check(level)
     p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))

@@ -15,24 +15,17 @@ Vector = npt.NDArray[np.float64]
 def interval(
     estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float
 ) -> tuple[Vector, Vector]:
-    """{f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²).
+    """{f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²), for (k,) estimates f̃.
 
-    With b = a·(inside − outside)/2 and w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w: the
-    larger root in magnitude directly, the other as −w over it.
-
-    Args:
-        estimated: (k,) estimates f̃, of values or of sets.
-        n: number of reports.
-        difference: p − q.
-        inside: variance of how many of the set's values one report supports, for a user with one of them.
-        outside: the same for a user with another value.
-        level: the coverage, in (0, 1).
+    `inside` is the variance of how many of the set's values one report supports, for a user with one of them,
+    `outside` for another user; `difference` is p − q. With b = a·(inside − outside)/2 and w = a·(variance at f = f̃),
+    the ends are f̃ plus the roots of x² − 2bx − w: the larger root in magnitude directly, the other as −w over it.
 
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).
 
     Raises:
-        ValueError: level is not strictly between 0 and 1.
+        ValueError: level, the coverage, is not strictly between 0 and 1.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")

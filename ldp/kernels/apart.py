@@ -36,10 +36,8 @@ def address_of(state: Ints) -> int:
 def count_indices_apart(addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
     """Adds 1 to counter ``indices[i]`` of the state of i's run, for each i.
 
-    Args:
-        addresses: (m,) of the states, see `address_of`; each contiguous int64, changed in place.
-        runs: (2, r) state of each run, and the index after its last.
-        indices: (n,) uint8, uint16 or uint32, each below the length of every state.
+    addresses are (m,), see `address_of`, of contiguous int64 states; runs are (2, r), the state of each run and the
+    index after its last; indices are (n,) uint8, uint16 or uint32, below the length of every state.
     """
     first = 0
     for run in range(runs.shape[1]):
@@ -51,14 +49,10 @@ def count_indices_apart(addresses: Ints, runs: Ints, indices: npt.NDArray[np.uns
 
 @njit(cache=True, nogil=True)
 def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
-    """Copies the items of runs together by place, each place's in their order.
+    """Copies the items of runs, of `size` bytes each, together by place, each place's in their order.
 
-    Args:
-        data: (n·size,) the items.
-        size: bytes of an item.
-        runs: (2, r) place of each run, and the index after its last item.
-        out: (n·size,) uint8, written: the items of place 0, then those of place 1, and so on.
-        ends: (m,) int64, written: the index in ``out`` after each place's last item.
+    runs are (2, r), the place of each run and the index after its last item. Written are out, (n·size,) uint8, and
+    ends, (m,) int64, the index in ``out`` after each place's last item.
     """
     ends[:] = 0
     first = total = 0

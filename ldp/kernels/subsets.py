@@ -33,14 +33,10 @@ def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.boo
 def choose_subsets(
     draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
 ) -> None:
-    """Turns draws into subsets by Floyd's algorithm, like `ldp.sampling.subset`.
+    """Turns draws, (n, k) int64, into subsets of 0..m−1 in place by Floyd's algorithm, like `ldp.sampling.subset`.
 
-    Args:
-        draws: (n, k) int64, changed in place: draw j of each row is uniform below m−k+j; becomes the members of a
-            subset of 0..m−1, in no order.
-        symbols: (n,) int64, the symbol of each subset.
-        own: (n,) bool, whether the subset contains it.
-        m: the number of symbols, above k.
+    Draw j of each row is uniform below m−k+j. Row i contains symbols[i] or not, as own[i] says; members are in no
+    order.
     """
     k = draws.shape[1]
     taken = np.zeros(m, np.bool_)

@@ -23,17 +23,10 @@ def accumulate_apart(
     runs: npt.NDArray[np.int64],
     most: int,
 ) -> Iterator[None]:
-    """Counts each report into one of several states, in steps, like `Oracle.accumulate_judged`.
+    """Counts each of (n,) well-formed reports into one of (m,) states, in steps, like `Oracle.accumulate_judged`.
 
-    Args:
-        oracle: the protocol.
-        states: (m,) states, each as for `Oracle.accumulate`; one may occur twice.
-        reports: (n,) well-formed reports: a malformed one would be counted anywhere.
-        runs: (2, r) consecutive reports of one state: its number, and the index after the last.
-        most: limit of reports a step. A step of reports that are an index each has all of them.
-
-    Yields:
-        None, after each step.
+    One state may occur twice. `runs` are (2, r) consecutive reports of one state: its number, and the index after the
+    last. A step counts at most `most` reports, except for reports that are an index each; it yields None.
 
     Raises:
         TypeError: a state that is not int64, or reports that are not of `report_dtype`.

@@ -20,17 +20,12 @@ _STEP = 0x9E3779B1
 
 
 def mul32(seed: int, value: int, g: int) -> int:
-    """The bucket of a value under the hash function "mul32" with a seed.
+    """The bucket of a value below 2²⁴ under the hash function "mul32" with a seed below 2³².
 
     Four words of the value, e, a, b and c, turn the seed s into x: y = (s XOR e)·a, x = (y XOR y>>11 XOR b)·c, all
     modulo 2³²; the bucket is ⌊x·g / 2³²⌋. For each value, s → x is a bijection of 32-bit words, so exactly ⌊2³²/g⌋ or
     ⌈2³²/g⌉ seeds have a bucket. `python -m tests.attack` looks for pairs of values that collide under more than 1/g of
     the seeds.
-
-    Args:
-        seed: 0 ≤ seed < 2³².
-        value: 0 ≤ v < 2²⁴.
-        g: the number of buckets.
 
     Example:
         >>> [mul32(12345, v, 3) for v in range(6)]
@@ -54,14 +49,9 @@ def _mixed(x: int) -> int:
 
 
 def xxh32(seed: int, value: int, g: int) -> int:
-    """The bucket of a value under xxHash32 of its decimal string, modulo g.
+    """The bucket of a value below 10¹⁵ under xxHash32 of its decimal string, modulo g.
 
     pure-ldp, multi-freq-ldpy and the paper's authors compute the same.
-
-    Args:
-        seed: 0 ≤ seed < 2³².
-        value: 0 ≤ v < 10¹⁵ (a string below xxHash32's 16-byte stripes).
-        g: the number of buckets.
 
     Example:
         >>> [xxh32(12345, v, 3) for v in range(6)]

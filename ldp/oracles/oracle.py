@@ -162,11 +162,7 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Counts reports into a state, in place. States of disjoint sets of reports add.
-
-        Args:
-            state: (state_size,) int64, from `zeros` or earlier calls.
-            reports: (n,) of `report_dtype`, all well-formed; n may be 0.
+        """Counts (n,) well-formed reports into a state of `zeros`, in place. States of disjoint sets of reports add.
 
         Raises:
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
@@ -220,10 +216,7 @@ class Oracle(Described, ABC):
         return self.estimate(self.support(state), n)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
-        """Returns the estimate of reports: `check`, `accumulate`, `support` and `estimate` in one call.
-
-        Args:
-            reports: (n,) of `report_dtype`, n ≥ 1.
+        """Returns the estimate of (n,) reports: `check`, `accumulate`, `support` and `estimate` in one call.
 
         Raises:
             TypeError: an array that is not of `report_dtype`.

@@ -30,9 +30,7 @@ class NewerSchema(ValueError):  # noqa: N818  # named for what was found
 def assemble(stream: str, received: Received) -> Snapshot:
     """Assembles a stream's newest snapshot of all time from the newest message of each key.
 
-    Args:
-        stream: the stream's name.
-        received: key -> (headers, value); messages of windows may be among them.
+    `received` maps a key to (headers, value); messages of windows may be among them.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot, or the head has no bodies.
@@ -77,15 +75,10 @@ def assemble(stream: str, received: Received) -> Snapshot:
 
 
 def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
-    """Assembles the newest snapshot of one window; heads of later snapshots may have left it as it is.
+    """Assembles the newest snapshot of one window, by its name and first millisecond, from messages as for `assemble`.
 
-    A window's snapshot has no rules, lineage, floors or lines: those are in the stream's head.
-
-    Args:
-        stream: the stream's name.
-        received: key -> (headers, value), as for `assemble`.
-        name: of the windows, as configured.
-        start: the window's first millisecond.
+    Heads of later snapshots may have left it as it is. It has no rules, lineage, floors or lines: those are in the
+    stream's head.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing, or another

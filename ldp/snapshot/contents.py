@@ -36,13 +36,9 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Period:
-    """The time window of a snapshot's reports.
+    """The time window of a snapshot's reports: [start, end) in milliseconds; None for all time.
 
-    Attributes:
-        name: of the windows, as configured; `all` for all time.
-        start: the window's first millisecond; None for all time.
-        end: the first millisecond after it, or None.
-        final: whether it changes no more.
+    `name` is that of the windows as configured, or `all`; `final` is whether it changes no more.
     """
 
     name: str = "all"
@@ -58,10 +54,9 @@ ALL_TIME = Period()
 class Line:
     """The progress of the windows of one name.
 
-    Attributes:
-        closed: every window that ends at or before it is final, or bounded, and changes no more.
-        bounded: ranges [from, to) of ends that were closed before every partition had passed them.
-        starts: of the windows whose messages are on the topic, if they are to be deleted.
+    Every window that ends at or before `closed` changes no more. `bounded` are ranges [from, to) of ends that were
+    closed before every partition had passed them. `starts` are those of windows on the topic, if they are to be
+    deleted.
     """
 
     closed: int
@@ -99,14 +94,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a stream on the topic of rows.
-
-    Attributes:
-        topic: its name.
-        slots: the rows of all time, and of each window.
-        older: additional rows of windows that end by `until`, or None.
-        until: in milliseconds.
-    """
+    """The rows of a stream on a topic; windows that end by `until` (ms) may have `older` rows in addition."""
 
     topic: str
     slots: Slots
@@ -170,17 +158,10 @@ class Recommended:
 
 @dataclass(frozen=True, eq=False)
 class SetAnswer(_BitForBit):
-    """A method's answer for a set of values.
+    """A method's answer for a set of values; fields as in ``snapshot.schema.json``.
 
-    Attributes:
-        query: the set.
-        frequency: of the set, a fraction of the reports.
-        std_error: its standard error for Base; None for other methods, like all that follow.
-        low: lower end of Base's score interval, or None.
-        high: its upper end, or None.
-        anytime_low: lower end of Base's anytime-valid interval, or None.
-        anytime_high: its upper end, or None.
-        fakes: poisoning tolerance of the score interval, −1 for infinity, or None.
+    All after `frequency` belong to Base: standard error, score interval, anytime-valid interval, and poisoning
+    tolerance (−1 for infinity). None for other methods.
     """
 
     query: SetQuery
@@ -195,17 +176,10 @@ class SetAnswer(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class TopAnswer(_BitForBit):
-    """A method's answer for the most frequent values.
+    """A method's answer for the most frequent values: (k,) indices in order, the same for every method.
 
-    Attributes:
-        query: the query with its k.
-        values: (k,) the most frequent by Base, in order; the same for every method.
-        frequencies: (k,) of these.
-        low: (k,) lower ends of Base's simultaneous intervals; None for other methods.
-        high: (k,) their upper ends, or None.
-        anytime_low: (k,) lower ends of those that are also anytime-valid, or None.
-        anytime_high: (k,) their upper ends, or None.
-        fakes: (k,) poisoning tolerance of each interval, −1 for infinity, or None.
+    The rest are (k,) each and belong to Base: simultaneous intervals, anytime-valid ones, and poisoning tolerance (−1
+    for infinity). None for other methods.
     """
 
     query: TopQuery
@@ -220,19 +194,11 @@ class TopAnswer(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class Body(_BitForBit):
-    """The results of one method.
+    """The results of one method; fields as in ``snapshot.schema.json``.
 
-    Attributes:
-        frequencies: (d,) the method's answer for each single value.
-        sum: its answer for the whole domain.
-        sets: its answers for sets of values.
-        tops: its answers for the most frequent values.
-        low: (d,) lower ends of Base's score intervals; None for other methods.
-        high: (d,) their upper ends, or None.
-        anytime_low: (d,) lower ends of Base's anytime-valid intervals; None for other methods and without counts.
-        anytime_high: (d,) their upper ends, or None.
-        fakes: (d,) poisoning tolerance of each score interval, −1 for infinity; or None.
-        by_rate: (rates, 2) of Base, for reports at several rates: reports of each value at each; else None.
+    `frequencies` are (d,), `sum` is the answer for the whole domain. (d,) each and only for Base: score intervals,
+    anytime-valid ones (None without counts), and poisoning tolerance (−1 for infinity). `by_rate` is (rates, 2),
+    reports of each value at each rate, or None.
     """
 
     frequencies: Vector

@@ -17,16 +17,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot, ready for a topic.
-
-    Attributes:
-        key: of the message on the topic.
-        content_type: of the body.
-        body: its value; empty for a tombstone.
-        snapshot: the identity of the whole.
-        parts: number of messages of the whole.
-        window: the time window of the whole.
-    """
+    """One message of a snapshot: key, value (empty for a tombstone), and identity, length and window of the whole."""
 
     key: str
     content_type: str
@@ -101,10 +92,8 @@ def delete_window(
 ) -> list[Message]:
     """Returns the tombstones of the messages that methods can have of a window, or of all time.
 
-    Args:
-        snapshot: one of the same stream.
-        window: the window.
-        methods: their names; all by default, since the writer of the window may have published others.
+    `snapshot` is one of the same stream. `methods` are all by default, since the writer of the window may have
+    published others.
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0

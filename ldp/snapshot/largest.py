@@ -32,13 +32,8 @@ def largest_message(
     """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
 
     It counts everything at its longest, without compression; only more than some dozens of gaps, bounded ranges or
-    changes of rules can exceed it.
-
-    Args:
-        stream: the stream.
-        queries: its queries.
-        partitions: number of partitions of the stream's topic.
-        windows: name of windows -> how many of them are on the topic at most.
+    changes of rules can exceed it. `partitions` are those of the stream's topic; `windows` maps a name to the number
+    of windows on the topic.
 
     Example:
         >>> import ldp

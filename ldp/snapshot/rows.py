@@ -27,15 +27,9 @@ _MOST = (1 << 63) - 1
 
 
 class RowKey(NamedTuple):
-    """The key of a row.
+    """The key of a row; fields as in ``row-key.connect.json``.
 
-    Attributes:
-        stream: the stream's name.
-        window_name: of the windows as configured; `all` for all time.
-        window_start: the window's first millisecond; 0 for all time.
-        method: the method's name.
-        query: the query's name, or `VALUES`.
-        rank: 1 for the most frequent value by Base, or for a set, and so on.
+    `window_start` is in milliseconds, 0 for all time; `query` is `VALUES` for single values; `rank` is by Base, from 1.
     """
 
     stream: str
@@ -76,19 +70,10 @@ class RowKey(NamedTuple):
 
 
 class RowValue(NamedTuple):
-    """The value of a row, without the columns of the key.
+    """The value of a row without the key's columns; fields as in ``row-value.connect.json``.
 
-    Attributes:
-        value: index of the value in the domain; None for the answer of a set.
-        label: its label; None in a stream without labels.
-        estimate: its frequency.
-        low: lower end of Base's interval; None for other methods.
-        high: its upper end.
-        window_end: the first millisecond after the window; None for all time.
-        n: number of reports.
-        sequence: of the snapshot.
-        final: whether the window changes no more.
-        complete: see `ldp.snapshot.Snapshot`.
+    `value` is None for the answer of a set; `low` and `high` are None for other methods than Base; `window_end` is
+    None for all time.
     """
 
     value: int | None
@@ -181,16 +166,9 @@ class Row:
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns the rows that each window of a stream has.
+    """Returns the rows that each window of a stream has: `top` values of d, and the answers of all queries.
 
-    Args:
-        methods: their names.
-        top: number of the most frequent values; all if the domain has no more.
-        queries: the queries.
-        domain_size: d.
-
-    Raises:
-        ValueError: no method, an unknown one, or one twice; no value.
+    Raises ValueError for no method, an unknown one, or one twice, and for a top below 1.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(
@@ -274,13 +252,6 @@ def _ranked(
 
 
 def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = None) -> list[Row]:
-    """Returns the tombstones of the rows of a window.
-
-    Args:
-        stream: the stream's name.
-        window: the window.
-        places: the rows that can exist.
-        but: those that stay.
-    """
+    """Returns the tombstones of the rows of a window that can exist (`places`), except those that stay (`but`)."""
     stay = set() if but is None else set(keys(stream, window, but))
     return [Row(key.encode(), b"") for key in keys(stream, window, places) if key not in stay]

@@ -102,16 +102,7 @@ def announce(
     identity: str,
     reports: int = 0,
 ) -> Snapshot:
-    """Returns a snapshot that is only a head: where the stream stands, without frequencies.
-
-    Args:
-        stream: the stream.
-        cut: the counted records.
-        sequence: the snapshot's number.
-        lineage: identifies the source of the counts, with the fingerprint.
-        identity: 32 hex digits.
-        reports: number of counted reports.
-    """
+    """Returns a snapshot that is only a head: where the stream stands, without frequencies. Arguments as for `take`."""
     return Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
