@@ -39,15 +39,7 @@ Update = tuple[int | None, Sequence[int], bool]
 
 
 class PublisherProcess:
-    """A stream's publisher in a child process, with the interface of `Publisher.run`.
-
-    Args:
-        config: the worker's configuration.
-        served: the stream.
-        partitions: returns its topic's partitions.
-        epoch: returns the epoch under which this worker holds partition 0, or None.
-        events: receives the child's events.
-    """
+    """A stream's publisher in a child process, with the interface of `Publisher.run`."""
 
     def __init__(
         self,

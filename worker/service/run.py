@@ -34,10 +34,6 @@ def run(config: Config, parent: Parent | None = None) -> int:
 
     A stream whose counts are lost stops; the others go on, the worker is not ready, and its exit code is 1. Asked to
     stop, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
-
-    Args:
-        config: the configuration.
-        parent: the parent of several processes; when it is gone, this process stops.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -39,14 +39,7 @@ logger = structlog.get_logger("worker.service")
 
 
 class StreamWorker:
-    """Serves one stream: a polling thread that claims, counts and commits, and a publishing thread.
-
-    Args:
-        config: the worker's configuration.
-        served: the stream and its topic.
-        metrics: the worker's metrics.
-        stopping: set when the worker is asked to stop.
-    """
+    """Serves one stream: a polling thread that claims, counts and commits, and a publishing thread."""
 
     def __init__(self, config: Config, served: Served, metrics: Metrics, stopping: threading.Event) -> None:
         self._config, self._served, self._metrics, self._stopping = config, served, metrics, stopping

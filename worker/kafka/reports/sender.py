@@ -33,14 +33,7 @@ class SendError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sent:
-    """Counts of a finished `send`.
-
-    Attributes:
-        reports: acknowledged reports.
-        records: well-formed records.
-        malformed: malformed records.
-        seconds: from the first record to the last acknowledgement.
-    """
+    """Counts of a finished `send`."""
 
     reports: int
     records: int

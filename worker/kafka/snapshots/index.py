@@ -32,12 +32,7 @@ class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be a
 
 
 class NotThere(Exception):  # noqa: N818  # an answer, not a fault
-    """There is no such window on the topic.
-
-    Args:
-        stream: the stream.
-        unnamed: whether there are messages of one that the stream's head does not list.
-    """
+    """There is no such window on the topic."""
 
     def __init__(self, stream: str, *, unnamed: bool = False) -> None:
         super().__init__(stream)
@@ -149,13 +144,6 @@ class SnapshotIndex:
         self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int, timestamp: int = 0
     ) -> bool:
         """Indexes a message; returns whether it completes a snapshot, or deletes one.
-
-        Args:
-            key: the message's key.
-            headers: its headers.
-            value: its value; None for a tombstone.
-            offset: its offset.
-            timestamp: its timestamp, in milliseconds.
 
         Raises:
             ValueError, LookupError, TypeError, AttributeError: it is no message of a snapshot.
