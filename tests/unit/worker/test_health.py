@@ -75,7 +75,7 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def alone():
     """A server in a process of its own that may open 1,024 files, as by default; the process and the port."""
     command = [sys.executable, "-c", ALONE]

@@ -118,7 +118,11 @@ def get(port, path="/healthz", **headers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", ["", "Accept-Encoding: gzip\r\n"], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param("", marks=pytest.mark.long), "Accept-Encoding: gzip\r\n"],
+    ids=["plain", "gzip"],
+)
 def test_point_3_readers_that_read_nothing_take_little_memory_and_no_probe_its_answer(more):
     with process(LARGE) as (running, port), contextlib.ExitStack() as held:
         assert get(port, "/streams/s/snapshot")[0] == 200  # it is there, and what it takes is taken

@@ -742,17 +742,17 @@ def test_a_snapshot_that_cannot_be_read_darkens_no_other(served, log, damage):
 
 
 def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.snapshots.follower._READ_SECONDS", 2.0)
+    monkeypatch.setattr("worker.kafka.snapshots.follower._READ_SECONDS", 1.0)
     log.publish(taken())
     poll = Consumer.poll
 
     def slowly(consumer, timeout_ms, max_records=1):
-        time.sleep(0.2)
+        time.sleep(0.1)
         return poll(consumer, timeout_ms, 1)
 
     monkeypatch.setattr(Consumer, "poll", slowly)
     with serving(log, metrics) as (port, _):
-        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # of 13 messages, in 2.6 seconds
+        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # of 13 messages, in 1.3 seconds
 
 
 def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
