@@ -24,11 +24,7 @@ VALUES = ("low", "high")
 
 
 def unary_frame(stream: Stream, bits: str) -> bytes:
-    """Returns the frame of a text of bits, first value first.
-
-    Args:
-        stream: of unary encoding, with as many values as bits.
-        bits: d characters, "0" or "1".
+    """Returns the frame of a text of d bits, "0" or "1", first value first, for a stream of unary encoding.
 
     Raises:
         TypeError: a stream of another protocol, or bits that are no text.
@@ -54,14 +50,10 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
 
 
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
-    """Returns the frame of a navigation's confidence.
+    """Returns the frame of a navigation's confidence, for a stream of a response with rates.
 
-    A rate that the document does not declare makes a frame that a worker rejects with the reason ``rate``, so the
-    operator sees it.
-
-    Args:
-        stream: of a response with rates.
-        confidence: ``value`` and ``randomizedTriggerRate`` as the browser reports them; other keys are ignored.
+    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. A rate that the document does not
+    declare makes a frame that a worker rejects with the reason ``rate``, so the operator sees it.
 
     Raises:
         TypeError: a stream of another protocol, or a rate that is no number.

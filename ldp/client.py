@@ -62,20 +62,13 @@ class Client:
         return self._header + self._oracle.pack(self._oracle.perturb_one(self._index(value)))
 
     def pack(self, frames: Iterable[bytes], *, most_reports: int, as_json: bool = False) -> list[bytes]:
-        """Packs the reports of many frames into few, in their order; draws no coins and spends no ε.
+        """Packs the reports of many binary frames into few, in their order; draws no coins and spends no ε.
 
         For a device that keeps its reports until it is online. A record is accepted or rejected whole, has one time,
         and shows that its reports came together. Only version, fingerprint and length are checked: decode frames of
-        other senders first (`ldp.frames.decode`).
-
-        Args:
-            frames: binary frames of this stream.
-            most_reports: the operator's limit of reports a record (`streams.most_reports`).
-            as_json: make JSON frames, which are several times as long.
-
-        Returns:
-            Frames of at most `most_reports` reports and 10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report has a
-            frame of its own. O(bytes).
+        other senders first (`ldp.frames.decode`). `most_reports` is the operator's limit of reports a record
+        (`streams.most_reports`). Frames have at most 10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report has a frame
+        of its own. JSON frames are several times as long.
 
         Raises:
             TypeError: a frame that is not bytes, or a most_reports that is no integer.

@@ -133,15 +133,10 @@ class Estimate:
         return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
-        """Anytime-valid intervals: of a value, those of all n together hold the level.
+        """Anytime-valid intervals of (k,) values, or of all: those of all n together hold the level.
 
         Use them if you look at each new snapshot or stop when a result appears; see
-        `ldp.intervals.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value
-        at a time.
-
-        Args:
-            level: probability that a value's intervals cover at every n, at least; in (0, 1).
-            values: (k,) indices; None for all.
+        `ldp.intervals.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value at a time.
 
         Returns:
             (low, high), each (k,) float64. O(k).

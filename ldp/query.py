@@ -121,18 +121,11 @@ def _check_name(name: object) -> None:
 
 
 def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
-    """The frequency of a set of values under a method.
+    """The frequency of a set of values under a method: a fraction of the reports. O(d log d).
 
     Every method answers with the sum of its vector over the set, except Post-Pos, which post-processes the query
-    (Section IV.A): the sum of Base over the set, or 0 if that is negative.
-
-    Args:
-        estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, distinct; may be empty (answer 0).
-        method: a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
-
-    Returns:
-        A fraction of the reports. O(d log d): the method runs over the whole domain.
+    (Section IV.A): the sum of Base over the set, or 0 if that is negative. `subset` are distinct indices, maybe none
+    (0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
 
     Raises:
         ValueError: an unknown method; an index outside the domain or repeated; not one vector.

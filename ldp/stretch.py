@@ -18,18 +18,12 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 @dataclass(frozen=True)
 class Stretch:
-    """The records of one partition of a topic in an offset range.
+    """The records of one partition of a topic in an offset range, from `start` to before `offset`.
 
-    Offsets without a record, such as those of transaction markers, belong to the range.
-
-    Attributes:
-        topic: the topic's name.
-        partition: the partition's number.
-        start: the first offset.
-        offset: the offset after the last.
-        max_timestamp: the highest timestamp of the accepted records, in milliseconds since the epoch; −1 if none of
-            them has a time (see `TIME_ENDS`); None if none was accepted, or if timestamps are unknown.
-        most_reports: limit of reports a record; None for no limit.
+    Offsets without a record, such as those of transaction markers, belong to the range. `max_timestamp` is the highest
+    timestamp of the accepted records, in milliseconds since the epoch; −1 if none of them has a time (see
+    `TIME_ENDS`); None if none was accepted, or if timestamps are unknown. `most_reports` limited the reports a record,
+    or None.
 
     Raises:
         TypeError: a part of the wrong type.

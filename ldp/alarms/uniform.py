@@ -22,7 +22,7 @@ _WEIGHTS = 10.0 ** np.arange(7)
 
 
 class Uniform(Martingale):
-    """Bins into which honest reports fall uniformly, whatever their values are.
+    """Bins into which honest reports fall uniformly, whatever their values are; a `Martingale`.
 
     OLH: the seed is uniform below 2³², so the upper 6 bits of its product with an odd number modulo 2³² are too; 64
     bins.
@@ -33,11 +33,6 @@ class Uniform(Martingale):
     With c_b of n reports in bin b of m, and a > 0, m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood under Pólya's
     urn over the one under the law: a martingale of mean 1. The test is its mean over some a. It misses poisoning
     reports with fresh seeds.
-
-    Args:
-        oracle: the protocol; see `applies`.
-        level: probability of a false alarm from one `begin` to the next, in (0, 1).
-        rng: of the secrets; seeded by the system's randomness by default.
 
     Example:
         >>> import ldp

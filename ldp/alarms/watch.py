@@ -39,16 +39,10 @@ class Watch:
     """Tests a sample of a stream's reports; false alarms are rarer than once in 10⁶ hours.
 
     It takes at most one block a second, of 4,096 reports or 4 MiB: all reports of a slow stream, of a fast one
-    consecutive reports from a random place in each batch. Each test gets its risk again in periods of at least an
-    hour; without an alarm a period lasts until 10⁶ reports. A test raises at most one alarm in a period.
+    consecutive reports from a random place in each batch. All tests together get `risk` again in periods of at least
+    an hour; without an alarm a period lasts until 10⁶ reports. A test raises at most one alarm in a period.
 
     Pass each report once only: the laws do not hold for reports that are counted again after a failure.
-
-    Args:
-        oracle: the protocol.
-        clock: seconds.
-        rng: of places and secrets; seeded by the system's randomness by default.
-        risk: of a false alarm in a period, all tests together.
 
     Example:
         >>> import ldp, time

@@ -67,11 +67,7 @@ class _Part:
 
 @dataclass
 class Tally:
-    """The counts of some of an archive's records.
-
-    Attributes:
-        stream: the stream of the records.
-        most_reports: limit of reports a record; None for no limit.
+    """The counts of some of an archive's records, with a limit of reports a record, or None.
 
     Example:
         >>> import ldp

@@ -23,9 +23,7 @@ class GRR(Oracle):
 
     Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
 
-    Args:
-        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
-        domain_size: d, 1 ≤ d ≤ 2²⁴.
+    `epsilon` and `domain_size` are as for `ldp.oracle`.
 
     Example:
         >>> grr = GRR("1", domain_size=4)

@@ -25,9 +25,7 @@ class HadamardResponse(PreferredMessages):
     Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment a report, and one fast Walsh–Hadamard
     transform to decode, O(K·log K).
 
-    Args:
-        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
-        domain_size: d, 1 ≤ d ≤ 2²⁴.
+    `epsilon` and `domain_size` are as for `ldp.oracle`.
 
     Example:
         >>> hadamard = HadamardResponse("1", domain_size=845)

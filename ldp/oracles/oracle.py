@@ -238,17 +238,11 @@ class Oracle(Described, ABC):
     # The law of Φ over Ψ, for simulation and for the error of sets
 
     def simulate(self, histogram: npt.ArrayLike, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draws the support counts of a population from their law, without making its reports.
+        """Draws the support counts, (d,) int64, of a population: (d,) users with each value.
 
-        The law is exact, dependence between values included; OLH's is that of an ideal hash. The coins are predictable.
-
-        Args:
-            histogram: (d,) integers, users with each value.
-            rng: a numpy generator.
-
-        Returns:
-            (d,) int64. O(d); for Subset Selection O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR
-            O(min(n, d·K) + K log K).
+        The law is exact, dependence between values included; OLH's is that of an ideal hash. The coins are
+        predictable. O(d); for Subset Selection O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR O(min(n,
+        d·K) + K log K).
 
         Raises:
             TypeError: a histogram that is not integers, or an rng that is not a numpy generator.
@@ -258,16 +252,10 @@ class Oracle(Described, ABC):
         return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
 
     def set_variances(self, subset: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Variance of how many of a set's values one report supports, for a user with each value.
+        """Variance of how many of a set's values one report supports, for a user with each value: (d,) float64.
 
         A user with a value of the set supports p + (m−1)q of its m values on average, any other mq. The variance of
-        the set's count Σ c is Σ_u n_u·V_u exactly, for any population.
-
-        Args:
-            subset: (m,) indices of the set's values, distinct, m ≥ 1.
-
-        Returns:
-            (d,) float64, V_u for each value u. O(d), for Hadamard and PGR O(K log K).
+        the set's count Σ c is Σ_u n_u·V_u exactly, for any population. O(d), for Hadamard and PGR O(K log K).
 
         Raises:
             TypeError: indices that are not integers.

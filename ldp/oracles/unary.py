@@ -115,9 +115,7 @@ class OUE(UnaryEncoding):
     Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: d bits
     added a report.
 
-    Args:
-        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
-        domain_size: d, 1 ≤ d ≤ 2²⁴.
+    `epsilon` and `domain_size` are as for `ldp.oracle`.
 
     Example:
         >>> oue = OUE("1", domain_size=100)
@@ -138,9 +136,7 @@ class SUE(UnaryEncoding):
 
     H is the rational just below e^(ε/2), ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴, and E = H² ≤ e^ε. Report, state, server: as `OUE`.
 
-    Args:
-        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
-        domain_size: d, 1 ≤ d ≤ 2²⁴.
+    `epsilon` and `domain_size` are as for `ldp.oracle`.
 
     Example:
         >>> sue = SUE("1", domain_size=100)

@@ -189,14 +189,9 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns the rows of a snapshot, of all time or of a window; O(d log d + rows).
+    """Returns the rows (`places`) of a snapshot, of all time or of a window; O(d log d + rows).
 
-    Args:
-        snapshot: with Base among its methods.
-        places: the rows to write.
-
-    Raises:
-        KeyError: the snapshot lacks Base, or one of the methods.
+    Raises KeyError if the snapshot lacks Base, or one of the methods.
 
     Example:
         >>> import ldp
