@@ -1,51 +1,11 @@
 """A worker as a process, without the services that it asks for: it says where it listens, answers, and ends."""
 
-import os
-import signal
 import socket
 import threading
-import time
 
 import pytest
 
 from deploy.local.workers import Worker
-
-TOML = """
-kafka.bootstrap_servers = "127.0.0.1:1"
-redis.url = "redis://127.0.0.1:1/0"
-http = {host = "127.0.0.1", port = 0}
-[[streams]]
-name = "s"
-topic = "t"
-protocol = "grr"
-epsilon = "1"
-domain_size = 3
-"""
-
-
-@pytest.mark.slow
-def test_a_worker_is_asked_and_killed(tmp_path):
-    toml = tmp_path / "worker.toml"
-    toml.write_text(TOML)
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("LDP_WORKER_")}
-    worker = Worker.run("worker 1", tmp_path / "worker-1.log", environ, "--config", str(toml))
-    try:
-        deadline = time.monotonic() + 90
-        while not worker.port() and worker.alive() and time.monotonic() < deadline:
-            assert not worker.ready()
-            time.sleep(0.05)
-        assert worker.url == f"http://127.0.0.1:{worker.port()}"
-        assert worker.get("/healthz")[0] == 200
-        assert worker.get("/nowhere")[0] == 404
-        assert not worker.ready()
-        assert worker.metric("partition_owned") == 0
-        assert worker.owned() == set()
-    finally:
-        worker.kill()
-    assert worker.process.returncode == -signal.SIGKILL
-    assert not worker.alive()
-    with pytest.raises(OSError, match="refused"):
-        worker.get("/healthz")
 
 
 def test_a_worker_that_has_not_said_where_it_listens_is_not_ready(tmp_path):
