@@ -10,7 +10,8 @@ at the other end of a pipe kills them and removes the folder when the pipe close
 
 Kafka is one KRaft node of the version in pom.xml; Maven fetches its jars once into `~/.cache/ldp-worker` (or below
 XDG_CACHE_HOME). java, mvn and redis-server come from PATH, or as root from Debian's packages; Redis otherwise from a
-pinned wheel. The file needs only the standard library, so it runs before there is a virtual environment.
+pinned wheel. The file needs only the standard library and no other file, so it runs before there is a virtual
+environment: that is why it is longer than others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Errors of the Kafka client library, and the remedy for each cause."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaError
 
-from worker.counting.ports import Unavailable
+if TYPE_CHECKING:
+    from worker.counting.ports import Unavailable
 
 BrokerError = KafkaError
 
@@ -117,7 +119,7 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
     return found.format(topic=topic or "that the error names")
 
 
-def unavailable(error: Exception, operation: str, topic: str = "") -> Unavailable:
+def unavailable(error: Exception, operation: str, topic: str = "") -> "Unavailable":
     """Returns an error of the client library as `Unavailable`, with its remedy.
 
     Example:
@@ -128,6 +130,8 @@ def unavailable(error: Exception, operation: str, topic: str = "") -> Unavailabl
         >>> found.remedy
         'start the brokers, or correct kafka.bootstrap_servers and the security settings beside it'
     """
+    from worker.counting.ports import Unavailable  # imports the kernels
+
     name = type(error).__name__
     text = str(error).partition("] ")[2] if str(error).startswith("[Error ") else str(error)
     happened = text if text.startswith(name) else f"{name}: {text}"
