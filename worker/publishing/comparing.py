@@ -1,7 +1,7 @@
 """Comparison of each final window with the one before it.
 
 The estimates to compare with are in the publisher's memory only, one a name: a publisher that takes over compares once
-it has published two. `ldp.changes` compares any windows on the topic.
+it has published two. `ldp.analysis.changes` compares any windows on the topic.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Recommender: finds the method that suits each query best, on a thread of its own.
 
-The reports choose it (`ldp.selection`), which takes seconds. Snapshots carry the newest recommendation; there is none
-if no method is clearly best.
+The reports choose it (`ldp.analysis.method_selection`), which takes seconds. Snapshots carry the newest
+recommendation; there is none if no method is clearly best.
 """
 
 import math
