@@ -16,8 +16,8 @@ from tests.faults.memory.standalone import Importer, batch
 from tests.faults.still import Still, alone, count_all, lie_once, look_twice, shifted
 from worker.counting import layout
 from worker.counting.head import Head
-from worker.counting.importing import Prefix, Refused
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost, Unavailable
+from worker.importing import Prefix, Refused
 
 
 def world_of(records: int = 10, partitions: int = 1) -> Still:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.kills.steps import IMPORTING, STEPS
-from worker.counting.importing import Import
 from worker.counting.ownership import Ownership
+from worker.importing import Import
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.publishing.publisher import Publisher
 

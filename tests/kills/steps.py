@@ -20,7 +20,7 @@ PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition_state:PartitionState"
 WINDOWS = "worker.counting.window_state:WindowState"
 IMPORT, NON_MEMBER = (
-    "worker.counting.importing:Import",
+    "worker.importing:Import",
     "worker.kafka.reports.non_member_log:KafkaNonMemberLog",
 )
 

@@ -17,8 +17,8 @@ from tests.simulation.broker import TIMED_OUT, Cluster, Manager, Reports, told_i
 from tests.simulation.recount import Recounts, Ruling
 from tests.simulation.store import Client, Process
 from worker.counting import layout
-from worker.counting.importing import Import, Prefix, Refused
 from worker.counting.ports import Unavailable
+from worker.importing import Import, Prefix, Refused
 from worker.kafka.reports.non_member_log import KafkaNonMemberLog
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.store.redis import RedisStore

@@ -27,8 +27,8 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
     if the newest records of the two clusters differ, or if the mirror does not begin with the first record.
     """
     from worker.config import load
-    from worker.counting.importing import Refused
     from worker.counting.ports import StateLost, Unavailable
+    from worker.importing import Refused
     from worker.observe import logs
 
     logs.silence()
@@ -44,7 +44,7 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
 
 
 def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
-    from worker.counting.importing import Refused, mirrored
+    from worker.importing import Refused, mirrored
     from worker.kafka.client.newest import newest_records
     from worker.kafka.reports.non_member_log import KafkaNonMemberLog
     from worker.publishing import cuts

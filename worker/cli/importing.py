@@ -11,7 +11,7 @@ from worker.cli.command import amount, command, complain, reach
 
 if TYPE_CHECKING:
     from worker.config import Config
-    from worker.counting.importing import Prefix
+    from worker.importing import Prefix
 
 _AGAIN = "what is imported stays; ldp-worker check says what is wrong, then import again"
 
@@ -32,8 +32,8 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
 
     Windows begin beyond the highest imported timestamp, and are those of the configuration.
     """
-    from worker.counting.importing import Refused
     from worker.counting.ports import StateLost, Unavailable
+    from worker.importing import Refused
     from worker.observe import logs
 
     logs.silence()
@@ -54,7 +54,7 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
 
 def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
     from ldp.state import State
-    from worker.counting.importing import Import, Refused
+    from worker.importing import Import, Refused
     from worker.kafka.reports.non_member_log import KafkaNonMemberLog
     from worker.kafka.snapshots.producer import KafkaSnapshotProducer
     from worker.kafka.snapshots.topic import SnapshotTopic

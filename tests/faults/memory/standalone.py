@@ -9,7 +9,7 @@ from ldp.stretch import Stretch
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemorySnapshotProducer
 from tests.faults.memory.world import World
-from worker.counting.importing import Import
+from worker.importing import Import
 
 TOPIC = "reports"
 

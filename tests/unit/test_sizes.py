@@ -1,4 +1,4 @@
-"""The measures of the house: a file has at most 450 lines or says why it is longer, a function less than 60."""
+"""Limits of size: a file has at most 450 lines or says why it is longer, a function at most 59."""
 
 import ast
 from pathlib import Path
