@@ -16,8 +16,7 @@ from worker.audit.errors import Difference
 
 Vector = npt.NDArray[np.float64]
 
-_TIMES = tuple(100.0 * 4.0**i for i in range(19))
-"""Numbers of reports for which the steps are optimal."""
+_TIMES = tuple(100.0 * 4.0**i for i in range(19))  # Numbers of reports for which the steps are optimal
 _DEVIATIONS = 3.5
 
 
@@ -72,10 +71,8 @@ def _ends(
     deviation: float,
     level: float,
 ) -> tuple[Vector, Vector]:
-    """Returns the best bounds of all steps, (k,) each, for sums over n reports.
-
-    `own` and `other` map a step to log E e^(step·X) of a report X of a user with the value, and without it.
-    """
+    """Returns the best bounds of all steps, (k,) each, for sums over n reports."""
+    # `own` and `other` map a step to log E e^(step·X) of a report X of a user with the value, and without it
     fee = math.log(2 * len(_TIMES) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))
     for time in _TIMES:
@@ -110,13 +107,8 @@ def expect_fakes(
 ) -> None:
     """Raises `Difference` unless `fakes` is the least number of forged reports that moves an estimate outside.
 
-    Args:
-        what: name for the message.
-        published: `low`, `high` and `fakes`, (k,) each; −1 where no number does.
-        frequencies: (k,) estimates.
-        n: reports.
-        steps: users that one report less one more adds at most, and removes at most.
-        off: (k,) most distance of two computations of an estimate, and of the published ends.
+    `published`: `low`, `high` and `fakes`, (k,) each; −1 where no number does; `frequencies`: (k,) estimates;
+    `off`: (k,) most distance of two computations of an estimate, and of the published ends.
     """
     low, high, fakes = (published[name] for name in ("low", "high", "fakes"))
     up, down = steps

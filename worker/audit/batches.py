@@ -20,8 +20,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 _HIGHEST_BASE = 2**63 - 1 - 2**31
 _LEAST_RECORD = 7
-_TOGETHER = 1 << 20
-"""Bytes of records that are parsed at once."""
+_TOGETHER = 1 << 20  # Bytes of records that are parsed at once
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Batch:
     """A whole batch of a log."""
 
     data: bytes
-    base: int  # its first offset
+    base: int
     end: int  # the offset behind it
     sound: bool  # header and checksum allow parsing
     corrupt: bool  # only the checksum is wrong: the next fetch may bring it right
@@ -104,8 +103,6 @@ class _Section:
 
 @dataclass
 class _Group:
-    """Batches that are parsed together."""
-
     data: bytearray = field(default_factory=bytearray)
     sections: list[_Section] = field(default_factory=list)
     unreadable: int = 0

@@ -20,13 +20,7 @@ class Unreadable(Exception):  # noqa: N818  # an outcome of reading
 def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
     r"""Returns decompressed bytes; O(limit).
 
-    Args:
-        codec: its number in a batch's attributes.
-        section: a batch behind its header.
-        limit: the most bytes.
-
-    Raises:
-        Unreadable: an unknown number, another format, or over the limit.
+    Raises `Unreadable`: an unknown number, another format, or over the limit.
 
     Example:
         >>> bytes(unpack(2, b"\x06\x04ab\x01\x02", 6))
@@ -76,7 +70,6 @@ def _snappy(section: bytes, limit: int) -> bytearray:
 
 
 def _snappy_block(block: bytes, made: bytearray, limit: int) -> None:
-    """Appends a block: its length, then literals and copies."""
     length = at = 0
     while True:
         if at == min(5, len(block)):

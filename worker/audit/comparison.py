@@ -43,21 +43,7 @@ def judge(
     newest: Newest = Newest(),  # frozen
     published: Published | None = None,
 ) -> PartitionVerdict:
-    """Returns the verdict on one partition.
-
-    Args:
-        document: the stream's public document.
-        partition: its number.
-        stream: the stream's name.
-        group: the consumer group of the stream.
-        cut: fields of the metadata and blobs by pane, read together.
-        bounds: the log's first offset and its last stable one, read after the cut.
-        read: yields the committed records of [from, to), and what of it was deleted meanwhile.
-        topic_id: Kafka's id of the topic, if known.
-        committed: the group's committed offset and its metadata, read before the cut.
-        newest: facts of the newest snapshot.
-        published: the stream's snapshots, to which the partition's counts are added.
-    """
+    """Returns the verdict on one partition."""
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
@@ -167,7 +153,6 @@ def _recounted(
 
 
 def _message(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> str | None:
-    """Returns what keeps a partition without differences from being equal."""
     parts = []
     if gaps:
         lost = ", ".join(_offsets(*gap) for gap in gaps)

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 
-_LARGEST = 1 << 25
-"""Most vectors of a projective geometry that are transformed."""
+_LARGEST = 1 << 25  # Most vectors of a projective geometry that are transformed
 
 
 def power_of(epsilon: str, halves: int = 1) -> Fraction:

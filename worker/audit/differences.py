@@ -21,8 +21,7 @@ from worker.audit.windows import ends_of
 def compare(stored: Stored, counted: Recount, history: History) -> None:
     """Compares everything that is kept of a partition, except its gaps.
 
-    Raises:
-        Difference: the first one.
+    Raises `Difference`: the first one.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -102,10 +101,8 @@ def compare_partly(
 ) -> None:
     """Compares a partition with the recount of the records that remain beside the deleted stretches.
 
-    `ones` is what each report adds to the sum of the state, if that is the same for all.
-
-    Raises:
-        Difference: more remains than is stored, or no deleted records can make up the rest.
+    `ones` is what each report adds to the sum of the state, if that is the same for all. Raises `Difference`:
+    more remains than is stored, or no deleted records can make up the rest.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-State = npt.NDArray[np.int64]
-"""(K,): how many reports support each value, or have each index."""
+State = npt.NDArray[np.int64]  # (K,): how many reports support each value, or have each index
 Uint32 = npt.NDArray[np.uint32]
 
 _LANE = 1 << 15  # hashes computed at once: two such columns of 32 bits stay in a core's second-level cache

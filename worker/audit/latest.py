@@ -15,8 +15,6 @@ from worker.audit.windows import shape_of
 
 @dataclass(frozen=True)
 class _Reached:
-    """A partition at the head's offset."""
-
     closed: int
     floor: int  # the floor with which the head admits it
     watermark: int | None

@@ -21,10 +21,8 @@ from worker.audit.vectors import Read, Vector
 
 ROUNDING = 1e-9
 _OF_SIGMA = 1e-6
-_SHORT = 0.01
-"""Most rounding of a number, in standard errors."""
-_MOST = 4096
-"""Most different estimates that Power is computed of; others are interpolated."""
+_SHORT = 0.01  # Most rounding of a number, in standard errors
+_MOST = 4096  # Most different estimates that Power is computed of; others are interpolated
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,8 @@ def _on_simplex(values: Vector) -> Vector:
 
 
 def _mle_apx(of: Estimate, _found: Vector) -> Vector:
-    """Minimizes Σ (f − f̃)²/(Q + f·B) on the simplex: (f − f̃)/(Q + f·B) is one number x wherever f is positive.
-
-    So f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of the positive ones.
-    """
+    """Minimizes Σ (f − f̃)²/(Q + f·B) on the simplex: (f − f̃)/(Q + f·B) is one number x wherever f is positive."""
+    # so f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of the positive ones
     p, q = of.p, of.q
     if p == 1 and len(on_top := np.flatnonzero(of.base >= 1.0 - of.rounding)):
         # nothing is uncertain about a value that all reports support

@@ -49,11 +49,7 @@ def _canonical(tree: object) -> bytes:
 
 
 def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns a record's reports as the wire's bytes.
-
-    Raises:
-        Malformed: the record is rejected.
-    """
+    """Returns a record's reports as the wire's bytes. Raises `Malformed`: the record is rejected."""
     if not value:
         raise Malformed("empty")
     if value[:1] == b"{":

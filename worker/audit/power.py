@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
 
-_SINGLE = 256
-"""Terms at either end that are added one by one."""
-_BELOW, _ABOVE = 20.0, 10.0
-"""Standard deviations around an estimate beyond which no count is likely."""
+_SINGLE = 256  # Terms at either end that are added one by one
+_BELOW, _ABOVE = 20.0, 10.0  # Standard deviations around an estimate beyond which no count is likely
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -36,7 +34,6 @@ def _prior_mean(n: int, alpha: float) -> float:
 
 
 def _sum_of_powers(n: int, beta: float) -> float:
-    """Returns Σ k^−β, k = 1..n."""
     first = min(n, 4 * _SINGLE)
     total = float((np.arange(1.0, first + 1) ** -beta).sum())
     if first == n:
@@ -51,11 +48,7 @@ def _sum_of_powers(n: int, beta: float) -> float:
 def means(t: Vector, n: int, s: float, alpha: float) -> Vector:
     """Returns the expected count, (m,), for each estimated count; O(m), whatever n is.
 
-    Args:
-        t: (m,) estimated counts.
-        n: reports.
-        s: standard deviation of the estimates.
-        alpha: exponent of the prior.
+    `t`: (m,) estimated counts.
     """
     return np.clip([_mean(float(each), n, s, alpha) for each in t], 1.0, n)
 

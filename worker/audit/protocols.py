@@ -83,10 +83,7 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
 
 
 def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
-    """Returns the protocol whose report is d bits: bit v is value v, the least significant byte is first.
-
-    `ones` is the number of set bits, `bounds` returns the likely fewest and most; None for any.
-    """
+    """Returns the protocol whose report is d bits: bit v is value v, the least significant byte is first."""
     size = (d + 7) // 8
 
     def reports(body: bytes) -> Iterator[int]:
@@ -109,13 +106,7 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def likely_ones(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns the fewest and the most ones of a unary report, except for 5·10^-13 on either side; O(d).
-
-    Args:
-        own: the probability that the own bit is 1.
-        other: that another one is.
-        d: the number of bits.
-    """
+    """Returns the fewest and the most ones of a unary report, except for 5·10^-13 on either side; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")

@@ -160,7 +160,6 @@ class Published:
         return line is not None and line.is_bounded(snapshot.end)
 
     def _expect_right(self, snapshot: Snapshot, count: _Count) -> None:
-        """Compares a snapshot to the last bit."""
         for partition, line in count.early:
             at = f"final at offset {snapshot.offsets[partition]} of partition {partition}"
             raise Difference(f"{snapshot}: {at}, where the closed line is {line}")
@@ -212,11 +211,9 @@ def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[i
 
 
 def _taints(snapshot: Snapshot, stored: Stored, around: Sequence[Around], offset: int) -> tuple[bool, bool]:
-    """Returns whether gaps can have taken reports from a snapshot: by the least that is known of them, and the most.
-
-    A lost report was not late, so the closed line before the gap had not passed the window's end. Its time was at most
-    the first later time after the gap plus the delay that a rule allows; a rule may have been recorded ahead.
-    """
+    """Returns whether gaps can have taken reports from a snapshot: by the least that is known of them, and the most."""
+    # A lost report was not late: the closed line before the gap had not passed the window's end. Its time was at
+    # most the first later time after the gap plus the delay that a rule allows; a rule may be recorded ahead.
     if snapshot.name == "all":
         return bool(around), bool(around)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]

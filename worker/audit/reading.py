@@ -28,8 +28,7 @@ AbstractTokenProvider.register(Tokens)  # the client requires it of token provid
 _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
 _BOUNDS_MS = 30_000
-_LARGEST = 64 << 20
-"""Most bytes of a decompressed batch on the topics of snapshots and rows."""
+_LARGEST = 64 << 20  # Most bytes of a decompressed batch on the topics of snapshots and rows
 _OF_HEADS = {"schema", "stream", "fingerprint", "window", "complete", "gaps"}
 """Fields of every head, in addition to those that `Head.of` reads."""
 
@@ -132,8 +131,6 @@ def cut_of(client: Client, prefix: str) -> StoredCut:
 
 @dataclass(frozen=True)
 class _Fetched:
-    """Record batches of one fetch of one partition."""
-
     start: int
     data: bytes
     offset: int  # the last one; the client moves behind it
@@ -182,11 +179,9 @@ def read(
 def _polled(
     consumer: KafkaConsumer, tp: TopicPartition, on_advance: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Any]:
-    """Yields fetches of [begin, end), until its end is reached or nothing more comes below it.
-
-    Nothing more comes after an empty fetch with a last stable offset not below the end: compaction may have removed a
-    control batch at the end. Where records are deleted meanwhile, yields their stretch and goes on behind.
-    """
+    """Yields fetches of [begin, end), until its end is reached or nothing more comes below it."""
+    # Nothing more comes after an empty fetch with a last stable offset not below the end: compaction may have
+    # removed a control batch at the end. Where records are deleted meanwhile, yields their stretch and goes on.
     consumer.assign([tp])
     consumer.seek(tp, begin)
     position, moved = begin, time.monotonic()
@@ -264,7 +259,6 @@ def published(
 def _messages(
     consumer: KafkaConsumer, topic: str, stream: str, begin: int, on_passed: Callable[[str], object]
 ) -> Iterator[tuple[int, Message]]:
-    """Yields offset and message."""
     prefix = f"{stream}/".encode()
     for offset, key, value, headers in _keyed(consumer, topic, begin, prefix):
         name = key[len(prefix) :].decode(errors="replace")

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-Stretch = tuple[int, int]
-"""Offsets [from, to) of a log."""
+Stretch = tuple[int, int]  # Offsets [from, to) of a log
 Caps = list[tuple[int, int | None]]
 """Most bytes of a decompressed record batch from an offset on, None for any number; ascending."""
 

@@ -14,8 +14,7 @@ from worker.audit.records import Ints, Records
 from worker.audit.windows import NOWHERE, ends_of, place, read_times
 
 _PENDING_BYTES = 1 << 20
-_FEW, _LONG = 8, 4096
-"""Fewer records of a length, and longer records, are judged one by one."""
+_FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are judged one by one
 
 
 @dataclass
@@ -72,8 +71,7 @@ class Recount:
             cell.state = None
 
 
-Mark = Callable[[Recount], object]
-"""A call between records, with the recount of those before it."""
+Mark = Callable[[Recount], object]  # A call between records, with the recount of those before it
 
 
 def recount(
@@ -85,12 +83,7 @@ def recount(
 ) -> Recount:
     r"""Counts records and calls marks, in the log's order; O(bytes) and for OLH O(reports · d) in bounded memory.
 
-    Args:
-        document: the stream's public document.
-        records: records and marks.
-        limits: the rule of the records.
-        onto: an earlier recount, to which they are added.
-        kept: the panes whose state is wanted; None for all.
+    `kept`: the panes whose state is wanted; None for all.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}

@@ -18,8 +18,7 @@ from worker.audit.vectors import Vector, read
 
 _KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
 _TYPES = (str, str, int, str, str, int)
-_GONE = 1 << 63
-"""Sequence of a deleted body."""
+_GONE = 1 << 63  # Sequence of a deleted body
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -28,10 +27,7 @@ def differing(
 ) -> str | None:
     """Returns the first row that differs from its snapshot, or None.
 
-    Args:
-        head: the newest head's document, from before the rows were read; without `rows`, nothing is compared.
-        rows: key -> newest value on the topic of rows.
-        messages: reads the stream's messages on the snapshot topic.
+    `rows`: key -> newest value on the topic of rows.
     """
     if head.get("rows") is None:
         return None
@@ -46,8 +42,6 @@ def differing(
 
 @dataclass
 class _Parts:
-    """Bodies of a window and their chunks, by key behind the window."""
-
     messages: dict[str, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
 

@@ -33,13 +33,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = "all"
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors from reading a message that another program wrote."""
+# Fields that are equal in all documents of a snapshot
 _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
     *("gaps", "uncounted", "epsilon"),
 )
-"""Fields that are equal in all documents of a snapshot."""
-_BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
-"""Vectors of Base beside its frequencies."""
+_BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")  # Vectors of Base beside its frequencies
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,6 @@ class Snapshots:
                 del self._wholes[of]
 
     def _read(self, of: str, whole: _Whole) -> None:
-        """Reads a snapshot, and frees its messages."""
         try:
             base = json.loads(whole.messages["base"])
             if base["fingerprint"] != self._fingerprint:
@@ -208,8 +206,7 @@ class Snapshots:
     def finish(self) -> list[Snapshot]:
         """Returns the newest snapshot of all time, unless it is only a head, and that of each window.
 
-        Raises:
-            Difference: a message is missing, or is there though the newest head contradicts it.
+        Raises `Difference`: a message is missing, or is there though the newest head contradicts it.
         """
         try:
             for of, whole in self._wholes.items():
@@ -258,7 +255,6 @@ def _named(of: str) -> str:
 
 
 def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str, Any]) -> Snapshot:
-    """Reads a snapshot whose documents agree."""
     name, _, start = of.partition("/")
     bodies = {key: json.loads(value) for key, value in whole.messages.items() if _is_body(key)}
     head = json.loads(whole.messages.get("head") or "{}")
@@ -328,7 +324,6 @@ def _expect_agreement(
 
 
 def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int) -> State | None:
-    """Returns Base's counts of reports at several rates."""
     if "rates" not in document:
         return None
     rates = base["rates"]

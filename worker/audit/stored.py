@@ -88,8 +88,7 @@ def decode(
 ) -> Stored | None:
     """Decodes the metadata's fields and the blobs by pane of ``stream:partition``; None where nothing was counted.
 
-    Raises:
-        Difference: the data is damaged, contradicts itself, or is of another stream, topic or group.
+    Raises `Difference`: the data is damaged, contradicts itself, or is of another stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -175,7 +174,6 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
 def _cells(
     named: Mapping[str, str], blobs: Mapping[str, bytes | None], offset: int, flush: str, size: int
 ) -> dict[str, StoredCell]:
-    """Returns the counts that the metadata name."""
     if not flush:
         if any(blob is not None for blob in blobs.values()):
             raise Difference("metadata: of before the first commit, but there are counts")

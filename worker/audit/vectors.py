@@ -39,9 +39,8 @@ def read(
 ) -> Read:
     """Returns a vector of a body, whose chunks are among the messages.
 
-    Raises:
-        Difference: a chunk is invalid, or of an unknown content type.
-        KeyError: a chunk is missing.
+    Raises `Difference`: a chunk is invalid, or of an unknown content type. Raises `KeyError`: a chunk is
+    missing.
     """
     if (inline := body.get(name)) is not None:
         return Read(np.array(inline, np.float64), np.zeros(len(inline)))

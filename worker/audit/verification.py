@@ -14,8 +14,7 @@ from worker.audit.snapshots import Message, Snapshots
 from worker.audit.verdict import PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
-_MOST_BYTES = 1 << 30
-"""Memory for windows, in bytes; those that end last are recounted."""
+_MOST_BYTES = 1 << 30  # Memory for windows, in bytes; those that end last are recounted
 
 
 def verify(
@@ -26,15 +25,10 @@ def verify(
 ) -> StreamVerdict:
     """Recounts a stream's topic up to the stored offsets and compares.
 
-    Args:
-        served: the stream and its topic.
-        config: how to reach Kafka and Redis.
-        on_progress: called with offsets passed and offsets in all, as the log is read.
-        on_passed: called once with each invalid record of the head's key.
-
-    Raises:
-        AuditError: the topic is missing, a protocol is unknown, or reading makes no progress.
-        KafkaError, RedisError: the brokers or Redis do not answer.
+    `on_progress`: called with offsets passed and offsets in all, as the log is read; `on_passed`: called once
+    with each invalid record of the head's key. Raises `AuditError`: the topic is missing, a protocol is
+    unknown, or reading makes no progress. Raises `KafkaError` or `RedisError`: the brokers or Redis do not
+    answer.
     """
     name, document = served.stream.name, served.stream.document()
     with (
@@ -110,8 +104,6 @@ def _partitions(published: Published, there: set[int], served: Served, config: C
 
 
 class _Passed:
-    """Progress over all partitions of a topic."""
-
     def __init__(
         self, consumer: Any, topic: Sequence[Any], on_progress: Callable[[int, int], None] | None
     ) -> None:

@@ -21,8 +21,7 @@ import numpy as np
 
 from worker.audit.records import Ints
 
-NOWHERE = -1
-"""The start of the pane of a record that is in none."""
+NOWHERE = -1  # The start of the pane of a record that is in none
 _DATES_END = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp()) * 1000
 _MILLISECONDS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1000}
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d", "older")

@@ -20,12 +20,8 @@ def start(
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Starts a process; returns it and this end of the socket pair.
 
-    Args:
-        command: the command line; the descriptor of the child's end is appended.
-        environ: the environment; None for this process's.
-
-    Raises:
-        OSError: the system cannot start another process.
+    `environ`: the environment; None for this process's. Raises `OSError`: the system cannot start another
+    process.
     """
     ours, theirs = socket.socketpair()
     with theirs:

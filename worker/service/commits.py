@@ -10,10 +10,8 @@ from worker.counting.ports import Answer
 
 SHARE = 0.1
 """Largest share of the time that writing may take: beyond it, commits are less frequent than configured."""
-LONGEST_SECONDS = 10.0
-"""Longest delay of a commit by `SHARE`."""
-REPLAY_SECONDS = 10.0
-"""Seconds of counting after which a commit is due at once: what a crash may lose."""
+LONGEST_SECONDS = 10.0  # Longest delay of a commit by `SHARE`
+REPLAY_SECONDS = 10.0  # Seconds of counting after which a commit is due at once: what a crash may lose
 
 
 class Commits:
@@ -43,8 +41,7 @@ class Commits:
     def turn(self) -> bool:
         """Settles a written commit, and starts one that is due; returns whether one ended.
 
-        Raises:
-            StateLost: as `Ownership.commit` does.
+        Raises `StateLost`; as `Ownership.commit` does.
         """
         ended = self._writing is not None and self._writing.done()
         if ended:
@@ -59,11 +56,7 @@ class Commits:
         return ended
 
     def settle(self) -> None:
-        """Waits for the commit under way, and settles it.
-
-        Raises:
-            StateLost: as `Ownership.commit` does.
-        """
+        """Waits for the commit under way, and settles it. Raises `StateLost`; as `Ownership.commit` does."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             self._ownership.settle(writing.result())

@@ -19,13 +19,11 @@ from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, St
 from worker.service.commits import Commits
 
 _POLL_MS = 200
-_COUNT_SECONDS = 1.0
-"""Longest counting between two turns of the loop."""
+_COUNT_SECONDS = 1.0  # Longest counting between two turns of the loop
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 _FINISH_SECONDS = 0.2
-STOP_SECONDS = 4.0
-"""Longest `finish`: the next owner counts again what is not stored by then."""
+STOP_SECONDS = 4.0  # Longest `finish`: the next owner counts again what is not stored by then
 
 
 class Polled(Log, Protocol):
@@ -90,9 +88,7 @@ class Loop:
         """Runs until asked to stop or until the publishing thread fails.
 
         A large poll is counted in slices; between them the worker stays in the group, releases and commits.
-
-        Raises:
-            StateLost: see `Ownership`.
+        Raises `StateLost`; see `Ownership`.
         """
         log, ownership, commits, progress = self._log, self._ownership, self._commits, self._progress
         began = look_at = self._clock()
@@ -161,7 +157,6 @@ class Loop:
         return self._clock() - began
 
     def _state(self) -> str:
-        """Returns the state that readiness shows."""
         if self._progress.partitions is None:
             return f"not known yet whether topic {self._topic} exists"
         if not self._progress.partitions:
@@ -171,14 +166,12 @@ class Loop:
         return SERVING if self._log.assigned() <= self._ownership.counted().keys() else "claiming"
 
     def _tell_refused(self) -> None:
-        """Reports the partitions that cannot be read."""
         for partition, (error, seconds) in self._log.take_refused().items():
             self._events.fetch_refused(partition, error, seconds)
         if self._log.reads_all():
             self._progress.over(Step.FETCH)
 
     def _look(self) -> None:
-        """Updates the gauges."""
         partitions = self._log.partitions()
         self._progress.partitions = None if partitions is None else frozenset(partitions)
         if partitions is not None and not partitions:

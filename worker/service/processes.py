@@ -24,13 +24,10 @@ from worker.observe.events import PassedOver
 from worker.service.children import start
 
 _TURN_SECONDS = 0.1
-_ANSWER_SECONDS = 2.0
-"""Longest answer of a child to a probe."""
-_STOP_SECONDS = 8.0
-"""After this a stopping child is killed, before a container engine kills all."""
+_ANSWER_SECONDS = 2.0  # Longest answer of a child to a probe
+_STOP_SECONDS = 8.0  # After this a stopping child is killed, before a container engine kills all
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
-_CONFIGURATION = 2
-"""Exit code of a wrong configuration: a restart does not help."""
+_CONFIGURATION = 2  # Exit code of a wrong configuration: a restart does not help
 
 logger = structlog.get_logger("worker.service")
 
@@ -38,10 +35,8 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, count: int, command: Sequence[str]) -> int:
     """Runs child processes until SIGTERM or SIGINT; returns the exit code, 1 if any child's is not 0.
 
-    A child that ends by itself restarts after a growing wait; exit code 2 ends all of them.
-
-    Raises:
-        ConfigError: the configured address cannot be listened on.
+    A child that ends by itself restarts after a growing wait; exit code 2 ends all of them. Raises
+    `ConfigError`: the configured address cannot be listened on.
     """
     asked: list[int] = []  # an Event could be locked when the signal arrives
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -218,5 +213,4 @@ class Processes:
         return good, {"processes": facts}
 
     def _ask(self, path: str, accept: str) -> list[Answer | None]:
-        """Asks all children at the same time."""
         return list(self._asking.map(lambda process: process.ask(path, accept), self._all))

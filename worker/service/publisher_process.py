@@ -55,9 +55,8 @@ class PublisherProcess:
     def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
         """Publishes until stopped, then once more; see `Publisher.run`.
 
-        Raises:
-            StateLost: see `Publisher.tick`.
-            RuntimeError: the publisher failed otherwise; its notes have the traceback.
+        Raises `StateLost`; see `Publisher.tick`. Raises `RuntimeError`: the publisher failed otherwise; its
+        notes have the traceback.
         """
         wait = _FIRST_RETRY
         while True:
@@ -78,7 +77,6 @@ class PublisherProcess:
             wait = min(2 * wait, _LONGEST_RETRY)
 
     def _process(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> int | str:
-        """Runs a process until it ends; returns its exit code or a reason."""
         try:
             process, ours = start([*python(), "-m", __name__])
         except OSError as error:
@@ -96,7 +94,6 @@ class PublisherProcess:
             process.wait()
 
     def _listen(self, line: Connection, stopping: threading.Event, on_alive: Callable[[], object]) -> None:
-        """Sends what changes, and passes on the child's events."""
         before: Update | None = None
         while True:
             update = self._epoch(), [*self._partitions()], stopping.is_set()
@@ -116,8 +113,6 @@ class PublisherProcess:
 
 
 class _RemoteEvents:
-    """Sends every event to the parent's `StreamEvents`."""
-
     def __init__(self, send: Callable[[object], None]) -> None:
         self._send = send
 

@@ -22,8 +22,7 @@ from worker.service.children import Parent
 from worker.service.loop import STOP_SECONDS
 from worker.service.stream import StreamWorker
 
-_STUCK_SECONDS = 120
-"""A loop step this long means that the Kafka client hangs: a restart helps."""
+_STUCK_SECONDS = 120  # A loop step this long means that the Kafka client hangs: a restart helps
 LOADING = "compiling kernels, or loading what is compiled"
 
 logger = structlog.get_logger("worker.service")
@@ -65,7 +64,6 @@ def run(config: Config, parent: Parent | None = None) -> int:
 
 
 def _warm(probes: "_Probes") -> None:
-    """Compiles or loads the kernels, and logs how long that took."""
     logger.info("kernels.loading")
     began = time.monotonic()
     kernels.warm()
@@ -76,8 +74,6 @@ def _warm(probes: "_Probes") -> None:
 
 
 class _Probes:
-    """The answers to liveness and readiness probes."""
-
     def __init__(self, workers: Sequence[StreamWorker], every: float) -> None:
         self._workers, self._every, self._begun = workers, every, False
 

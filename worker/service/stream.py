@@ -32,8 +32,7 @@ from worker.service.publisher_process import PublisherProcess
 from worker.store.redis import RedisStore
 
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
-_CLOSE_SECONDS = 15
-"""Longest wait for the publishing thread before the stream restarts."""
+_CLOSE_SECONDS = 15  # Longest wait for the publishing thread before the stream restarts
 
 logger = structlog.get_logger("worker.service")
 
@@ -61,10 +60,7 @@ class StreamWorker:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        """Serves until asked to stop, until counts are lost, or until another process takes this member's name.
-
-        After any other error it waits, longer each time, and starts again from the store.
-        """
+        """Serves until a stop, lost counts or a displaced name; after other errors, waits and starts again."""
         wait = _FIRST_RETRY
         try:
             while not self._stopping.is_set():
@@ -103,7 +99,6 @@ class StreamWorker:
         return self._stopping.wait(seconds)
 
     def _serve(self) -> None:
-        """Serves until asked to stop, once Redis answers."""
         self.progress.state, self.progress.partitions = "joining", None
         while (client := self._reach()) is None:
             if self._pause(1):
@@ -114,7 +109,6 @@ class StreamWorker:
             self._close(client.close)
 
     def _count(self, client: Client) -> None:
-        """Joins the group, counts and publishes."""
         config, stream = self._config, self._served.stream
         group, settings = config.consumer_group(stream.name), config.kafka.client()
         while (connected := self._connect(settings, group)) is None:
@@ -202,7 +196,6 @@ class StreamWorker:
         kafka_group: KafkaGroup,
         ownership: Ownership,
     ) -> Publisher | PublisherProcess:
-        """Returns the stream's publisher; it publishes while this worker holds partition 0."""
         config, served, events = self._config, self._served, self._events
 
         def partitions() -> list[int]:
@@ -239,10 +232,7 @@ class StreamWorker:
             self._logger.warning("close.failed", error=f"{type(error).__name__}: {error}")
 
     def _reach(self) -> Client | None:
-        """Returns a connected Redis client, or None and logs why.
-
-        Called before joining the group, so that a worker without Redis takes no partition.
-        """
+        """Returns a connected Redis client, or None and logs why; without it, the worker joins no group."""
         try:
             with self.progress.attempt(Step.REACH):
                 return reaching.reach(self._config.redis, layout.meta_key(self.name, 0))
@@ -279,7 +269,6 @@ class StreamWorker:
 
 
 def _remedy(error: Exception) -> str:
-    """Returns the remedy for an error that restarts a stream."""
     again = (
         "none if it passes: the stream restarts by itself from what is stored. The log has the whole error"
     )

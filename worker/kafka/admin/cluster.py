@@ -26,42 +26,26 @@ _TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartition
 
 @dataclass(frozen=True)
 class Brokers:
-    """The brokers.
-
-    Attributes:
-        count: their number.
-        version: the oldest possible release of the first one.
-        cluster_id: the cluster's id.
-        sessions: the first one's shortest and longest session time-out, in milliseconds; None if unknown to this user.
-        transactions: whether the first one supports transactions.
-        compacts: whether the first one compacts topics.
-    """
+    """The brokers."""
 
     count: int
-    version: tuple[int, ...]
+    version: tuple[int, ...]  # the oldest possible release of the first one
     cluster_id: str
+    # shortest and longest session time-out of the first one, in milliseconds; None if unknown to this user
     sessions: tuple[int, int] | None = None
-    transactions: bool = True
-    compacts: bool = True
+    transactions: bool = True  # whether the first one supports transactions
+    compacts: bool = True  # whether the first one compacts topics
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The topics and groups of a configuration.
-
-    Attributes:
-        topics: the existing topics, by name.
-        logs: input topic -> partition -> (first offset, end).
-        offset_metadata: input topic -> partition -> metadata of the group's committed offset.
-        undecided: input topic -> records held by open transactions.
-        counted: input topic -> partition -> the group's offset of counted records.
-    """
+    """The topics and groups of a configuration, by input topic and partition."""
 
     topics: Mapping[str, Topic]
-    logs: Mapping[str, Mapping[int, tuple[int, int]]]
-    offset_metadata: Mapping[str, Mapping[int, str]]
-    undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)
-    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    logs: Mapping[str, Mapping[int, tuple[int, int]]]  # (first offset, end)
+    offset_metadata: Mapping[str, Mapping[int, str]]  # of the group's committed offset
+    undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)  # held by open transactions
+    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # the group's offset
 
 
 @contextmanager
@@ -70,8 +54,7 @@ def connect(
 ) -> Iterator[KafkaAdminClient]:
     """Connects an admin client as a context manager; see `brokers.connect`.
 
-    Raises:
-        brokers.Unreachable: no broker accepted the client, or a request failed.
+    Raises `brokers.Unreachable`: no broker accepted the client, or a request failed.
     """
     try:
         with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
@@ -135,9 +118,8 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
 def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
     """Returns the head of a stream's newest snapshot; see `KafkaSnapshotProducer.head`.
 
-    Raises:
-        StateLost: the head cannot be read.
-        Unavailable: the brokers do not answer, or a transaction stays open.
+    Raises `StateLost`: the head cannot be read. Raises `Unavailable`: the brokers do not answer, or a
+    transaction stays open.
     """
     identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)

@@ -11,27 +11,18 @@ import kafka.errors
 from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
-LONG_SECONDS = 300.0
-"""A transaction open for longer blocks readers; the alert uses the same time."""
+LONG_SECONDS = 300.0  # A transaction open for longer blocks readers; the alert uses the same time
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """The records of one partition above its last stable offset.
-
-    Attributes:
-        partition: the partition.
-        first: the last stable offset.
-        end: the high watermark.
-        by: the transactional ids of the open transactions that this user may see.
-        seconds: the age of the oldest of these; None if there is none.
-    """
+    """The records of one partition above its last stable offset."""
 
     partition: int
-    first: int
-    end: int
-    by: tuple[str, ...] = ()
-    seconds: float | None = None
+    first: int  # the last stable offset
+    end: int  # the high watermark
+    by: tuple[str, ...] = ()  # the transactional ids of the open transactions that this user may see
+    seconds: float | None = None  # the age of the oldest of these; None if there is none
 
 
 def find_undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[int]) -> list[Undecided]:

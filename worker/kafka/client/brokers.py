@@ -13,8 +13,7 @@ from worker.config import Config
 from worker.kafka.client import quirks
 from worker.kafka.client.errors import START, remedy
 
-TIMEOUT_SECONDS = 10.0
-"""Seconds to wait for the brokers by default."""
+TIMEOUT_SECONDS = 10.0  # Seconds to wait for the brokers by default
 
 _NOTICE_SECONDS = 1.0
 
@@ -34,8 +33,7 @@ def connect(
 ) -> KafkaAdminClient:
     """Connects an admin client.
 
-    Raises:
-        Unreachable: no broker accepted the client in that time, plus one TLS handshake.
+    Raises `Unreachable`: no broker accepted the client in that time, plus one TLS handshake.
     """
     quirks.mend_connections()
     names = ", ".join(config.kafka.bootstrap_servers)

@@ -102,8 +102,7 @@ REMEDIES: Mapping[str, str] = {
     "socket disconnected": "the brokers hang up on this client: correct kafka.security_protocol, they may want TLS or a"
     " login, or the port in kafka.bootstrap_servers",
     "Coordinator": _COORDINATOR,
-}
-"""Text in an error -> remedy; the first text found counts."""
+}  # Text in an error -> remedy; the first text found counts
 SILENT = ("Timeout", "TimedOut", "Connection", "NodeNotReady", "NoBrokers", "NetworkException", "BrokerNot")
 """Texts of errors without an answer."""
 

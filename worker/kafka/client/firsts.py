@@ -14,8 +14,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from worker.kafka.client import quirks
 
-_LOOK_AGAIN_SECONDS = 1.0
-"""Pause between two answers that a log lost records."""
+_LOOK_AGAIN_SECONDS = 1.0  # Pause between two answers that a log lost records
 
 
 class Firsts:
@@ -29,8 +28,7 @@ class Firsts:
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns each log's first available offset at or behind a given one; see `ports.Log.firsts`.
 
-        Raises:
-            KafkaError: the brokers do not answer.
+        Raises `KafkaError`: the brokers do not answer.
         """
         there = fetchable(self._consumer, offsets, self._ms)
         found = {tp: offsets[tp] for tp, fetched in there.items() if fetched}
@@ -60,16 +58,10 @@ def fetchable(
 
     The library fetches only at positions of assigned partitions.
 
-    Args:
-        consumer: the client.
-        offsets: partition -> offset; a log's end is in range.
-        ms: the brokers' time to answer.
+    `offsets`: partition -> offset; a log's end is in range. Raises `KafkaError`: the brokers do not answer.
 
     Returns:
         Whether the offset is in range; without partitions whose leader gives no clear answer.
-
-    Raises:
-        KafkaError: the brokers do not answer.
     """
     if not offsets:
         return {}

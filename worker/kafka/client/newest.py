@@ -12,14 +12,10 @@ from kafka.errors import KafkaTimeoutError
 from worker.config import Config
 from worker.kafka.client import quirks, reading
 
-MOST = 1000
-"""Records of a partition, at most."""
-_FIRST = 4
-"""Records of a partition that are read first, to estimate the record size."""
-_BYTES = 16 << 20
-"""Bytes of a topic, besides the first records of each partition."""
-_LARGEST = 2 << 20
-"""Bytes of the largest dead letter."""
+MOST = 1000  # Records of a partition, at most
+_FIRST = 4  # Records of a partition that are read first, to estimate the record size
+_BYTES = 16 << 20  # Bytes of a topic, besides the first records of each partition
+_LARGEST = 2 << 20  # Bytes of the largest dead letter
 _SECONDS = 10.0
 
 
@@ -32,17 +28,8 @@ def newest_records(
 ) -> dict[int, list[Any]]:
     """Returns the newest committed records of each partition of a topic, in offset order.
 
-    At most `MOST` a partition; fewer if they are large or do not come in time.
-
-    Args:
-        config: the brokers.
-        topic: an existing topic.
-        on_passed: receives each record batch that cannot be read.
-        largest: bytes of the largest record returned.
-        cap: the most bytes of a decompressed record batch.
-
-    Raises:
-        kafka.errors.KafkaError: the brokers do not answer.
+    At most `MOST` a partition; fewer if they are large or do not come in time. Raises
+    `kafka.errors.KafkaError`: the brokers do not answer.
     """
     found = dict[int, list[Any]]()
     with closing(

@@ -36,8 +36,7 @@ from worker.login import Tokens
 # --- connections --------------------------------------------------------------------------------------------
 
 _FIRST_RECEIVED, _MOST_RECEIVED = 1 << 16, 1 << 20
-HANDSHAKE_SECONDS = 5.0
-"""Longest TLS handshake."""
+HANDSHAKE_SECONDS = 5.0  # Longest TLS handshake
 
 
 class _Heard:
@@ -86,9 +85,8 @@ class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carr
     async def handshake(self) -> None:
         """Shakes hands.
 
-        Raises:
-            TimeoutError: the handshake takes longer than `HANDSHAKE_SECONDS`.
-            OSError: the other side refused, or speaks no TLS.
+        Raises `TimeoutError`: the handshake takes longer than `HANDSHAKE_SECONDS`. Raises `OSError`: the
+        other side refused, or speaks no TLS.
         """
         deadline = time.monotonic() + HANDSHAKE_SECONDS
         try:
@@ -137,8 +135,7 @@ def mend_connections() -> None:
     parser.KafkaBytes = Answer
 
 
-CONNECTIONS = logging.getLogger("kafka.net.manager")
-"""The client's log of failed connections."""
+CONNECTIONS = logging.getLogger("kafka.net.manager")  # The client's log of failed connections
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
@@ -174,12 +171,10 @@ producer fails only that record.
 def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
     """Commits a transaction whose every record was acknowledged.
 
-    Upstream commits the rest of a transaction when one of its records expired: a retriable error of a batch does not
-    fail the transaction. And `flush` fails when a batch too large for the topic is split, even if its halves succeed.
-    Gone when neither is so.
-
-    Raises:
-        KafkaError: a record was not acknowledged, or the commit failed.
+    Upstream commits the rest of a transaction when one of its records expired: a retriable error of a batch
+    does not fail the transaction. And `flush` fails when a batch too large for the topic is split, even if
+    its halves succeed. Gone when neither is so. Raises `KafkaError`: a record was not acknowledged, or the
+    commit failed.
     """
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
@@ -189,8 +184,7 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     producer.commit_transaction()
 
 
-_AGAIN_SECONDS = 0.1
-"""Pause before a producer without a connection retries."""
+_AGAIN_SECONDS = 0.1  # Pause before a producer without a connection retries
 
 
 def ask_again(producer: KafkaProducer) -> None:
@@ -305,14 +299,7 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
     """Returns all partitions of a topic, none if it is missing, None while unknown.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it takes one.
-
-    Args:
-        consumer: subscribed to the topic.
-        topic: the topic's name.
-        since_ms: the time of subscribing, by the monotonic clock; earlier metadata lack the topic.
-
-    Raises:
-        TopicAuthorizationFailedError: the client may not describe the topic; upstream drops that.
+    Raises `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops that.
     """
     cluster = consumer._cluster
     if topic in cluster.unauthorized_topics:
@@ -325,12 +312,9 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
 def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     """Requests the id of a topic; None if there is none of that name.
 
-    Upstream's consumer fetches by name: of a topic that was deleted and created again it reads on at the same offsets
-    until its next metadata request, minutes later perhaps. Gone when fetches name the id (from version 13 on), or the
-    consumer has a way to ask.
-
-    Raises:
-        KafkaError: the brokers do not answer.
+    Upstream's consumer fetches by name: of a topic that was deleted and created again it reads on at the same
+    offsets until its next metadata request, minutes later perhaps. Gone when fetches name the id (from
+    version 13 on), or the consumer has a way to ask. Raises `KafkaError`: the brokers do not answer.
     """
     manager = consumer._manager
     asked = MetadataRequest(
@@ -362,10 +346,8 @@ def committed(
 ) -> Mapping[TopicPartition, Any]:
     """Returns a group's committed offsets with metadata, by one request.
 
-    Upstream's ``committed`` takes one partition. Gone when it takes several.
-
-    Raises:
-        KafkaError: the group's coordinator does not answer.
+    Upstream's ``committed`` takes one partition. Gone when it takes several. Raises `KafkaError`: the group's
+    coordinator does not answer.
     """
     offsets: Mapping[TopicPartition, Any] = consumer._coordinator.fetch_committed_offsets(
         list(tps), timeout_ms=ms
@@ -385,15 +367,8 @@ def bounds(
     Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until time is up if none has.
     Gone when it answers without them.
 
-    Args:
-        consumer: the client.
-        ask: its `beginning_offsets` or `end_offsets`.
-        tps: the partitions.
-        ms: the brokers' time to answer.
-        refused: filled meanwhile with the refused partitions, see `refusals`; they are left out.
-
-    Raises:
-        KafkaError: the brokers do not answer.
+    `refused`: filled meanwhile with the refused partitions, see `refusals`; they are left out. Raises
+    `KafkaError`: the brokers do not answer.
     """
     cluster = consumer._cluster
     if not (led := _led(cluster, tps)):
@@ -417,8 +392,7 @@ def whole_bounds(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Returns the beginning and end of every given partition; see `bounds`.
 
-    Raises:
-        KafkaError: some have no leader, or the brokers do not answer.
+    Raises `KafkaError`: some have no leader, or the brokers do not answer.
     """
     begins, ends = (
         bounds(consumer, ask, tps, ms) for ask in (consumer.beginning_offsets, consumer.end_offsets)

@@ -18,25 +18,17 @@ from kafka.consumer.fetcher import Fetcher
 
 from worker.kafka.decoding.batches import scan_headers
 
-MOST_POLLED = 4 << 20
-"""Bytes of decoded records after which a poll ends."""
+MOST_POLLED = 4 << 20  # Bytes of decoded records after which a poll ends
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """The bytes that one fetch returned for one partition.
+    """The bytes that one fetch returned for one partition."""
 
-    Attributes:
-        start: the fetch offset; the first batch may begin below it.
-        end: the offset behind the last batch.
-        data: complete record batches, uint8.
-        aborted: (producer id, first offset) of each aborted transaction in it.
-    """
-
-    start: int
-    end: int
-    data: npt.NDArray[np.uint8]
-    aborted: list[tuple[int, int]]
+    start: int  # the fetch offset; the first batch may begin below it
+    end: int  # the offset behind the last batch
+    data: npt.NDArray[np.uint8]  # complete record batches, uint8
+    aborted: list[tuple[int, int]]  # (producer id, first offset) of each aborted transaction in it
 
     @property
     def offset(self) -> int:
@@ -78,10 +70,8 @@ class _Decoded(_Bytes):
     compaction removed.
     """
 
-    is_full = False
-    """Whether the last `take` reached `MOST_POLLED` bytes."""
-    bound = 0
-    """The fetch's last stable offset; for `read_uncommitted` the high watermark."""
+    is_full = False  # Whether the last `take` reached `MOST_POLLED` bytes
+    bound = 0  # The fetch's last stable offset; for `read_uncommitted` the high watermark
 
     def __init__(self, decode: Decode, *given: Any, **named: Any) -> None:
         self._decode = decode

@@ -19,12 +19,9 @@ from worker.kafka.client import quirks, raw_fetch
 from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.decoding.records import MOST_KEY, Arena, Reader, Record, warm
 
-LARGEST = 64 << 20
-"""Largest request of our producers, so also of an uncompressed record batch."""
-STALL_SECONDS = 60.0
-"""Longest wait for the next record: twice as long as a small transaction may stay open."""
-MOST_WHY = 200
-"""Characters of a reason, which may quote a record."""
+LARGEST = 64 << 20  # Largest request of our producers, so also of an uncompressed record batch
+STALL_SECONDS = 60.0  # Longest wait for the next record: twice as long as a small transaction may stay open
+MOST_WHY = 200  # Characters of a reason, which may quote a record
 _POLL_MS = 200
 _NOT_FETCHED = 1 << 63
 
@@ -62,16 +59,7 @@ def connect(
     cap: int = LARGEST,
     **more: Any,
 ) -> Any:
-    """Connects a consumer without a group that returns `Record`s.
-
-    Args:
-        settings: keyword arguments for every Kafka client.
-        level: the isolation level.
-        begins: prefix of the wanted keys; other records are skipped.
-        on_passed: receives each record batch that cannot be read.
-        cap: the most bytes of a decompressed record batch.
-        more: settings of this consumer.
-    """
+    """Connects a consumer without a group that returns `Record`s."""
     quirks.mend_connections()
     _load_kernels()
     consumer = KafkaConsumer(
@@ -99,8 +87,6 @@ def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore, ca
 
 
 class _Decoder:
-    """Decodes the fetches of one consumer."""
-
     def __init__(self, begins: bytes, on_passed: OnPassed, cap: int = LARGEST) -> None:
         self._begins, self._cap = np.frombuffer(begins, np.uint8), cap
         self._on_passed = on_passed
@@ -144,18 +130,9 @@ def records(
     It ends when the position reaches the end, or when a fetch brings no record and the broker's last stable offset is
     at or beyond the end.
 
-    Args:
-        consumer: from `connect`.
-        tp: the partition.
-        first: the first offset.
-        end: the offset behind the last one; None for the log's end at the fetch that reaches it.
-        on_poll: called before each poll.
-        stall_seconds: how long the position may stand still.
-        clock: seconds.
-
-    Raises:
-        KafkaTimeoutError: the position stands still: brokers do not deliver, or a transaction stays open.
-        KafkaError: the brokers do not answer.
+    `end`: the offset behind the last one; None for the log's end at the fetch that reaches it; `on_poll`:
+    called before each poll. Raises `KafkaTimeoutError`: the position stands still: brokers do not deliver, or
+    a transaction stays open. Raises `KafkaError`: the brokers do not answer.
     """
     consumer.assign([tp])
     consumer.seek(tp, first)

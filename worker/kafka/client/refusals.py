@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.errors import KafkaError, for_code
 
+# Errors of each partition that concern the group or the member: the library acts on these
 _OF_THE_GROUP = (
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.CoordinatorNotAvailableError,
@@ -28,13 +29,12 @@ _OF_THE_GROUP = (
     kafka_errors.StaleMemberEpochError,
     kafka_errors.UnknownMemberIdError,
 )
-"""Errors of each partition that concern the group or the member: the library acts on these."""
+# Errors of a fetch whose session is over: the library begins another one
 _OF_THE_SESSION = (
     kafka_errors.FetchSessionIdNotFoundError,
     kafka_errors.FetchSessionTopicIdError,
     kafka_errors.InvalidFetchSessionEpochError,
 )
-"""Errors of a fetch whose session is over: the library begins another one."""
 _OF_THE_TOPIC = (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.TopicAuthorizationFailedError)
 """Metadata errors that describe the topic; with every other error the topic is unknown."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
@@ -73,11 +73,8 @@ class Answers:
         return self._topics.get(topic)
 
     def _describing(self, update: Callable[[Any], Any], cluster: Any) -> Callable[[Any], Any]:
-        """Keeps a topic's known partitions while the brokers report an error of it.
-
-        Upstream forgets them, so that members lose their partitions; after INVALID_TOPIC_EXCEPTION it never asks for
-        the topic again.
-        """
+        """Keeps a topic's known partitions while the brokers report an error of it."""
+        # upstream forgets them, so members lose their partitions, and never asks again after INVALID_TOPIC_EXCEPTION
 
         def updated(metadata: Any) -> Any:
             self._topics, known = {}, dict(cluster._partitions)

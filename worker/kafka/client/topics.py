@@ -21,21 +21,16 @@ from worker.config import Config, Served
 from worker.kafka.client import quirks
 
 HOUR_MS = 3_600_000
-APPEND_TIME = "LogAppendTime"
-"""The ``message.timestamp.type`` of broker time."""
+APPEND_TIME = "LogAppendTime"  # The ``message.timestamp.type`` of broker time
 _APPENDED = {"message.timestamp.type": APPEND_TIME}
 """Workers write with the brokers' time: the brokers refuse records of a clock that is ahead of theirs."""
 _ANY_MS = 1000 * 24 * HOUR_MS
 """A larger bound of timestamps counts as none; Kafka's default is the largest number."""
-BROKERS_DEFAULT = -1
-"""Replication factor: the brokers' default."""
-BROKER_LIMIT = 1_048_588
-"""Kafka's default of ``max.message.bytes``."""
+BROKERS_DEFAULT = -1  # Replication factor: the brokers' default
+BROKER_LIMIT = 1_048_588  # Kafka's default of ``max.message.bytes``
 
-_RECORD = 512
-"""Bytes of a record with one report, besides the report."""
-_ROW = 2048
-"""Bytes of a row, besides its label and its query's name."""
+_RECORD = 512  # Bytes of a record with one report, besides the report
+_ROW = 2048  # Bytes of a row, besides its label and its query's name
 _SEGMENT = 64 << 20
 
 
@@ -51,19 +46,12 @@ class TopicSpec:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of the cluster.
+    """A topic of the cluster."""
 
-    Attributes:
-        topic_id: its id, another one if it was created again.
-        partitions: their number.
-        replicas: those of its least replicated partition.
-        settings: all settings, with defaults.
-    """
-
-    topic_id: str
+    topic_id: str  # its id, another one if it was created again
     partitions: int
-    replicas: int
-    settings: Mapping[str, str]
+    replicas: int  # those of its least replicated partition
+    settings: Mapping[str, str]  # all settings, with defaults
 
     def number(self, key: str) -> int | None:
         """Returns a numeric setting, None if the broker does not have it."""
@@ -180,7 +168,6 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
 
 
 def _of_rows(config: Config) -> dict[str, str]:
-    """Returns the settings of the topic of rows."""
     return {
         "cleanup.policy": "compact",
         **_APPENDED,
@@ -275,8 +262,7 @@ def create(
 ) -> list[Creation]:
     """Creates the missing topics; leaves existing ones as they are.
 
-    Raises:
-        TopicError: the cluster refused to create a topic.
+    Raises `TopicError`: the cluster refused to create a topic.
     """
     needed = specs(config, partitions, event_time)
     there = describe(admin, [topic.name for topic in needed])

@@ -20,35 +20,22 @@ from worker.kafka.dead_letters.writer import ERRORS, LATE, LATE_HEADERS
 class DeadLetter:
     """A dead letter.
 
-    Attributes:
-        reason: why the record was rejected, or ``late``.
-        message: the reason in words.
-        why: the damage of an unreadable record batch, or a late record's time; else empty.
-        stream: the stream that rejected it.
-        topic: the record's topic.
-        partition: its partition.
-        offset: its offset.
-        size: bytes of the record's value, or of the record batch.
-        written: when the dead letter was written, in milliseconds since the epoch.
-        value: the record's value, or its first bytes.
-        late: of a late record its timestamp, its pane's start and end, and the watermark, in milliseconds since the
-            epoch.
-
     Example:
         >>> DeadLetter("version", "...", "", "colours", "reports", 0, 17, 2, 0, b"{}").where
         'reports/0/17'
     """
 
-    reason: str
-    message: str
-    why: str
-    stream: str
+    reason: str  # why the record was rejected, or ``late``
+    message: str  # the reason in words
+    why: str  # the damage of an unreadable record batch, or a late record's time; else empty
+    stream: str  # the stream that rejected it
     topic: str
     partition: int
     offset: int
-    size: int
-    written: int
-    value: bytes
+    size: int  # bytes of the record's value, or of the record batch
+    written: int  # when the dead letter was written, in milliseconds since the epoch
+    value: bytes  # the record's value, or its first bytes
+    # of a late record its timestamp, its pane's start and end, and the watermark, in milliseconds
     late: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -67,8 +54,7 @@ def newest_dead_letters(
 ) -> list[DeadLetter]:
     """Returns the newest dead letters of each partition, newest first; a sample if there are many.
 
-    Raises:
-        kafka.errors.KafkaError: the brokers do not answer.
+    Raises `kafka.errors.KafkaError`: the brokers do not answer.
     """
     newest = newest_records(config, config.dead_letters.topic, on_passed)
     found = [_letter(record) for records in newest.values() for record in records]
@@ -106,7 +92,6 @@ def _letter(record: Any) -> DeadLetter:
 
 
 def _calendar(milliseconds: int) -> str:
-    """Returns a time in UTC, to the second."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError):  # no time that a calendar has

@@ -16,10 +16,8 @@ from worker.counting.columns import Columns
 
 LETTERS_A_SECOND = 100
 """Dead letters of one reason, a second and at once: more than people read, and under 1 % of a core."""
-BYTES_A_SECOND = 1 << 20
-"""Bytes of records of one reason. A larger record counts as so many."""
-BYTES_AT_ONCE = 4 << 20
-"""Bytes of records of one reason after a pause."""
+BYTES_A_SECOND = 1 << 20  # Bytes of records of one reason. A larger record counts as so many
+BYTES_AT_ONCE = 4 << 20  # Bytes of records of one reason after a pause
 
 
 @dataclass
@@ -63,9 +61,7 @@ class Sample:
     def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """Returns which rejected records of a batch leave a dead letter, ascending; O(records), in arrays.
 
-        Args:
-            columns: m records.
-            verdicts: (m,) as `ldp.frames.Decoded` has them.
+        `verdicts`: (m,) as `ldp.frames.Decoded` has them.
         """
         chosen = []
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):

@@ -29,28 +29,22 @@ from worker.kafka.client import quirks
 from worker.kafka.client.errors import unavailable
 from worker.kafka.dead_letters.sampling import Sample
 
-ERRORS = "__connect.errors."
-"""Prefix of Kafka Connect's header names."""
+ERRORS = "__connect.errors."  # Prefix of Kafka Connect's header names
 WHOLE_BYTES = (1 << 20) - (8 << 10)
 """Largest value kept whole: with its headers it fits the brokers' default max.message.bytes."""
-PREFIX_BYTES = 1024
-"""Bytes kept of a larger value, or of one that the dead-letter topic refuses."""
-LEAST_ROOM = 4096
-"""Bytes that the dead-letter topic must accept, besides the longest headers."""
+PREFIX_BYTES = 1024  # Bytes kept of a larger value, or of one that the dead-letter topic refuses
+LEAST_ROOM = 4096  # Bytes that the dead-letter topic must accept, besides the longest headers
 
-LATE = "late"
-"""The reason of a dead letter of a late record, which is not rejected."""
+LATE = "late"  # The reason of a dead letter of a late record, which is not rejected
 LATE_HEADERS = ("timestamp", "start", "end", "closed")
 """Headers ``late.…``: the record's timestamp, its pane, and the window-close watermark that it missed."""
 SAID = {
     **REASONS,
     LATE: "the record came after its windows were closed: it counts in all, and in no other window",
-}
-"""Reason of a dead letter -> message."""
+}  # Reason of a dead letter -> message
 
 _FLUSH_SECONDS = 10
-_MOST_PENDING = 32 << 20
-"""Bytes of unacknowledged dead letters at which counting waits."""
+_MOST_PENDING = 32 << 20  # Bytes of unacknowledged dead letters at which counting waits
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 _CLOCK = (kafka_errors.InvalidTimestampError, kafka_errors.InvalidRecordError)
@@ -80,11 +74,7 @@ def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
 
 
 def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
-    """Connects the producer of a stream's dead letters.
-
-    Raises:
-        Unavailable: the brokers do not answer.
-    """
+    """Connects the producer of a stream's dead letters. Raises `Unavailable`: the brokers do not answer."""
     quirks.mend_connections()
     try:
         return KafkaProducer(
@@ -106,14 +96,7 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
 class KafkaDeadLetters:
     """The dead letters of one stream, as `worker.counting.ports.DeadLetters` describes them.
 
-    Args:
-        producer: from `connect_producer`; closed with the object.
-        stream: the stream of the records.
-        source: the topic of the records.
-        topic: the dead-letter topic.
-        on_acknowledged: called for each acknowledged dead letter.
-        attempt: returns a context manager around each send, which reports failures to readiness.
-        clock: seconds.
+    `on_acknowledged`: called for each acknowledged dead letter.
     """
 
     def __init__(
@@ -135,11 +118,10 @@ class KafkaDeadLetters:
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends a sample of a batch's rejected records and unreadable record batches, without waiting.
 
+        Raises `Unavailable`: too many wait for an acknowledgement, or the topic is missing.
+
         Returns:
             How many were left out.
-
-        Raises:
-            Unavailable: too many wait for an acknowledgement, or the topic is missing.
         """
         columns = batch.columns
         chosen = self._sample.choose(columns, verdicts)
@@ -202,9 +184,8 @@ class KafkaDeadLetters:
     def flush(self) -> None:
         """Waits until every dead letter is acknowledged; cuts those that the topic refuses as too large.
 
-        Raises:
-            Unavailable: the brokers did not acknowledge in time; unacknowledged ones are sent again.
-            KafkaError: an error that waiting does not resolve.
+        Raises `Unavailable`: the brokers did not acknowledge in time; unacknowledged ones are sent again.
+        Raises `KafkaError`: an error that waiting does not resolve.
         """
         if self._pending:
             with self._attempt():

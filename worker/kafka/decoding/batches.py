@@ -28,6 +28,7 @@ class State(IntEnum):
     MAGIC = 6
 
 
+# A batch in the reader
 ROW = np.dtype(
     [
         ("place", np.int64),  # where in what was fetched the batch begins
@@ -47,7 +48,6 @@ ROW = np.dtype(
         ("stop", np.int64),  # and where they end
     ]
 )
-"""A batch in the reader."""
 
 LEAST = 12  # bytes of base offset and length
 CHECKED_FROM = 21  # first byte of the checksum
@@ -239,10 +239,8 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """A zigzag varint of at most 5 or 10 bytes, and the place behind it.
-
-    A damaged one gives a place behind the end, and so does each one read there: a caller checks only the last place.
-    """
+    """A zigzag varint of at most 5 or 10 bytes, and the place behind it."""
+    # a damaged one gives a place behind the end, and so does each one read there: callers check only the last place
     highest = np.uint64(0x0F if most == 5 else 0x01)  # what fits of the last byte
     number: Any = np.uint64(0)
     for k in range(min(most, end - at)):
@@ -331,15 +329,9 @@ def decode_records(
 
 @njit(cache=True, nogil=True)
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """Reads a record that ends at ``stop`` at most.
-
-    Only lengths are compared with the available bytes. Other reads behind the end lie within `AHEAD`, and lead to a
-    place that is not the end.
-
-    Returns:
-        The place behind it, −1 if it is damaged, its timestamp and offset deltas, the ends of its value, and whether
-        it has a key or headers.
-    """
+    """A record's end (−1 if damaged), time and offset deltas, ends of its value, whether it has key or headers."""
+    # Only lengths are compared with the available bytes. Other reads behind the end lie within `AHEAD`, and lead to
+    # a place that is not the end.
     damaged = -1, 0, 0, 0, 0, False
     length, at = _next_varint(records, at, stop, 5)
     if length < 0 or length > stop - at:

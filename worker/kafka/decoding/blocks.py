@@ -52,8 +52,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 SLACK = 64
 """Bytes behind the room of an array to unpack into: copies and `batches.decode_records` may overrun it."""
 
-DAMAGED, FULL = -1, -2
-"""Results of unpacking: the format is wrong; the output is larger than allowed."""
+DAMAGED, FULL = -1, -2  # Results of unpacking: the format is wrong; the output is larger than allowed
 
 # bytes of output for a byte of input, at most
 _MOST_OF_SNAPPY, _MOST_OF_LZ4 = 32, 256
@@ -61,7 +60,6 @@ _MOST_OF_SNAPPY, _MOST_OF_LZ4 = 32, 256
 
 @njit(cache=True, nogil=True, inline="always")
 def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
-    """Copies literals."""
     if to + length + WIDE <= data[1] and at + length + WIDE <= of[1]:
         copy_wide(data, to, of, at)  # most are short
         k = WIDE
@@ -101,7 +99,6 @@ def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _little_endian(of: Window, at: int, n: int) -> int:
-    """A little-endian number of n bytes."""
     number = 0
     for k in range(n):
         number |= byte_at(of, at + k) << (8 * k)
@@ -184,7 +181,6 @@ def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
 
 @njit(cache=True, nogil=True)
 def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
-    """Unpacks a frame."""
     flags, most, content, at = _lz4_header(of, at, end)
     if flags < 0:
         return DAMAGED
@@ -276,7 +272,6 @@ def _is_framed(of: Window, at: int, end: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _snappy(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
-    """Unpacks a section, raw or framed."""
     if not _is_framed(of, at, end):
         return _snappy_block(of, at, end, data, to, limit)
     at += 16
@@ -294,7 +289,6 @@ def _snappy(of: Window, at: int, end: int, data: Window, to: int, limit: int) ->
 
 @njit(cache=True, nogil=True)
 def _none(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
-    """Copies a section as it is."""
     if end - at > limit - to:
         return FULL
     _copy(data, to, of, at, end - at)

@@ -19,10 +19,10 @@ from worker.kafka.decoding.batches import CHECKED_FROM, State
 from worker.kafka.decoding.memory import Window, byte_at, little32_at, little64_at, window
 
 _config: Any = numba.config
+# Whether the processor that kernels are compiled for has the instruction
 HAS_INSTRUCTION = _config.CPU_NAME is None and bool(
     llvmlite.binding.get_host_cpu_features().get("sse4.2", False)
 )
-"""Whether the processor that kernels are compiled for has the instruction."""
 
 _POLYNOMIAL = 0x82F63B78  # reflected
 _ONES = 0xFFFFFFFF
@@ -43,8 +43,6 @@ _TABLES = _tables()
 
 
 def _instruction(bits: int) -> Any:
-    """The instruction for words of so many bits."""
-
     def step(_typing: Any, _crc: Any, _word: Any) -> Any:
         def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             crc, word = ir.IntType(max(bits, 32)), ir.IntType(bits)

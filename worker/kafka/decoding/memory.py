@@ -19,8 +19,7 @@ from numba.extending import intrinsic
 
 Window = tuple[int, int]
 
-WIDE = 16
-"""Bytes that `copy_wide` copies."""
+WIDE = 16  # Bytes that `copy_wide` copies
 
 _cgutils: Any = numba.core.cgutils
 _config: Any = numba.config

@@ -73,26 +73,18 @@ from worker.kafka.decoding.streams import unpack_gzip, unpack_zstd
 
 __all__ = ["Arena", "Chunk", "Keyed", "Reader", "Record", "scan_headers", "warm"]
 
-GROUP = 512 << 10
-"""Decompressed bytes after which a chunk ends."""
+GROUP = 512 << 10  # Decompressed bytes after which a chunk ends
 
-ROOM = 1 << 20
-"""Decompressed bytes of an arena."""
+ROOM = 1 << 20  # Decompressed bytes of an arena
 
 _GROWTH = 4
 _ROWS = 4096
-_PICKED = 256
-"""Records picked in one pass; more need a second pass."""
-MOST_HEADERS = 64
-"""Headers of a record that are read."""
-MOST_HEADER_BYTES = 64 << 10
-"""Bytes of a record's headers that are kept."""
-MOST_KEY = 4096
-"""Longest key in bytes; the workers' keys are shorter."""
-MOST_VALUE = (16 << 20) + 1
-"""Bytes of a value that are kept: more than a parser of ours accepts."""
-_OVERHEAD = 256
-"""Memory of a record besides its fields, about."""
+_PICKED = 256  # Records picked in one pass; more need a second pass
+MOST_HEADERS = 64  # Headers of a record that are read
+MOST_HEADER_BYTES = 64 << 10  # Bytes of a record's headers that are kept
+MOST_KEY = 4096  # Longest key in bytes; the workers' keys are shorter
+MOST_VALUE = (16 << 20) + 1  # Bytes of a value that are kept: more than a parser of ours accepts
+_OVERHEAD = 256  # Memory of a record besides its fields, about
 _NO_CAP = 2**63 - 1
 
 
@@ -107,38 +99,23 @@ class Arena:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A decoded part of a fetch.
+    """A decoded part of a fetch."""
 
-    Attributes:
-        end: the offset behind it.
-        columns: its records, valid until the next chunk is read into the arena.
-        unreadable: its unreadable batches, in order.
-        keyed: the number of records with a key or headers.
-    """
-
-    end: int
-    columns: Columns
+    end: int  # the offset behind it
+    columns: Columns  # its records, valid until the next chunk is read into the arena
     unreadable: tuple[Unreadable, ...]
-    keyed: int
+    keyed: int  # the number of records with a key or headers
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record with the attribute names of kafka-python's.
-
-    Attributes:
-        offset: its offset.
-        timestamp: milliseconds since the epoch.
-        key: its key or None.
-        value: None for a tombstone; at most the first `MOST_VALUE` bytes.
-        raw_headers: the encoded headers; at most the first `MOST_HEADER_BYTES`.
-    """
+    """A record with the attribute names of kafka-python's."""
 
     offset: int
-    timestamp: int
+    timestamp: int  # milliseconds since the epoch
     key: bytes | None
-    value: bytes | None
-    raw_headers: bytes = b"\0"
+    value: bytes | None  # None for a tombstone; at most the first `MOST_VALUE` bytes
+    raw_headers: bytes = b"\0"  # the encoded headers; at most the first `MOST_HEADER_BYTES`
 
     @property
     def size(self) -> int:
@@ -161,7 +138,6 @@ class Record:
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """Returns a zigzag varint, and the place behind it."""
     number = shift = 0
     while raw[at] & 0x80:
         number |= (raw[at] & 0x7F) << shift
@@ -172,32 +148,22 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Keyed:
-    """A part of a fetch, decoded to records with keys and headers.
-
-    Attributes:
-        start: its first offset.
-        end: the offset behind it.
-        records: an iterator, valid until the next part is read.
-        long_keys: the offsets of records with keys above `MOST_KEY` bytes, left out.
-        unreadable: see `Chunk`.
-    """
+    """A part of a fetch, decoded to records with keys and headers."""
 
     start: int
-    end: int
-    records: Iterator[Record]
-    long_keys: tuple[int, ...]
-    unreadable: tuple[Unreadable, ...]
+    end: int  # the offset behind it
+    records: Iterator[Record]  # an iterator, valid until the next part is read
+    long_keys: tuple[int, ...]  # the offsets of records with keys above `MOST_KEY` bytes, left out
+    unreadable: tuple[Unreadable, ...]  # see `Chunk`
 
 
 class Reader:
     """Decodes one partition's fetch, a chunk at a time; the result does not depend on the chunks.
 
-    Args:
-        fetched: (b,) uint8, record batches; a cut-off one at the end is left for the next fetch.
-        start: the fetch offset.
-        aborted: (producer id, first offset) of the aborted transactions in it; None to read everything.
-        caps: (offset, most bytes of a decompressed batch, None for no cap), ascending. The last one at or below a
-            batch's base offset holds, else the first.
+    `fetched`: (b,) uint8, record batches; a cut-off one at the end is left for the next fetch; `aborted`:
+    (producer id, first offset) of the aborted transactions in it; None to read everything; `caps`: (offset,
+    most bytes of a decompressed batch, None for no cap), ascending. The last one at or below a batch's base
+    offset holds, else the first.
     """
 
     def __init__(
@@ -227,8 +193,7 @@ class Reader:
     def read(self, arena: Arena) -> Chunk | None:
         """Decodes the next batches, of 512 KiB or more together; None if no whole one is left.
 
-        Raises:
-            MemoryError: there is no memory for a batch; the same chunk can be read again.
+        Raises `MemoryError`: there is no memory for a batch; the same chunk can be read again.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -248,12 +213,7 @@ class Reader:
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
         """Decodes the next batches as `read` does, to the records with a key prefix.
 
-        Args:
-            arena: see `read`.
-            begins: (k,) uint8, the prefix; an empty one for all records.
-
-        Raises:
-            MemoryError: see `read`.
+        `begins`: (k,) uint8, the prefix; an empty one for all records. Raises `MemoryError`; see `read`.
         """
         if self._next == self._last and not self._scan():
             return None

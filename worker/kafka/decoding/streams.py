@@ -25,11 +25,9 @@ from numba import int64, njit
 
 from worker.kafka.decoding.blocks import DAMAGED, FULL
 
-MOST_WINDOW = 1 << 27
-"""As Zstandard's own decoders and the Java client."""
+MOST_WINDOW = 1 << 27  # As Zstandard's own decoders and the Java client
 
-TOO_WIDE = -3
-"""`unpack_zstd`: a window is larger."""
+TOO_WIDE = -3  # `unpack_zstd`: a window is larger
 
 _MOST_BLOCK = 1 << 17
 _PIECE = 1 << 16
@@ -73,6 +71,8 @@ def unpack_zstd(
 ) -> int:
     """Unpacks Zstandard frames; O(bytes of the room).
 
+    Raises `MemoryError`: there is no memory for a window.
+
     Args:
         section: (s,) uint8.
         room: as for `unpack_gzip`.
@@ -80,9 +80,6 @@ def unpack_zstd(
 
     Returns:
         The number of bytes, DAMAGED, FULL or TOO_WIDE.
-
-    Raises:
-        MemoryError: there is no memory for a window.
     """
     if wrong := walk_frames(section, 0, section.size, room.size - 1):
         return wrong
@@ -100,7 +97,6 @@ def unpack_zstd(
 
 @njit(cache=True, nogil=True)
 def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
-    """A little-endian number of n bytes; negative above 2⁶³."""
     number: Any = int64(0)
     for k in range(n):
         number |= int64(of[at + k]) << (8 * k)

@@ -21,9 +21,7 @@ class KafkaGroup:
         """Returns the partitions without counts that should have some, ascending.
 
         These are partitions that the group counted, in another store, and unclaimed partitions with records.
-
-        Raises:
-            Unavailable: the brokers do not answer.
+        Raises `Unavailable`: the brokers do not answer.
         """
         try:
             if self._admin is None:

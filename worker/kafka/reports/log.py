@@ -33,28 +33,18 @@ _FETCHED, _WAITING = 64, 8
 
 Two chunks, each of up to 1/16 once decompressed, and their columns have the rest.
 """
-_FETCH_SECONDS = 0.02
-"""Pause between two polls of the client while prefetched data waits."""
-_LEAST_FETCH = 64 << 10
-"""Size that a smaller fetch counts as, so that few small fetches wait."""
+_FETCH_SECONDS = 0.02  # Pause between two polls of the client while prefetched data waits
+_LEAST_FETCH = 64 << 10  # Size that a smaller fetch counts as, so that few small fetches wait
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
-_ID_MS = 2_000
-"""Longest wait of a commit for the topic's id; nothing is polled meanwhile."""
+_ID_MS = 2_000  # Longest wait of a commit for the topic's id; nothing is polled meanwhile
 
 
 class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """One stream's log, for the polling thread.
 
     The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow one stops the heartbeats.
-
-    Args:
-        consumer: a member of the stream's group, from `connect`.
-        topic: the stream's topic.
-        memory: bytes for data that is fetched and not counted yet.
-        decoding: the decoding thread; closed with the log.
-        clock: seconds.
     """
 
     def __init__(
@@ -90,8 +80,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str, memory: int) -> "KafkaLog":
         """Connects a member of a group, and subscribes to a topic.
 
-        Raises:
-            Unavailable: the brokers do not answer.
+        Raises `Unavailable`: the brokers do not answer.
         """
         quirks.mend_connections()
         consumer = ask(
@@ -132,10 +121,9 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def poll(self, timeout_ms: int) -> list[Batch]:
         """Returns the next batch of one started partition, or none; the batch is valid until the next call.
 
-        Raises:
-            StateLost: the log was truncated below what was read.
-            Displaced: another process is in the group under this worker's name.
-            Unavailable: the brokers do not answer; or a batch's checksum failed for the first time.
+        Raises `StateLost`: the log was truncated below what was read. Raises `Displaced`: another process is
+        in the group under this worker's name. Raises `Unavailable`: the brokers do not answer; or a batch's
+        checksum failed for the first time.
         """
         if self._prefetch.full:
             self.keep()
@@ -152,8 +140,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def keep(self) -> None:
         """Stays in the group without fetching, while fetched records are counted.
 
-        Raises:
-            StateLost, Displaced: as `poll` does.
+        Raises `StateLost` or `Displaced`; as `poll` does.
         """
         # joining takes time
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
@@ -163,7 +150,6 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         self._fetch(_JOIN_MS if joining else 0)
 
     def _fetch(self, timeout_ms: int) -> None:
-        """Polls the client, and passes the fetches to the prefetch."""
         try:
             quirks.go_on_joining(self._consumer)
             if self._member:
@@ -192,11 +178,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             raise unavailable(error, "reading", self._topic) from error
 
     def _look_after_name(self) -> None:
-        """Checks what the client does not report: a lost member name, or new partitions of the topic.
-
-        Raises:
-            Displaced: another process has it now.
-        """
+        """Checks what the client does not report: a lost member name, or new partitions of the topic."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
@@ -211,10 +193,8 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         )
 
     def _moved(self) -> bool:
-        """Restores every position after a rebalance; returns whether there was one.
-
-        A partition lost and regained meanwhile has Kafka's committed offset as its position.
-        """
+        """Restores every position after a rebalance; returns whether there was one."""
+        # a partition lost and regained meanwhile has Kafka's committed offset as its position
         if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
             return False
         self._membership = membership
@@ -227,7 +207,6 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return True
 
     def _put_off_refused(self) -> None:
-        """Pauses the partitions whose fetches were refused."""
         for partition, error in self._answers.fetched():
             if partition in self._positions and partition in self.assigned():
                 self._refusals.add(partition, error)
@@ -244,11 +223,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _demand_twice(self, partition: int, chunk: Chunk) -> None:
-        """Has a batch whose checksum fails fetched again: only the same bytes twice are what the log holds.
-
-        Raises:
-            Unavailable: a batch fails with these bytes for the first time.
-        """
+        """Has a batch whose checksum fails fetched again: only the same bytes twice are what the log holds."""
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
@@ -292,8 +267,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def partitions(self) -> set[int] | None:
         """Returns all partitions of the topic, none if it is missing, None if unknown.
 
-        Raises:
-            Unavailable: the brokers refuse to describe the topic.
+        Raises `Unavailable`: the brokers refuse to describe the topic.
         """
         if (error := self._answers.undescribed(self._topic)) is not None:
             raise unavailable(error, "asking for the partitions of", self._topic)

@@ -13,13 +13,13 @@ from worker.kafka.client.errors import START, unavailable
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
+# The brokers refuse offsets of a non-member while the group has members
 _MEMBERS = (
     kafka_errors.CommitFailedError,
     kafka_errors.RebalanceInProgressError,
     kafka_errors.IllegalGenerationError,
     kafka_errors.UnknownMemberIdError,
 )
-"""The brokers refuse offsets of a non-member while the group has members."""
 _T = TypeVar("_T")
 
 
@@ -32,11 +32,7 @@ class KafkaNonMemberLog:
 
     @classmethod
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaNonMemberLog":
-        """Connects.
-
-        Raises:
-            Unavailable: the brokers do not answer.
-        """
+        """Connects. Raises `Unavailable`: the brokers do not answer."""
         quirks.mend_connections()
         consumer = _ask(
             "connecting",

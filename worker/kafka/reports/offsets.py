@@ -49,8 +49,7 @@ class Offsets:
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
         """Commits offsets as a member of the current generation.
 
-        Raises:
-            NotOwner: the generation is over.
+        Raises `NotOwner`: the generation is over.
         """
         commit = partial(self._consumer.commit, self._offsets(offsets), timeout_ms=_TIMEOUT_MS)
         tps, operation = list(map(self._tp, offsets)), "committing the group's offsets of"

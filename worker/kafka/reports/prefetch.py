@@ -22,8 +22,6 @@ class Source(Protocol):
 
 @dataclass(eq=False)
 class _Pending:
-    """A fetch of a partition."""
-
     partition: int
     source: Source
     size: int
@@ -62,8 +60,7 @@ class Prefetch:
     def next(self) -> tuple[int, Chunk] | None:
         """Returns the next partition and chunk, valid until the next call; None if none waits.
 
-        Raises:
-            Exception: decoding failed, as by a lack of memory; no content of a batch does.
+        Raises `Exception`: decoding failed, as by a lack of memory; no content of a batch does.
         """
         while self._ahead is not None:
             (pending, future), self._ahead = self._ahead, None

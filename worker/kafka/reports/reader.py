@@ -12,26 +12,18 @@ from worker.kafka.client.reading import LARGEST, Passed
 
 @dataclass
 class Judged:
-    """Counts over the newest records of a topic.
+    """Counts over the newest records of a topic."""
 
-    Attributes:
-        records: all; an unreadable record batch counts as one.
-        keyed: those with a key or headers.
-        reasons: rejected ones, by reason.
-        oldest: the lowest timestamp, in milliseconds; None if none has one.
-    """
-
-    records: int = 0
-    keyed: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    oldest: int | None = None
+    records: int = 0  # all; an unreadable record batch counts as one
+    keyed: int = 0  # those with a key or headers
+    reasons: Counter[str] = field(default_factory=Counter)  # rejected ones, by reason
+    oldest: int | None = None  # the lowest timestamp, in milliseconds; None if none has one
 
 
 def newest_reports(config: Config, served: Served) -> Judged:
     """Classifies the newest records of each partition; see `newest_records`.
 
-    Raises:
-        kafka.errors.KafkaError: the brokers do not answer.
+    Raises `kafka.errors.KafkaError`: the brokers do not answer.
     """
     limits, passed = served.configured.terms, set[Passed]()
     cap = limits.max_batch_bytes or LARGEST

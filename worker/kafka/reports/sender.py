@@ -13,18 +13,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 from worker.config import Config, Served
 from worker.kafka.client import quirks
 
-LARGEST_RECORD = 8 << 20
-"""Bytes of a request; the topic's own limit is usually lower."""
-_IN_FLIGHT = 64 << 20
-"""Unacknowledged bytes, which the producer does not bound."""
-_OVERHEAD = 640
-"""Bytes of a record in flight besides its value."""
-_SETTLE = 1 << 20
-"""Bytes sent between two checks of acknowledgements."""
-_RUN = 64
-"""Records in a row to one partition, so that batches fill."""
-_AHEAD = 0.05
-"""Seconds that sending may run ahead of the rate."""
+LARGEST_RECORD = 8 << 20  # Bytes of a request; the topic's own limit is usually lower
+_IN_FLIGHT = 64 << 20  # Unacknowledged bytes, which the producer does not bound
+_OVERHEAD = 640  # Bytes of a record in flight besides its value
+_SETTLE = 1 << 20  # Bytes sent between two checks of acknowledgements
+_RUN = 64  # Records in a row to one partition, so that batches fill
+_AHEAD = 0.05  # Seconds that sending may run ahead of the rate
 
 
 class SendError(RuntimeError):
@@ -42,8 +36,6 @@ class Sent:
 
 
 class _Unacknowledged:
-    """The unacknowledged records, and the number of acknowledged reports."""
-
     def __init__(self, on_acknowledged: Callable[[int], object]) -> None:
         self._on_acknowledged = on_acknowledged
         self._pending: deque[tuple[Any, int, int]] = deque()
@@ -76,16 +68,9 @@ def send(
 ) -> Sent:
     """Sends records, and waits for their acknowledgements.
 
-    Args:
-        config: the brokers.
-        served: the stream and its topic.
-        records: (value, reports in it); 0 reports for a malformed record.
-        rate: reports a second at most; None for no limit.
-        at: maps the number of reports sent before a record to its timestamp in milliseconds; None for now.
-        on_acknowledged: receives the number of acknowledged reports from time to time.
-
-    Raises:
-        SendError: a report was not acknowledged, or the topic does not exist.
+    `records`: (value, reports in it); 0 reports for a malformed record; `rate`: reports a second at most;
+    None for no limit; `at`: maps the number of reports sent before a record to its timestamp in milliseconds;
+    None for now. Raises `SendError`: a report was not acknowledged, or the topic does not exist.
     """
     began = time.monotonic()
     quirks.mend_connections()

@@ -24,8 +24,7 @@ def keys(
 ) -> list[bytes]:
     """Returns the keys with a prefix whose newest record is no tombstone, in order; O(records).
 
-    Raises:
-        KafkaError: see `worker.kafka.client.reading.records`.
+    Raises `KafkaError`; see `worker.kafka.client.reading.records`.
     """
     try:
         there = set[bytes]()

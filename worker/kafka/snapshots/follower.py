@@ -27,38 +27,26 @@ from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere, Sna
 from worker.kafka.snapshots.reader import read_snapshot
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
-IDLE_SECONDS = 300.0
-"""Seconds without a request after which the thread stops."""
+IDLE_SECONDS = 300.0  # Seconds without a request after which the thread stops
 _POLL_MS = 100
 _RECORDS = 100
 _FETCH_BYTES = 4 << 20
-_READ_SECONDS = 4.0
-"""Longest wait for the next message of a snapshot."""
+_READ_SECONDS = 4.0  # Longest wait for the next message of a snapshot
 WAIT_SECONDS = 2.0
 """Longest wait of a request for the topic, and for a snapshot: together less than a connection lasts."""
 _RETRY_SECONDS = 2.0
-_KEPT_NUMBERS = 8_000_000
-"""Numbers of the cached snapshots besides the most recent one."""
+_KEPT_NUMBERS = 8_000_000  # Numbers of the cached snapshots besides the most recent one
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A requested snapshot."""
-
     stream: str
     entry: IndexEntry
     answer: "Future[Snapshot]"
 
 
 class Follower:
-    """The newest snapshots of all streams of a configuration.
-
-    Args:
-        config: the brokers, the topic and the streams.
-        consumer: connects a `read_committed` consumer; by default as configured.
-        idle_seconds: seconds without a request after which the thread stops.
-        on_passed: receives each record batch that cannot be read, and each message that no worker wrote.
-    """
+    """The newest snapshots of all streams of a configuration."""
 
     def __init__(
         self,
@@ -109,15 +97,8 @@ class Follower:
     ) -> IndexEntry:
         """Returns a snapshot's index entry, once the topic is read.
 
-        Args:
-            stream: the stream.
-            window: the windows' name in the configuration.
-            start: the window's first millisecond; None for the newest.
-            seconds: the longest wait.
-
-        Raises:
-            NotThere: there is no such window.
-            NotRead: the topic is not read yet.
+        `start`: the window's first millisecond; None for the newest. Raises `NotThere`: there is no such
+        window. Raises `NotRead`: the topic is not read yet.
         """
         with self._changed:
             self._ask()
@@ -132,9 +113,8 @@ class Follower:
     def read(self, stream: str, entry: IndexEntry, seconds: float = WAIT_SECONDS) -> Snapshot:
         """Returns a snapshot, from the cache or from the topic.
 
-        Raises:
-            NotRead: it did not come in time, cannot be read, or a newer one has replaced it.
-            NewerSchema: a newer version wrote it.
+        Raises `NotRead`: it did not come in time, cannot be read, or a newer one has replaced it. Raises
+        `NewerSchema`: a newer version wrote it.
         """
         with self._changed:
             self._ask()
@@ -152,7 +132,6 @@ class Follower:
             raise NotRead(str(error)) from None
 
     def _ask(self) -> None:
-        """Notes a request, and starts the thread if needed."""
         self._asked = time.monotonic()
         if self._thread is None:
             self._begin()
@@ -216,7 +195,6 @@ class Follower:
                 self._changed.notify_all()
 
     def _answer(self, consumer: Any, wanted: _Wanted) -> None:
-        """Reads a requested snapshot, and restores the position."""
         if not wanted.answer.set_running_or_notify_cancel():
             return None  # the request has gone
         with self._changed:
@@ -259,7 +237,6 @@ class Follower:
         return None
 
     def _keep(self, stream: str, entry: IndexEntry, snapshot: Snapshot) -> None:
-        """Caches a snapshot, and evicts others."""
         with self._changed:
             self._kept[stream, entry.identity] = snapshot
             while len(self._kept) > 1 and sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS:
@@ -269,7 +246,6 @@ class Follower:
             give_back()
 
     def _is_full(self) -> bool:
-        """Returns whether the cache is half full."""
         return sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS // 2
 
     def _consumer(self) -> Any:

@@ -13,16 +13,13 @@ import orjson
 from ldp.snapshot import ALL_TIME, Period, window_identity, window_of
 from ldp.snapshot.checking import MOST_BYTES, check_shared
 
-Key = tuple[str, int | None]
-"""A window's name and start; ``("all", None)`` for all time."""
+Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error")
-_MOST_WINDOWS = 100_000
-"""Windows of a stream that the head lists, and windows that no head lists yet."""
+_MOST_WINDOWS = 100_000  # Windows of a stream that the head lists, and windows that no head lists yet
 _MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
 """Memory for the incomplete snapshots of windows together, and for one incomplete snapshot."""
-_PART, _SEEN = 4096, 160
-"""Memory of an incomplete snapshot, and of each of its keys besides the text, about."""
+_PART, _SEEN = 4096, 160  # Memory of an incomplete snapshot, and of each of its keys besides the text, about
 _LONGEST_KEY, _LONGEST_NAME = 1000, 40
 _MOST_METHODS = 64
 
@@ -41,23 +38,14 @@ class NotThere(Exception):  # noqa: N818  # an answer, not a fault
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A complete snapshot.
-
-    Attributes:
-        window: its window.
-        first: the offset of its first message.
-        last: the offset of its last message.
-        said: the fields that its head and bodies share; the head's where they differ.
-        methods: the methods of its bodies; none if there are no reports yet, or only windows.
-        published: the timestamp of its last message, in milliseconds.
-    """
+    """A complete snapshot."""
 
     window: Period
-    first: int
-    last: int
-    said: Mapping[str, Any]
-    methods: frozenset[str]
-    published: int = 0
+    first: int  # the offset of its first message
+    last: int  # the offset of its last message
+    said: Mapping[str, Any]  # the fields that its head and bodies share; the head's where they differ
+    methods: frozenset[str]  # the methods of its bodies; none if there are no reports yet, or only windows
+    published: int = 0  # the timestamp of its last message, in milliseconds
 
     @property
     def identity(self) -> str:
@@ -202,7 +190,6 @@ class SnapshotIndex:
         return part
 
     def _drop(self, which: tuple[str, Key]) -> None:
-        """Drops an incomplete snapshot."""
         part = self._parts.pop(which, None)
         if part is not None and which[1][1] is not None:
             self._parts_size -= part.size

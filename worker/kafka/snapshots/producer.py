@@ -25,13 +25,10 @@ from worker.kafka.client.reading import Passed
 from worker.kafka.snapshots import compacted
 from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS
 
-_CLAIM_SECONDS = 2.0
-"""Longest wait of a claim for open transactions."""
-_DECIDED_SECONDS = 0.05
-"""Pause between two checks of open transactions."""
+_CLAIM_SECONDS = 2.0  # Longest wait of a claim for open transactions
+_DECIDED_SECONDS = 0.05  # Pause between two checks of open transactions
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-_MOST_WAITING = 32 << 20
-"""Bytes of unacknowledged messages."""
+_MOST_WAITING = 32 << 20  # Bytes of unacknowledged messages
 
 
 class KafkaSnapshotProducer:
@@ -40,14 +37,8 @@ class KafkaSnapshotProducer:
     It checks every send's acknowledgement before the commit. After any error it drops the producer, and the caller
     reads the head again.
 
-    Args:
-        topic: a `SnapshotTopic`.
-        stream: the stream.
-        clock: seconds.
-        sleep: waits so many seconds.
-        rows: the topic of rows, written in the same transactions; None for none.
-        on_alive: called repeatedly during long reads and sends.
-        on_passed: receives each record batch that cannot be read, and each record at the head's key that is no head.
+    `rows`: the topic of rows, written in the same transactions; None for none; `on_alive`: called repeatedly
+    during long reads and sends.
     """
 
     def __init__(
@@ -145,13 +136,11 @@ class KafkaSnapshotProducer:
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
         """Reads the stream's newest head, from the topic's end backwards in growing ranges.
 
-        It uses clients of its own, so any thread may call it. The newest record of the key that is a head counts, see
-        `Head.read`; other records and unreadable batches are skipped. The store and the group's offsets are checked,
-        too, before anything permanent follows from a head.
-
-        Raises:
-            Unavailable: see `worker.counting.ports.HeadReader`.
-            StateLost: a newer version wrote it; or records of its key are there, and none is a head.
+        It uses clients of its own, so any thread may call it. The newest record of the key that is a head
+        counts, see `Head.read`; other records and unreadable batches are skipped. The store and the group's
+        offsets are checked, too, before anything permanent follows from a head. Raises `Unavailable`; see
+        `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote it; or records of its
+        key are there, and none is a head.
         """
         level, found = "read_committed" if decided else "read_uncommitted", None
         unreadable = list[int]()
@@ -203,11 +192,7 @@ class KafkaSnapshotProducer:
     def _newest(
         self, ranges: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
     ) -> Head | None:
-        """Returns the newest head in the first range that has one, or None; a deleted head has number 0.
-
-        Raises:
-            NewerHead: a newer version wrote it.
-        """
+        """Returns the newest head in the first range that has one, or None; a deleted head has number 0."""
         key, newest = f"{self._stream.name}/head".encode(), None
         consumer = self._topic.consumer(level, key, self._on_passed)
         try:
@@ -227,7 +212,6 @@ class KafkaSnapshotProducer:
         return newest
 
     def _head_of(self, record: Any, unreadable: list[int]) -> Head | NewerHead | None:
-        """Returns the head that a record is, or None."""
         try:
             # a tombstone restarts the numbers
             return Head.read(record.value, self._stream.name) if record.value else Head()
@@ -249,6 +233,5 @@ def _backwards(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _offset(admin: Any, topic: str, spec: OffsetSpec, level: IsolationLevel) -> int:
-    """Returns a topic's first offset or end."""
     tp = TopicPartition(topic, PARTITION)
     return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)

@@ -30,8 +30,7 @@ from worker.kafka.snapshots.index import IndexEntry, SnapshotIndex
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
-_MESSAGE_BYTES = 512
-"""Memory of a message besides its key, headers and value, about."""
+_MESSAGE_BYTES = 512  # Memory of a message besides its key, headers and value, about
 
 
 def read_snapshot(
@@ -46,20 +45,8 @@ def read_snapshot(
 ) -> Snapshot:
     """Reads an indexed snapshot's messages, and a window's labels, and assembles them.
 
-    Args:
-        consumer: from `reading.connect`; its position changes.
-        tp: the snapshot topic's partition.
-        index: the index, with the labels' offsets.
-        stream: the stream.
-        entry: an entry of the index.
-        most: bytes of messages to keep.
-        on_passed: receives each message beyond that.
-        stall_seconds: the longest wait for the next message.
-
-    Raises:
-        Incomplete: a message is missing, or of another snapshot.
-        NewerSchema: a newer version wrote it.
-        KafkaError: the brokers do not answer, or the offsets are gone.
+    Raises `Incomplete`: a message is missing, or of another snapshot. Raises `NewerSchema`: a newer version
+    wrote it. Raises `KafkaError`: the brokers do not answer, or the offsets are gone.
     """
     labels = None if entry.window.start is None else index.labels(stream)
     received, size = dict[str, tuple[Mapping[str, bytes], bytes]](), 0
@@ -99,12 +86,7 @@ class SnapshotReader:
 
     An index keeps the offsets of each complete snapshot; only the one asked for is read.
 
-    Args:
-        config: the brokers, the topic and the streams.
-        stream: the stream's name.
-        window: the windows' name in the configuration.
-        start: the window's first millisecond; None for the newest window.
-        on_passed: receives each record batch that cannot be read, and each message that no worker wrote.
+    `start`: the window's first millisecond; None for the newest window.
     """
 
     def __init__(
@@ -144,8 +126,7 @@ class SnapshotReader:
     def latest(self, timeout_seconds: float) -> Snapshot | None:
         """Returns the latest snapshot not returned before; None if none comes in time.
 
-        Raises:
-            NewerSchema: a newer version wrote it.
+        Raises `NewerSchema`: a newer version wrote it.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -210,7 +191,6 @@ class SnapshotReader:
         return end is not None and self._consumer.position(self._partition) >= end
 
     def _entry(self) -> IndexEntry | None:
-        """Returns the index entry of the snapshot asked for."""
         return self._index.find(self.stream, self._window, self._start)
 
     def _fresh(self) -> Snapshot | None:
@@ -237,7 +217,6 @@ class SnapshotReader:
 
 
 def _head(value: bytes | None) -> Mapping[str, Any] | None:
-    """Returns a head's document; None for a tombstone."""
     if value is None:
         return None
     if len(value) > MOST_BYTES:

@@ -17,8 +17,7 @@ def keys_of(
 ) -> dict[str, list[bytes]]:
     """Returns a stream's keys on the topics of snapshots and rows, by topic; O(records of both).
 
-    Raises:
-        KafkaError: the brokers do not answer, or a transaction stays open.
+    Raises `KafkaError`: the brokers do not answer, or a transaction stays open.
     """
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
     begins = {config.snapshots.topic: f"{stream}/".encode()}
@@ -40,16 +39,7 @@ def delete_messages(
 ) -> dict[str, int]:
     """Deletes a stream's messages and rows in one transaction; returns their number by topic.
 
-    It first fences off the stream's publisher.
-
-    Args:
-        admin: an admin client.
-        config: the topics.
-        stream: the stream.
-        known: keys found before, deleted in any case, so that one wrong answer leaves none behind.
-
-    Raises:
-        KafkaError: the brokers did not do it.
+    It first fences off the stream's publisher. Raises `KafkaError`: the brokers did not do it.
     """
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
     producer = topic.producer()
@@ -73,8 +63,7 @@ def delete_messages(
 def members(admin: KafkaAdminClient, group: str) -> int | None:
     """Returns the number of a group's members; None if there is no such group.
 
-    Raises:
-        KafkaError: the brokers do not answer.
+    Raises `KafkaError`: the brokers do not answer.
     """
     described = admin.describe_groups([group])[group]
     if described["error"] is not None and GroupIdNotFoundError.__name__ not in described["error"]:
@@ -85,8 +74,7 @@ def members(admin: KafkaAdminClient, group: str) -> int | None:
 def delete_group(admin: KafkaAdminClient, group: str) -> None:
     """Deletes a group without members, with its offsets.
 
-    Raises:
-        KafkaError: it has members, or the brokers did not do it.
+    Raises `KafkaError`: it has members, or the brokers did not do it.
     """
     said = admin.delete_groups([group])[group]
     if said not in ("OK", GroupIdNotFoundError.__name__):

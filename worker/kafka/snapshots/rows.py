@@ -11,8 +11,7 @@ from worker.kafka.client import reading
 from worker.kafka.client.topics import TopicError, bounds, connect, require
 from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 
-_MOST_BYTES = 64 << 10
-"""Bytes of the largest value of a row."""
+_MOST_BYTES = 64 << 10  # Bytes of the largest value of a row
 _MOST_REASONS = 20
 _OTHERS = "other reasons"
 
@@ -23,18 +22,12 @@ class RowReader:
     The newest valid row of each key counts; other records are skipped. Any tombstone deletes its row until the next
     snapshot.
 
-    Args:
-        config: the brokers and the topic.
-        offset: where to start; None for the topic's beginning.
-        on_passed: receives each record batch that cannot be read, and each record larger than a row.
+    `offset`: where to start; None for the topic's beginning. Raises `ConfigError`: the configuration names no
+    topic of rows. Raises `TopicError`: it is missing.
 
     Attributes:
         offset: the end of what was read.
         skipped: reason -> number of records in the last `read` that are no rows.
-
-    Raises:
-        ConfigError: the configuration names no topic of rows.
-        TopicError: it is missing.
     """
 
     def __init__(
@@ -65,11 +58,8 @@ class RowReader:
     def read(self) -> dict[RowKey, RowValue | None]:
         """Returns the new rows: key -> the newest value, None for a deleted row.
 
-        It ends at the last stable offset, so it returns whole snapshots.
-
-        Raises:
-            KafkaError: the brokers do not answer.
-            TopicError: the topic ends before what was read.
+        It ends at the last stable offset, so it returns whole snapshots. Raises `KafkaError`: the brokers do
+        not answer. Raises `TopicError`: the topic ends before what was read.
         """
         tp, end = TopicPartition(self._topic, PARTITION), self._end(stable=True)
         if end < self.offset:
@@ -96,8 +86,7 @@ class RowReader:
     def open_since(self) -> int | None:
         """Returns the offset of the first open transaction, where reading ends; None if none is open.
 
-        Raises:
-            KafkaError: the brokers do not answer.
+        Raises `KafkaError`: the brokers do not answer.
         """
         stable = self._end(stable=True)
         return stable if stable < self._end(stable=False) else None

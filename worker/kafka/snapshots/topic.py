@@ -7,11 +7,9 @@ from kafka import KafkaProducer
 
 from worker.kafka.client import quirks, reading, topics
 
-PARTITION = 0
-"""All snapshots go to one partition, so that a `read_committed` reader sees all of one or none."""
+PARTITION = 0  # All snapshots go to one partition, so that a `read_committed` reader sees all of one or none
 
-TIMEOUT_SECONDS = 30
-"""Longest wait for an answer, and shortest transaction time-out."""
+TIMEOUT_SECONDS = 30  # Longest wait for an answer, and shortest transaction time-out
 
 UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
 """Exceptions from reading a message that belongs to no valid snapshot."""
