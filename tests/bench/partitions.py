@@ -122,5 +122,6 @@ def _line(bench: str, seconds: float, bar: float, setup: str) -> Line:
 
 
 if __name__ == "__main__":
+    out = sys.stdout  # a world redirects it
     for line in lines():
-        print(json.dumps(line), flush=True)
+        print(json.dumps(line), file=out, flush=True)
