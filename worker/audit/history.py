@@ -15,14 +15,10 @@ class History:
 
     A window that the previous rule lacks begins at its first start beyond the highest timestamp so far. A window that
     the rule no longer has is forgotten.
-
-    Attributes:
-        since: the first start of each window of the rules so far.
-        around: what surrounds each gap so far.
     """
 
     def __init__(self, stored: Stored) -> None:
-        self.since: dict[str, int] = {}
+        self.since: dict[str, int] = {}  # the first start of each window of the rules so far
         self.around: list[Around] = []
         self._rules, self._gaps = [*stored.rules], [*stored.gaps]
         self._all = [*stored.gaps]

@@ -102,15 +102,11 @@ class _Whole:
 
 
 class Snapshots:
-    """Reads the messages of a stream, in order; keeps the frequencies of the `most` windows that end last.
-
-    Attributes:
-        head: the newest head, None before the first.
-    """
+    """Reads the messages of a stream, in order; keeps the frequencies of the `most` windows that end last."""
 
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
-        self.head: Head | None = None
+        self.head: Head | None = None  # the newest one
         self._begin()
 
     def _begin(self) -> None:
@@ -256,7 +252,8 @@ def _named(of: str) -> str:
 
 def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str, Any]) -> Snapshot:
     name, _, start = of.partition("/")
-    bodies = {key: json.loads(value) for key, value in whole.messages.items() if _is_body(key)}
+    names = [key for key in whole.messages if "/" not in key and key not in ("head", "domain")]
+    bodies = {key: json.loads(whole.messages[key]) for key in names}
     head = json.loads(whole.messages.get("head") or "{}")
     expect_spent(base, document)
     begin, end = _window(name, int(start or 0), base["window"], whole.headers)
@@ -336,10 +333,6 @@ def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int)
     if counts.sum() != reports:
         raise Difference(f"base says {reports} reports, and of all rates {counts.sum()}")
     return counts.ravel()
-
-
-def _is_body(key: str) -> bool:
-    return "/" not in key and key not in ("head", "domain")
 
 
 def _window(

@@ -60,14 +60,7 @@ def run(config: Config, count: int, command: Sequence[str]) -> int:
 
 
 class Process:
-    """One child process.
-
-    Attributes:
-        port: its HTTP port; None unless it serves.
-        restarts: how often it was restarted.
-        code: its last exit code; None if it never ended.
-        state: the state to show while it does not answer.
-    """
+    """One child process."""
 
     def __init__(self, number: int, command: Sequence[str], threads: int) -> None:
         self.number, self._command = number, command
@@ -77,10 +70,10 @@ class Process:
         self._line: socket.socket | None = None
         self._began = self._due = time.monotonic()
         self._wait = _FIRST_RETRY
-        self.port: int | None = None
+        self.port: int | None = None  # of HTTP; None unless it serves
         self.restarts = 0
-        self.code: int | None = None
-        self.state = "starting"
+        self.code: int | None = None  # the last exit code; None if it never ended
+        self.state = "starting"  # shown while it does not answer
 
     def turn(self) -> None:
         """Starts it when due, receives its port, and notices its end."""

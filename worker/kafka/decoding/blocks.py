@@ -307,14 +307,9 @@ def unpack(
 ) -> tuple[int, int, int]:
     """Unpacks the records of batches until the budget is spent.
 
-    Args:
-        fetched: the bytes that the rows are of.
-        rows: from `batches.classify`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE.
-        i: the first row.
-        n: the row behind the last one.
-        data: (room + SLACK,) uint8, filled.
-        to: the bytes filled already.
-        budget: bytes of output; failures cost, too.
+    `rows`: from `batches.classify`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE;
+    `data`: (room + SLACK,) uint8, filled; `to`: the bytes filled already; `budget`: bytes of output; failures
+    cost, too.
 
     Returns:
         The next row, of another codec or without room or budget; the bytes filled; and the budget left.

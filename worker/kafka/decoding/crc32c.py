@@ -119,13 +119,7 @@ def _of_all(data: npt.NDArray[np.uint8]) -> int:
 
 @njit(cache=True, nogil=True)
 def check(fetched: npt.NDArray[np.uint8], rows: Any, n: int) -> None:
-    """Marks the batches with a wrong checksum; O(bytes).
-
-    Args:
-        fetched: the bytes that the rows are of.
-        rows: from `batches.read_headers`; ``state`` is changed.
-        n: the number of rows.
-    """
+    """Marks the first n rows with a wrong checksum; O(bytes)."""
     of = window(fetched)
     for i in range(n):
         row = rows[i]

@@ -36,9 +36,7 @@ _PIECE = 1 << 16
 def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> int:
     """Unpacks gzip members; O(bytes of the room).
 
-    Args:
-        section: (s,) uint8.
-        room: (r + 1,) uint8, filled; the last byte detects an overflow.
+    `section`: (s,) uint8; `room`: (r + 1,) uint8, filled; the last byte detects an overflow.
 
     Returns:
         The number of bytes, DAMAGED or FULL.
@@ -73,10 +71,7 @@ def unpack_zstd(
 
     Raises `MemoryError`: there is no memory for a window.
 
-    Args:
-        section: (s,) uint8.
-        room: as for `unpack_gzip`.
-        context: the decompressor, for one thread.
+    `section`: (s,) uint8; `room`: as for `unpack_gzip`.
 
     Returns:
         The number of bytes, DAMAGED, FULL or TOO_WIDE.
@@ -107,11 +102,7 @@ def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
 def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
     """Checks the headers of Zstandard frames and of their blocks; O(blocks).
 
-    Args:
-        of: (b,) uint8.
-        at: the first frame's place.
-        end: the place behind the last one.
-        most: the most bytes that they may declare.
+    `of`: (b,) uint8; `most`: the most bytes that they may declare.
 
     Returns:
         0, DAMAGED, FULL or TOO_WIDE.
