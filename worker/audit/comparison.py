@@ -43,7 +43,11 @@ def judge(
     newest: Newest = Newest(),  # frozen
     published: Published | None = None,
 ) -> PartitionVerdict:
-    """Returns the verdict on one partition."""
+    """Returns the verdict on one partition.
+
+    The order of reads matters: `committed` is read before the cut, `bounds` after it, fields and blobs of `cut`
+    together. `read` yields the committed records of [from, to), and what of it was deleted meanwhile.
+    """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:

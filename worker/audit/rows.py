@@ -27,7 +27,7 @@ def differing(
 ) -> str | None:
     """Returns the first row that differs from its snapshot, or None.
 
-    `rows`: key -> newest value on the topic of rows.
+    `head` is from before the rows were read; `rows` maps each key to its newest value on the topic of rows.
     """
     if head.get("rows") is None:
         return None

@@ -18,7 +18,7 @@ def python() -> list[str]:
 def start(
     command: Sequence[str], environ: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts a process; returns it and this end of the socket pair.
+    """Starts a process with the descriptor of its end appended; returns it and this end of the socket pair.
 
     `environ`: the environment; None for this process's. Raises `OSError`: the system cannot start another
     process.

@@ -299,7 +299,8 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
     """Returns all partitions of a topic, none if it is missing, None while unknown.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it takes one.
-    Raises `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops that.
+    `since_ms` is the time of subscribing, by the monotonic clock: earlier metadata lack the topic. Raises
+    `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops that.
     """
     cluster = consumer._cluster
     if topic in cluster.unauthorized_topics:

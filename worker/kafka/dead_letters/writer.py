@@ -96,7 +96,8 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
 class KafkaDeadLetters:
     """The dead letters of one stream, as `worker.counting.ports.DeadLetters` describes them.
 
-    `on_acknowledged`: called for each acknowledged dead letter.
+    `producer` is closed with the object; `on_acknowledged` is called for each acknowledged dead letter; `attempt`
+    returns a context manager around each send, which reports failures to readiness.
     """
 
     def __init__(

@@ -45,6 +45,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     """One stream's log, for the polling thread.
 
     The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow one stops the heartbeats.
+    `decoding`, the decoding thread, is closed with the log.
     """
 
     def __init__(

@@ -39,7 +39,8 @@ def delete_messages(
 ) -> dict[str, int]:
     """Deletes a stream's messages and rows in one transaction; returns their number by topic.
 
-    It first fences off the stream's publisher. Raises `KafkaError`: the brokers did not do it.
+    It first fences off the stream's publisher. Keys in `known` are deleted in any case, so that one wrong answer
+    leaves none behind. Raises `KafkaError`: the brokers did not do it.
     """
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
     producer = topic.producer()
