@@ -82,12 +82,7 @@ EXPECTED = (
 
 
 class Workers:
-    """The workers that are to be alive; a context manager that stops them.
-
-    Args:
-        folder: where their logs go.
-        environ: what they are told.
-    """
+    """The workers that are to be alive; a context manager that stops them."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder, self._environ = folder, environ

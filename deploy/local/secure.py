@@ -130,11 +130,7 @@ class TokenEndpoint:
     """Issues tokens for client credentials over TLS; a context manager.
 
     Attributes:
-        url: Its address.
-        secret: The secret of `CLIENT`.
         seconds: Lifetime of a token.
-        given: Number of issued tokens.
-        down: Whether it answers 503.
     """
 
     def __init__(self, certificates: Certificates) -> None:
@@ -207,16 +203,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True)
 class Secure:
-    """Running services with a listener for each way in.
-
-    Attributes:
-        running: Both services.
-        ports: By listener; `PLAINTEXT` is the usual one.
-        certificates: Certificates and keys.
-        tokens: The token endpoint.
-        password: Of `USER`.
-        users: Further names and passwords.
-    """
+    """Running services with a listener for each way in."""
 
     running: services.Services
     ports: Mapping[str, int]
@@ -231,11 +218,6 @@ class Secure:
         cls, say: services.Say = print, *, usual: bool = False, users: Mapping[str, str] | None = None
     ) -> Iterator[Secure]:
         """Makes certificates and passwords, and starts both services.
-
-        Args:
-            say: Called with progress messages.
-            usual: Take the usual ports of plaintext and Redis if they are free.
-            users: Additional names and passwords for PLAIN, with only the rights of ACLs.
 
         Raises:
             services.UnavailableError: a service is not available or did not start.
@@ -252,12 +234,7 @@ class Secure:
             yield cls(running, reached, certificates, tokens, password, dict(users or {}))
 
     def client(self, listener: str, mechanism: str = "PLAIN") -> dict[str, str]:
-        """Returns the keys of `[kafka]` for a listener.
-
-        Args:
-            listener: A key of `ports`.
-            mechanism: One of `MECHANISMS`, if the listener requires a login.
-        """
+        """Returns the keys of `[kafka]` for a listener."""
         protocol = LISTENERS.get(listener, listener)
         keys = {"bootstrap_servers": f"127.0.0.1:{self.ports[listener]}", "security_protocol": protocol}
         if protocol.endswith("SSL"):

@@ -156,9 +156,6 @@ class Listeners:
 
     Attributes:
         listening: Name -> security protocol and port.
-        properties: Lines of the broker's settings.
-        users: Options of the command that formats its folder, such as `--add-scram`.
-        java: Options of its virtual machine.
     """
 
     listening: Mapping[str, tuple[str, int]]
@@ -172,13 +169,7 @@ NO_MORE = Listeners({})
 
 @dataclass
 class Services:
-    """A running Kafka and Redis; a context manager that stops them.
-
-    Attributes:
-        kafka: The broker; `kafka.address` is the bootstrap string.
-        redis: The store; `redis.address` is its URL.
-        folder: Data and logs, gone after `stop`.
-    """
+    """A running Kafka and Redis; a context manager that stops them."""
 
     kafka: Server
     redis: Server
@@ -188,11 +179,6 @@ class Services:
     @classmethod
     def start(cls, say: Say = print, *, usual: bool = False, more: Listeners = NO_MORE) -> Self:
         """Finds or fetches both programs, starts them, and returns once both answer.
-
-        Args:
-            say: Called with progress messages.
-            usual: Take the `USUAL` ports if they are free.
-            more: Additional listeners of Kafka.
 
         Raises:
             UnavailableError: a service is not available or did not start; nothing is left behind.
@@ -618,13 +604,7 @@ def main(
     start: Callable[[Say, bool], contextlib.AbstractContextManager[Services]] = _start,
     about: str = __doc__,
 ) -> int:
-    """Runs the command line; returns the exit code.
-
-    Args:
-        arguments: What was typed behind the program's name.
-        start: Starts the services, on their usual ports or not.
-        about: What the program is, in its first paragraph.
-    """
+    """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog=Path(sys.argv[0]).name,
         description=about.partition("\n\n")[0],

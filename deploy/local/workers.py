@@ -20,13 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Worker:
-    """One `ldp-worker run` process of this machine.
-
-    Attributes:
-        name: What people call it.
-        process: The process, running or ended.
-        log: The file of its output.
-    """
+    """One `ldp-worker run` process of this machine."""
 
     module: ClassVar[str] = "worker"
     """What Python runs; tests have a module that is this one and dies on the way."""
@@ -37,14 +31,7 @@ class Worker:
 
     @classmethod
     def run(cls, name: str, log: Path, environ: Mapping[str, str], *options: str) -> Self:
-        """Starts one, and does not wait.
-
-        Args:
-            name: What people call it.
-            log: Where its output goes; a file that is there is emptied.
-            environ: All that it finds in its environment.
-            options: Of `ldp-worker run`.
-        """
+        """Starts one, and does not wait."""
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", cls.module, "run", *options],

@@ -82,7 +82,6 @@ class Applied:
     """What became of rows.
 
     Attributes:
-        written: rows written or deleted.
         skipped: reason -> how many rows Postgres refused for it.
     """
 
@@ -92,13 +91,6 @@ class Applied:
 
 class Table:
     """The rows in one database; creates the tables.
-
-    Args:
-        database: a connection string of libpq, a URL or `name=value` pairs.
-        topic: the topic that the rows come from.
-
-    Attributes:
-        offset: the next offset to read, as the database has it.
 
     Raises:
         RefusedError: Postgres cannot be reached, or refuses the tables.

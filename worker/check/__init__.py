@@ -20,7 +20,6 @@ def findings(
     """Returns the findings on the machine, brokers, topics, Redis and stored counts.
 
     Args:
-        config: the configuration to check against.
         wait_seconds: how long to wait until brokers and Redis answer.
         on_waiting: called once with the brokers that do not answer within a second.
     """

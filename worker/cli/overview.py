@@ -23,12 +23,8 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
     """Shows the newest snapshot of each stream, in a table or as lines, until interrupted.
 
     Args:
-        config: the configuration.
         once: seconds to wait for one snapshot of each; None to continue.
         as_json: methods to print as JSON; None for a table.
-
-    Returns:
-        The exit code: 1 if a stream had no snapshot in time.
 
     Raises:
         NewerSchema: a newer version wrote one.

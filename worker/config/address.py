@@ -27,18 +27,7 @@ _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 
 @dataclass(frozen=True)
 class Address:
-    """A parsed URL.
-
-    Attributes:
-        kind: what listens there.
-        tls: whether it speaks TLS.
-        hosts: names and ports; of a server one, of a socket none.
-        username: whom to log in as.
-        password: of that user.
-        master: by which name the Sentinels know it.
-        number: of the database.
-        path: of the socket.
-    """
+    """A parsed URL."""
 
     kind: Literal["server", "socket", "sentinel", "cluster"]
     tls: bool

@@ -34,11 +34,6 @@ _OF_A_SERVICE = re.compile(
 def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Overrides the file's values in place; returns the variable of each overridden key.
 
-    Args:
-        tree: the parsed file; modified.
-        environ: all variables.
-        folder: base of relative paths.
-
     Raises:
         ConfigError: a variable names no key, or the file that it names cannot be read.
     """

@@ -15,10 +15,6 @@ def line_of(text: str, key: str) -> int | None:
 
     O(n), and O(n²) in the lines of one value.
 
-    Args:
-        text: a valid file.
-        key: as faults name it.
-
     Example:
         >>> text = '[kafka]\nmember = "a"\n\n[[streams]]\nname = "colours"\nlabels = [\n"red",\n""]\n'
         >>> [line_of(text, key) for key in ("kafka.member", "streams[0].labels[1]", "streams[0].topic", "redis.url")]

@@ -21,8 +21,6 @@ class RowCost:
     """Maximum number of rows of a stream.
 
     Attributes:
-        window: rows of a window, and of all time.
-        snapshot: rows of one snapshot: of all time, and of the windows that are published at once.
         topic: rows on the topic; None where windows stay there for ever.
     """
 

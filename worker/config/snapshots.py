@@ -22,7 +22,6 @@ class SnapshotCost:
     """Maximum size of a stream's snapshot.
 
     Attributes:
-        windows: of one snapshot: that of all time, and those of all panes that a partition may hold.
         size: of their bodies, in bytes, where each value has all its digits.
     """
 

@@ -23,14 +23,8 @@ class Served:
     """A stream with its topic and settings.
 
     Attributes:
-        stream: its document and labels.
-        topic: of its reports.
-        queries: answered in its snapshots.
-        configured: the rule by which they are to be counted.
-        recount_after: see `worker.counting.ownership.Ownership`.
         idle_after: for how many seconds a partition that has windows stands still before it is called idle.
         retain: for how many milliseconds a final window stays on the snapshot topic; None for ever.
-        late_letters: whether late records go to the dead letters, too.
     """
 
     stream: ldp.Stream
@@ -53,9 +47,6 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
     """Builds a stream from its table.
 
     Args:
-        table: its table.
-        key: the table's key, for faults.
-        folder: base of relative paths.
         max_batch_bytes: limit of a record batch after decompression.
 
     Raises:

@@ -25,12 +25,8 @@ class Cost:
     """Maximum cost of a stream's windows.
 
     Attributes:
-        panes: of a partition, where it waits for others; its own reports keep half of them open.
         cell_bytes: of the counts of a pane, and of all time; mostly a half or a quarter is needed.
-        open_of: windows of each name that are open at once, where all partitions are equally far.
         kept_of: final windows of each name that stay on the snapshot topic; None where they do so for ever.
-        at_once: windows of one snapshot, besides that of all time: where a stream begins, all that have one of the
-            panes that a partition may hold, with reports in each.
 
     Example:
         >>> day = Windowing(("all", "24h every 1h"), grace=0, out_of_order=10_000)
@@ -76,8 +72,6 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
     """Returns the maximum cost of windows.
 
     Args:
-        windowing: which, and how long they wait.
-        state_size: counters of the oracle's state.
         retain: milliseconds that a final window stays on the snapshot topic; None for ever.
     """
     windows = windowing.parsed

@@ -153,11 +153,6 @@ class Answers:
     async def get(self, key: object, parts: Parts, kind: str = "") -> Packed:
         """Returns an answer; makes it if it is not kept.
 
-        Args:
-            key: identifies the answer.
-            parts: yields it on another thread; its exceptions are raised here.
-            kind: answers of one kind pause between each other.
-
         Raises:
             TooLarge: it takes too many bytes.
             Busy: too many are waiting, or it takes too long.

@@ -19,9 +19,6 @@ def ask(port: int, path: str, accept: str, seconds: float) -> Answer | None:
     """Returns a process's answer; None if it fails or times out.
 
     Args:
-        port: its port on this machine.
-        path: such as ``/healthz``.
-        accept: the requested content type.
         seconds: the time-out.
     """
     # not urllib, which would use a proxy of the environment

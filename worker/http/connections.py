@@ -36,15 +36,6 @@ class Connection(H11Protocol):
     """A connection for one request.
 
     The oldest connection makes room for the newest, so a probe, which asks at once, is answered while others hold on.
-
-    Args:
-        opened: all connections of the server that may have to make room, the oldest first.
-        config: uvicorn's.
-        server_state: uvicorn's.
-        app_state: uvicorn's; an application finds the connection in ``scope["state"]["connection"]`` instead.
-
-    Attributes:
-        lost: set once the connection has ended.
     """
 
     def __init__(
@@ -138,15 +129,6 @@ class Connection(H11Protocol):
 
 class Server:
     """Serves an ASGI application on a thread of its own until `shutdown`.
-
-    Args:
-        host: the address to listen at.
-        port: the port; 0 takes a free one.
-        application: the ASGI application.
-        headers: added to every answer, also to errors of the server.
-
-    Attributes:
-        server_port: the port.
 
     Raises:
         OSError: the address cannot be listened on.

@@ -49,7 +49,6 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
     """Yields a snapshot as one JSON document, in parts of bounded size.
 
     Args:
-        snapshot: which.
         methods: whose bodies, in this order; each is one of the snapshot's.
 
     Cost: O(d) a method; for how long see ``tests/bench/page.py``.
@@ -108,13 +107,7 @@ def excerpt(
     """Returns an excerpt of a snapshot: some values in an order, and the queries.
 
     Args:
-        snapshot: which.
         methods: whose answers, in this order; each is one of the snapshot's.
-        top: how many values, at most `MOST_ROWS`.
-        offset: after how many.
-        sort: ``base``, by Base's frequency, the highest first (by the first method's, if Base is not published); or
-            ``value``, as the domain has them.
-        find: only the values whose label, or number if there are no labels, has this text in it, whatever its case.
 
     Cost: O(d log d) for the order, O(d) for the search; for how long see ``tests/bench/page.py``.
 

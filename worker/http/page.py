@@ -55,13 +55,7 @@ class Snapshots(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """An expensive answer, made once for all clients.
-
-    Attributes:
-        key: identifies the answer.
-        parts: yields the answer; raises `Refused`.
-        kind: the last name of the path.
-    """
+    """An expensive answer, made once for all clients."""
 
     key: object
     parts: Callable[[], Iterable[bytes]]
@@ -87,14 +81,7 @@ class Refused(ValueError):  # noqa: N818  # an answer, not a fault
 
 
 class Page:
-    """Answers requests of the page.
-
-    Args:
-        streams: documents of the streams.
-        snapshots: the snapshot topic.
-        names: of the streams.
-        clock: seconds.
-    """
+    """Answers requests of the page."""
 
     def __init__(
         self,
@@ -110,7 +97,6 @@ class Page:
         """Returns the answer to a GET; None for another path.
 
         Args:
-            target: path and query, as they were sent.
             known: the client's tags, as in ``If-None-Match``.
         """
         try:
@@ -162,9 +148,6 @@ class Page:
 
         The caller takes a turn every `TURN_SECONDS`. Events name new and deleted snapshots; if the topic has not been
         read yet, all snapshots are new.
-
-        Args:
-            target: path and query, as they were sent.
 
         Raises:
             Refused: there is no such stream or parameter.

@@ -61,15 +61,8 @@ class HttpServer:
     """HTTP server on its own threads, until `shutdown`.
 
     Args:
-        host: the address to listen at.
-        port: the port; 0 takes a free one.
-        registry: the metrics.
         probes: path -> probe.
         page: answers the page; None without one.
-        names: host names that the page answers to, beside localhost and addresses.
-
-    Attributes:
-        server_port: the port.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -360,13 +353,8 @@ def serve(
     """Starts a server, which runs until its `shutdown`.
 
     Args:
-        host: the address to listen at.
-        port: the port; 0 takes a free one.
-        registry: the metrics.
         healthy: whether the process is alive, and facts; false asks a supervisor to restart it.
-        ready: whether every stream is served, and facts.
         page: answers the page; None without one.
-        names: host names that the page answers to, beside localhost and addresses.
 
     Raises:
         OSError: the address cannot be listened on.

@@ -46,15 +46,7 @@ class _Counted:
 
 
 class Streams:
-    """Documents of a configuration's streams.
-
-    Args:
-        config: the configuration.
-        registry: metrics of this worker, or of this machine's processes.
-        ready: readiness, with facts.
-        snapshots: index of the snapshot topic.
-        clock: seconds.
-    """
+    """Documents of a configuration's streams."""
 
     def __init__(
         self,

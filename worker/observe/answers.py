@@ -26,15 +26,9 @@ class Shown:
     """Exported facts of a snapshot; their size does not grow with the domain.
 
     Attributes:
-        sequence: the snapshot's number.
-        reports: how many were counted.
-        complete: whether that is all.
-        gaps: partitions whose log lost reports before they were counted.
-        uncounted: partitions that have records and no counts in this Redis.
         std_error: of Base, for a value of frequency 0.
         sum: of Base's frequencies.
         sum_deviation: of that sum, see `ldp.query.sum_deviation`.
-        answers: the number of each series.
     """
 
     sequence: int

@@ -58,13 +58,6 @@ class PassedOver:
 class StreamEvents:
     """Logs and exports the events of one stream; see `worker.counting.ports.Events`.
 
-    Args:
-        stream: its name.
-        metrics: the worker's metrics.
-        progress: the stream's progress, for readiness.
-        logger: the stream's logger.
-        clock: monotonic seconds.
-
     Example:
         >>> class Printed:
         ...     def info(self, event, **facts): print("info", event, facts)

@@ -23,10 +23,6 @@ def configure(level: str = "info", process: int | None = None) -> None:
 
     Loggers of libraries log from WARNING on, at debug from INFO on. Except at debug, repeated lines about connections
     are dropped: the worker logs why no connection succeeds.
-
-    Args:
-        level: the lowest level of the worker's own loggers: debug, info, warning or error.
-        process: the number of this process among several; added to each line.
     """
 
     def number(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

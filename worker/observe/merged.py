@@ -22,7 +22,6 @@ def registry(
 
     Args:
         shown: returns each process's metrics; None for one that does not answer.
-        restarts: returns each process's number of restarts.
     """
     registry = CollectorRegistry()
     registry.register(_Merged(shown, restarts))

@@ -54,12 +54,6 @@ class Progress:
 
     Attributes:
         partitions: of the topic; None until known.
-        state: of the polling thread: `SERVING`, or what it waits for.
-        error: why the stream stopped for good.
-        ended: whether the polling thread has ended.
-
-    Args:
-        clock: seconds.
 
     Example:
         >>> now = [0.0]

@@ -32,8 +32,6 @@ def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str
 
     Args:
         path: the file, UTF-8 with a header.
-        column: the column of counts.
-        label_column: the column of labels; unused without labels.
         labels: the stream's labels, in the domain's order; None if the rows are the values in order.
 
     Raises:

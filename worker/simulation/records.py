@@ -24,10 +24,7 @@ def records(
     """Yields values of records and their numbers of reports, 0 for a malformed record; one report for each user.
 
     Args:
-        stream: the stream.
-        values: of the users.
         seed: of the shares.
-        batch: reports in a record.
         json_share: probability of JSON.
         malformed_share: probability that a malformed record precedes a good one.
     """
