@@ -78,9 +78,6 @@ EXPECTED = (
 )
 
 
-# --- the workers --------------------------------------------------------------------------------------------
-
-
 class Workers:
     """The workers that are to be alive; a context manager that stops them."""
 
@@ -130,11 +127,7 @@ class Workers:
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str, workers: Workers) -> None:
-    """Waits for a condition, as long as the workers live.
-
-    Raises:
-        DemoError: it did not come true in time.
-    """
+    """Waits for a condition, as long as the workers live."""
     deadline = time.monotonic() + seconds
     while not condition():
         workers.look()
@@ -143,16 +136,8 @@ def until(condition: Callable[[], bool], seconds: float, what: str, workers: Wor
         time.sleep(0.1)
 
 
-# --- the reports --------------------------------------------------------------------------------------------
-
-
 class Sending(threading.Thread):
-    """Sends all users' reports on a thread of its own.
-
-    The truth is drawn with a seed; the coins of the perturbation are the system's secret ones, as on a device, so the
-    estimates differ a little from run to run. One report a record: what devices send. The records' times are
-    spread over a day that is over.
-    """
+    """Sends all users' reports on a thread of its own, one a record, with times spread over a past day."""
 
     def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
         super().__init__(name="sending", daemon=True)
@@ -187,9 +172,6 @@ class Sending(threading.Thread):
         self.acknowledged = acknowledged
         if self._stopping.is_set():
             raise DemoError("stopped")
-
-
-# --- the demo -----------------------------------------------------------------------------------------------
 
 
 def prepare(conf: config.Config) -> None:

@@ -102,10 +102,7 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
 
 
 def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -> None:
-    """Prints what the windows say of the most used emoji, and what the users who reported in each have.
-
-    The users report in the order in which they were drawn: each window has the next ones.
-    """
+    """Prints what the windows say of the most used emoji, and the truth of the users who reported in each."""
     top = most_used(crowd)[:3]
     say("Three emoji in %, by Base, and the 95 % interval of the first.")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

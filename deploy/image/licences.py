@@ -13,16 +13,8 @@ from importlib import metadata
 from pathlib import Path
 
 FREE = {
-    "0BSD",
-    "Apache-2.0",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSD-3-Clause-Open-MPI",
-    "CC0-1.0",
-    "LLVM-exception",
-    "MIT",
-    "PSF-2.0",
-    "Zlib",
+    *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-Open-MPI"),
+    *("CC0-1.0", "LLVM-exception", "MIT", "PSF-2.0", "Zlib"),
 }
 """SPDX identifiers that ask for no more than that their text goes along."""
 NAMED = {
@@ -49,10 +41,7 @@ SAID = {
 
 
 def expression(of: metadata.Distribution) -> str:
-    """The licence as an SPDX expression, empty if nothing says it; with those of libraries that a wheel brings along.
-
-    numpy and scipy write such a library's as a line ``License: ...`` behind their own text.
-    """
+    """The licence as an SPDX expression, or empty; with those of bundled libraries, as numpy and scipy write them."""
     short = header(of, "License-Expression") or SAID.get(name(of)) or header(of, "License")
     if "\n" in short:  # the whole text
         short = ""

@@ -101,15 +101,7 @@ class Certificates:
         """Makes a key and a certificate of it."""
         self.openssl("req", *_NEW, *_named(name), "-out", f"{name}.request")
         self.path(f"{name}.extension").write_text(extension)
-        signed = (
-            "-CA",
-            f"{authority}.pem",
-            "-CAkey",
-            f"{authority}.key",
-            "-CAcreateserial",
-            "-days",
-            str(days),
-        )
+        signed = f"-CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days {days}".split()
         out = ("-extfile", f"{name}.extension", "-out", f"{name}.pem")
         self.openssl("x509", "-req", "-in", f"{name}.request", *signed, *out)
 
@@ -122,16 +114,11 @@ def _named(name: str) -> tuple[str, ...]:
 
 
 def _base64(data: bytes) -> str:
-    """Encodes in URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class TokenEndpoint:
-    """Issues tokens for client credentials over TLS; a context manager.
-
-    Attributes:
-        seconds: Lifetime of a token.
-    """
+    """Issues tokens for client credentials over TLS; a context manager."""
 
     def __init__(self, certificates: Certificates) -> None:
         self._certificates = certificates
@@ -217,11 +204,7 @@ class Secure:
     def start(
         cls, say: services.Say = print, *, usual: bool = False, users: Mapping[str, str] | None = None
     ) -> Iterator[Secure]:
-        """Makes certificates and passwords, and starts both services.
-
-        Raises:
-            services.UnavailableError: a service is not available or did not start.
-        """
+        """Makes certificates and passwords, and starts both services."""
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-secure."))
             password = secrets.token_hex(8)
@@ -261,7 +244,6 @@ class Secure:
 def _listeners(
     ports: Mapping[str, int], certificates: Certificates, users: Mapping[str, str], password: str
 ) -> services.Listeners:
-    """Describes the listeners to the broker."""
     stores = {"EXPIRED": "expired", "ELSEWHERE": "elsewhere"}
     names = " ".join(f'user_{name}="{word}"' for name, word in users.items())
     lines = ["ssl.keystore.type=PEM", "ssl.truststore.type=PEM", "sasl.enabled.mechanisms=PLAIN"]

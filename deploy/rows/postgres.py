@@ -79,11 +79,7 @@ _Row = tuple[RowKey, RowValue | None]
 
 @dataclass
 class Applied:
-    """What became of rows.
-
-    Attributes:
-        skipped: reason -> how many rows Postgres refused for it.
-    """
+    """Numbers of rows written, and of rows that Postgres refused, by reason."""
 
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -114,10 +110,6 @@ class Table:
 
     def apply(self, rows: Mapping[RowKey, RowValue | None], offset: int) -> Applied:
         """Writes what was read up to an offset, and that offset, in one transaction.
-
-        Args:
-            rows: key -> value of the newest rows; None for a deleted one.
-            offset: up to where they were read.
 
         Raises:
             RefusedError: another sink has moved the offset, or Postgres did not apply the rows. If the connection broke

@@ -132,8 +132,6 @@ class Load:
             name, oracle, partitions, cells, rate, batch, due, 1, commit_every, publish_every, methods, rows
         )
 
-    # Kafka
-
     @property
     def topic_bytes_a_second(self) -> float:
         """What reports take on their topic, not compressed and not replicated."""
@@ -141,8 +139,6 @@ class Load:
         return self.rate * (
             (RECORD_BYTES + frame) / self.batch + (1 - 1 / self.batch) * self.oracle.report_bytes
         )
-
-    # Redis
 
     @cached_property
     def blobs(self) -> tuple[int, ...]:
@@ -167,8 +163,6 @@ class Load:
         """What the publisher reads from Redis each time."""
         return self.partitions * (sum(self.blobs) + CUT + CUT_NAMED * len(self.blobs))
 
-    # the snapshot topic
-
     @property
     def vectors(self) -> int:
         """The vectors of one snapshot."""
@@ -192,8 +186,6 @@ class Load:
         messages = self.methods + 1 + (self.vectors * -(-d // CHUNK) if d > INLINE else 0)
         vectors = self.vector_bytes * (LZ4_CHUNKS if d > INLINE else LZ4_JSON)
         return self.due * (MESSAGE * messages + vectors + ROW * self.rows)
-
-    # processors
 
     @property
     def counting_cores(self) -> float:
@@ -246,8 +238,6 @@ class Load:
         """Of the transform that decodes a state, K log₂ K; 0 without one."""
         size = self.oracle.state_size
         return size * math.log2(size) if isinstance(self.oracle, PreferredMessages) else 0
-
-    # memory
 
     @property
     def publisher_bytes(self) -> float:

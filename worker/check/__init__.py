@@ -19,9 +19,7 @@ def findings(
 ) -> list[Finding]:
     """Returns the findings on the machine, brokers, topics, Redis and stored counts.
 
-    Args:
-        wait_seconds: how long to wait until brokers and Redis answer.
-        on_waiting: called once with the brokers that do not answer within a second.
+    `on_waiting` is called once with the brokers that do not answer within a second.
     """
     deadline = time.monotonic() + wait_seconds
     here = [

@@ -48,7 +48,6 @@ def judge_counts(
 
 
 def _behind(fields: Mapping[str, str] | StateLost | None, key: str, counted: int) -> Fault | None:
-    """Returns the fault of counts behind the group's committed offset."""
     if fields is None or isinstance(fields, StateLost):
         return None
     if (offset := layout.parse(fields, key).offset) >= counted:

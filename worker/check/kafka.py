@@ -125,7 +125,6 @@ def judge_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
 
 
 def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
-    """Returns the finding of a head that cannot be read."""
     closed = "AuthorizationFailed" in str(error)
     level = Level.WARNING if isinstance(error, Unavailable) and not closed else Level.ERROR
     hint = error.remedy if isinstance(error, Unavailable) and closed else "run check again"
@@ -153,7 +152,6 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
 
 
 def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
-    """Judges the newest records of a stream's topic."""
     try:
         judged = newest_reports(config, served)
     except BrokerError as error:

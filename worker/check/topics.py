@@ -102,7 +102,6 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
 
 
 def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:
-    """Yields faults of the limits on record batches."""
     binary, as_json = topics.largest_report(served.stream)
     limit, cap = topic.number("max.message.bytes"), served.configured.terms.max_batch_bytes
     for key, most in (("max.message.bytes", limit), ("kafka.max_batch_bytes", cap)):
@@ -192,7 +191,6 @@ def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]
 
 
 def _clock_faults(topic: Topic) -> Iterator[Fault]:
-    """Yields faults of the clocks of the workers that write to a topic."""
     if topic.ahead:
         yield (
             Level.WARNING,

@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
     """Shows the newest snapshot of each stream, in a table or as lines, until interrupted.
 
-    Args:
-        once: seconds to wait for one snapshot of each; None to continue.
-        as_json: methods to print as JSON; None for a table.
-
-    Raises:
-        NewerSchema: a newer version wrote one.
+    `once` is the number of seconds to wait for one snapshot of each, `as_json` the methods to print as JSON.
+    Returns 1 if a stream had no snapshot in time; raises `NewerSchema` if a newer version wrote one.
     """
     from worker.kafka.snapshots.reader import SnapshotReader
 

@@ -58,7 +58,6 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
 
 
 def _command() -> list[str]:
-    """Returns the command line of a child process."""
     from worker.service.children import python
 
     path = click.get_current_context().params["config"]

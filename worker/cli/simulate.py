@@ -147,7 +147,6 @@ def simulate(
 
 
 def _jitter(hours: float | None, jitter: str) -> int:
-    """Returns the jitter in milliseconds."""
     from worker.counting.windows import milliseconds
 
     try:

@@ -7,8 +7,7 @@ from pathlib import Path
 def check(table: str, cafile: Path | None, certfile: Path | None, keyfile: Path | None) -> None:
     """Loads the files that a table's ``ssl_cafile``, ``ssl_certfile`` and ``ssl_keyfile`` name.
 
-    Raises:
-        ValueError: a file is not what it should be; begins with the key.
+    Raises ValueError, beginning with the key, for an unusable file.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cafile is not None:

@@ -63,7 +63,6 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
 
 
 def _is_of_a_service(variable: str, text: str) -> bool:
-    """Returns whether Kubernetes set a variable for a Service."""
     return "__" not in variable and any(map(_OF_A_SERVICE.fullmatch, (variable, f"{variable}={text}")))
 
 

@@ -78,7 +78,6 @@ def _heading(path: Sequence[object]) -> str:
 
 
 def _model(path: Sequence[object]) -> type[BaseModel]:
-    """Returns the table at a path."""
     model: type[BaseModel] = File
     for part in path:
         if isinstance(part, str):

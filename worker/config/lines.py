@@ -13,8 +13,6 @@ Path = tuple[str | int, ...]
 def line_of(text: str, key: str) -> int | None:
     r"""Returns the line of a fault's key, or of the table that lacks it; None if unknown.
 
-    O(n), and O(n²) in the lines of one value.
-
     Example:
         >>> text = '[kafka]\nmember = "a"\n\n[[streams]]\nname = "colours"\nlabels = [\n"red",\n""]\n'
         >>> [line_of(text, key) for key in ("kafka.member", "streams[0].labels[1]", "streams[0].topic", "redis.url")]
@@ -28,17 +26,7 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def line_of_error(text: str, error: tomllib.TOMLDecodeError) -> int:
-    r"""Returns the line of a TOML error; O(n).
-
-    Example:
-        >>> for text in ("a = 1\nb 2\n", "a = 1\nb = "):
-        ...     try:
-        ...         tomllib.loads(text)
-        ...     except tomllib.TOMLDecodeError as error:
-        ...         print(line_of_error(text, error))
-        2
-        2
-    """
+    """Returns the line of a TOML error; O(n)."""
     found = re.search(r"\(at line (\d+), column \d+\)$", str(error))
     return int(found[1]) if found else text.count("\n") + 1
 

@@ -55,11 +55,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
 
 
 def refuse_others(table: Rows, published: Sequence[str]) -> None:
-    """Refuses methods of rows that snapshots do not have.
-
-    Raises:
-        ConfigError: one is of another method.
-    """
+    """Raises ConfigError for methods of rows that snapshots do not have."""
     others = [method for method in table.methods if method not in published]
     if table.topic is not None and others:
         raise ConfigError(
@@ -68,11 +64,7 @@ def refuse_others(table: Rows, published: Sequence[str]) -> None:
 
 
 def refuse_absurd_rows(table: Rows, served: Served) -> None:
-    """Refuses a stream with too many rows.
-
-    Raises:
-        ConfigError: there are too many; the message has their number.
-    """
+    """Raises ConfigError for a stream with too many rows."""
     if (places := slots_of(table, served)) is None:
         return
     found, name = row_cost(places, served), served.stream.name

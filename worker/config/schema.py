@@ -90,7 +90,6 @@ FOREVER = "forever"
 
 
 def _window(name: str) -> str:
-    """Validates the name of a window."""
     try:
         if name != ALL:
             parse(name)

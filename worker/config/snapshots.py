@@ -19,11 +19,7 @@ _KEPT = 64 << 20
 
 @dataclass(frozen=True)
 class SnapshotCost:
-    """Maximum size of a stream's snapshot.
-
-    Attributes:
-        size: of their bodies, in bytes, where each value has all its digits.
-    """
+    """Maximum size of a stream's snapshot, in windows and bytes of bodies."""
 
     windows: int
     size: int
@@ -59,11 +55,7 @@ def most_kept(served: Served) -> int:
 
 
 def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:
-    """Refuses a stream whose snapshots are too large.
-
-    Raises:
-        ConfigError: they are too large; the message has their size.
-    """
+    """Raises ConfigError for a stream whose snapshots are too large."""
     found = snapshot_cost(table, served)
     if found.size <= MOST_BYTES:
         return

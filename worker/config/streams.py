@@ -44,14 +44,7 @@ class Served:
 
 
 def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int) -> Served:
-    """Builds a stream from its table.
-
-    Args:
-        max_batch_bytes: limit of a record batch after decompression.
-
-    Raises:
-        ConfigError: the first fault.
-    """
+    """Builds a stream from its table; raises ConfigError for the first fault."""
     labels = _labels(table, key, folder)
     size = table.domain_size if table.domain_size is not None else len(labels or ())
     if not size:
@@ -103,7 +96,6 @@ def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
 
 
 def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
-    """Returns a stream's labels, from the table or from a file."""
     if not isinstance(table.labels, Path):
         return table.labels
     path = folder / table.labels
@@ -114,7 +106,6 @@ def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
 
 
 def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
-    """Builds a stream's queries: sets, then most frequent values."""
     sets = [(table.name, _values(table, stream)) for table in tables if table.top is None]
     size = stream.oracle.domain_size
     try:

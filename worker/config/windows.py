@@ -69,11 +69,7 @@ class Cost:
 
 
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
-    """Returns the maximum cost of windows.
-
-    Args:
-        retain: milliseconds that a final window stays on the snapshot topic; None for ever.
-    """
+    """Returns the maximum cost of windows; final ones are retained for milliseconds, or None for ever."""
     windows = windowing.parsed
     # whose start is not beyond the newest timestamp, and whose end is beyond the closed line
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
@@ -84,13 +80,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
-    """Returns the windows of a stream; None where there is only that of all time.
-
-    They are put in order, all time first: the order in which they are listed means nothing, so another is no change.
-
-    Raises:
-        ConfigError: they do not go together, or what waits for them has none to wait for.
-    """
+    """Returns the windows of a stream, sorted; None without windows; ConfigError if they do not fit."""
     try:
         windows = parse_all(tuple(table.windows))
     except ValueError as error:
@@ -114,11 +104,7 @@ def retained(table: StreamTable) -> int | None:
 
 
 def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:
-    """Refuses windows that cost too much.
-
-    Raises:
-        ConfigError: they cost too much; the message has their cost.
-    """
+    """Raises ConfigError for windows that cost too much."""
     pane = duration(windowing.pane)
     many = f"{found.panes:,} panes of {pane}"
     less = "let windows hop by more, or be shorter, or wait less"

@@ -96,22 +96,14 @@ class Packed:
         self._pieces = None
 
     def gzipped(self) -> Iterator[bytes]:
-        """Yields the compressed bytes in shared pieces.
-
-        Raises:
-            Dropped: the rest is not there any more.
-        """
+        """Yields the compressed bytes in shared pieces; Dropped if the rest is gone."""
         at = 0
         while (piece := self._piece(at)) is not None:
             yield piece
             at += 1
 
     def plain(self) -> Iterator[bytes]:
-        """Yields the uncompressed bytes in pieces.
-
-        Raises:
-            Dropped: the rest is not there any more.
-        """
+        """Yields the uncompressed bytes in pieces; Dropped if the rest is gone."""
         unpacking = zlib.decompressobj(31)
         for piece in self.gzipped():
             data = piece

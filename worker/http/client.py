@@ -16,11 +16,7 @@ class Answer:
 
 
 def ask(port: int, path: str, accept: str, seconds: float) -> Answer | None:
-    """Returns a process's answer; None if it fails or times out.
-
-    Args:
-        seconds: the time-out.
-    """
+    """Returns a process's answer; None if it fails or times out."""
     # not urllib, which would use a proxy of the environment
     with contextlib.closing(HTTPConnection(HOST, port, timeout=seconds)) as connection:
         try:

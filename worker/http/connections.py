@@ -121,7 +121,6 @@ class Connection(H11Protocol):
         return self.transport.close()
 
     def _within(self, seconds: float | None) -> None:
-        """Sets the deadline; None for none."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.abort)

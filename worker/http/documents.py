@@ -16,26 +16,9 @@ _MOST_NAMED = 20
 """Named values of a set."""
 _AT_ONCE = 1 << 14
 """Numbers of a vector in one part."""
-_OF_A_BODY = (
-    "schema",
-    "stream",
-    "fingerprint",
-    "window",
-    "sequence",
-    "reports",
-    "offsets",
-    "complete",
-    "gaps",
-)
 _OF_ALL_BODIES = (
-    *_OF_A_BODY,
-    "uncounted",
-    "epsilon",
-    "snapshot",
-    "document",
-    "standard_error",
-    "level",
-    "chunks",
+    *("schema", "stream", "fingerprint", "window", "sequence", "reports", "offsets", "complete", "gaps"),
+    *("uncounted", "epsilon", "snapshot", "document", "standard_error", "level", "chunks", "method"),
 )
 Body = Mapping[str, Any]
 
@@ -48,26 +31,14 @@ def json(document: object) -> bytes:
 def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
     """Yields a snapshot as one JSON document, in parts of bounded size.
 
-    Args:
-        methods: whose bodies, in this order; each is one of the snapshot's.
-
-    Cost: O(d) a method; for how long see ``tests/bench/page.py``.
-
-    Example:
-        >>> import ldp
-        >>> from ldp.snapshot import Cut, take
-        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
-        >>> taken = take(stream, stream.oracle.estimate([6, 4], 10), Cut({0: 10}, {}), sequence=3)
-        >>> said = orjson.loads(b"".join(whole(taken, ["norm-sub"])))
-        >>> said["sequence"], list(said["methods"]), len(said["methods"]["norm-sub"]["frequencies"])
-        (3, ['norm-sub'], 2)
+    Cost: O(d) a method; see ``tests/bench/page.py``.
     """
     yield json(_head(snapshot))[:-1] + b',"labels":'
     yield from _value(snapshot.labels)
     yield b',"methods":{'
     for i, method in enumerate(methods):
         body = body_document(snapshot, method)
-        own = {name: said for name, said in body.items() if name not in (*_OF_ALL_BODIES, "method")}
+        own = {name: said for name, said in body.items() if name not in _OF_ALL_BODIES}
         yield (b"," if i else b"") + json(method)
         for j, (name, said) in enumerate(own.items()):
             yield (b"," if j else b":{") + json(name) + b":"
@@ -87,13 +58,9 @@ def _value(said: Any) -> Iterator[bytes]:
 
 
 def _head(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns the facts shared by all methods."""
     head = {name: said for name, said in head_document(snapshot).items() if name != "schema"}
-    return head | {
-        "document": snapshot.document,
-        "standard_error": snapshot.std_error,
-        "level": snapshot.level,
-    }
+    constant = {"document": snapshot.document, "standard_error": snapshot.std_error, "level": snapshot.level}
+    return head | constant
 
 
 def excerpt(
@@ -106,10 +73,8 @@ def excerpt(
 ) -> dict[str, Any]:
     """Returns an excerpt of a snapshot: some values in an order, and the queries.
 
-    Args:
-        methods: whose answers, in this order; each is one of the snapshot's.
-
-    Cost: O(d log d) for the order, O(d) for the search; for how long see ``tests/bench/page.py``.
+    `sort` is ``base``, the most frequent first, or ``value``; `find` is a part of a label or number, in any case.
+    Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:
         >>> import ldp
@@ -178,7 +143,6 @@ def _rows(
 
 
 def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    """Returns the answers of a set, with Base's intervals."""
     said, labels = leading["queries"][i], snapshot.labels
     values = list(said["values"][:_MOST_NAMED])
     return {name: of for name, of in said.items() if name != "frequency"} | {

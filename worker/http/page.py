@@ -94,11 +94,7 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET; None for another path.
-
-        Args:
-            known: the client's tags, as in ``If-None-Match``.
-        """
+        """Returns the answer to a GET with the client's known tags; None for another path."""
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
@@ -114,7 +110,6 @@ class Page:
         return None
 
     def _snapshot(self, stream: str, form: str, query: Mapping[str, list[str]], known: str) -> Answer:
-        """Returns a snapshot, entry or an excerpt."""
         _known_only(query, _ASKED[form])
         stream = unquote(stream)
         window, start = _one(query, "window", ALL_TIME.name), _start(query)
@@ -237,7 +232,6 @@ def _split(target: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
-    """Refuses unknown parameters."""
     for name in query:
         if name not in names:
             raise Refused(
@@ -279,7 +273,6 @@ def _unread(error: Exception) -> Refused:
 
 
 def _knows(known: str, tag: str) -> bool:
-    """Returns whether the client has a tag, compressed or not."""
     tags = {one.strip().removeprefix("W/").strip('"').removesuffix("-gzip") for one in known.split(",")}
     return tag in tags or "*" in tags
 

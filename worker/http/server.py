@@ -42,7 +42,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of every answer."""
 MOST_LISTENERS = 32
 """Maximum connections with events."""
 MOST_OF_A_CLIENT = MOST_LISTENERS // 4
@@ -58,15 +57,7 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """HTTP server on its own threads, until `shutdown`.
-
-    Args:
-        probes: path -> probe.
-        page: answers the page; None without one.
-
-    Raises:
-        OSError: the address cannot be listened on.
-    """
+    """HTTP server on its own threads, until `shutdown`; OSError if it cannot listen on the address."""
 
     def __init__(
         self,
@@ -121,7 +112,6 @@ class HttpServer:
         return Response(f"not here; {known} are\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT})
 
     async def _show(self, request: Request) -> Response:
-        """Answers requests of the page."""
         target, known, page = _target(request), request.headers.get("If-None-Match", ""), self._page
         answer = None if page is None else await _on(self._asking, lambda: page.answer(target, known))
         if answer is None:
@@ -256,7 +246,6 @@ class _Known:
         await answer(scope, receive, send)
 
     def _named(self, name: str) -> bool:
-        """Returns whether a host is allowed: a known name, or an address."""
         return name in self._names or _is_address(name)
 
     def _ours(self, origin: str, host: str) -> bool:
@@ -322,7 +311,6 @@ def _start(response: Response) -> dict[str, Any]:
 
 
 def _target(request: Request) -> str:
-    """Returns path and query as sent."""
     path, query = request.scope["raw_path"].decode(), request.scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path
 
@@ -352,12 +340,7 @@ def serve(
 ) -> HttpServer:
     """Starts a server, which runs until its `shutdown`.
 
-    Args:
-        healthy: whether the process is alive, and facts; false asks a supervisor to restart it.
-        page: answers the page; None without one.
-
-    Raises:
-        OSError: the address cannot be listened on.
+    A false `healthy` asks a supervisor to restart the process. Raises OSError if the address cannot be listened on.
     """
     return HttpServer(host, port, registry, {"/healthz": healthy, "/readyz": ready}, page, names)
 
@@ -372,11 +355,7 @@ def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed
 def listen(
     config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
 ) -> HttpServer:
-    """Starts the configured server; see `serve`.
-
-    Raises:
-        ConfigError: the configured address cannot be listened on.
-    """
+    """Starts the configured server; ConfigError if it cannot listen on the address."""
     http = config.http
     try:
         page = page_of(config, registry, ready, on_passed) if http.page else None

@@ -177,7 +177,6 @@ def _newest(entry: IndexEntry) -> dict[str, Any]:
 
 
 def _available(names: list[str], there: Mapping[Key, IndexEntry]) -> dict[str, list[Any]]:
-    """Returns the windows on the topic by name and start."""
     available: dict[str, list[Any]] = {name: [] for name in names}
     for _, entry in sorted(there.items(), key=lambda item: item[0][1] or 0):
         window = entry.window

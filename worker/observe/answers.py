@@ -1,8 +1,4 @@
-"""Gauges of the newest snapshot: its ten most frequent values and the queries.
-
-Each series costs Prometheus memory. Ten values have a series for each method and four for the ends of Base's pointwise
-and anytime-valid intervals: at most 150.
-"""
+"""Gauges of the newest snapshot: its ten most frequent values and the queries; at most 150 series."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,13 +19,7 @@ Series = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Shown:
-    """Exported facts of a snapshot; their size does not grow with the domain.
-
-    Attributes:
-        std_error: of Base, for a value of frequency 0.
-        sum: of Base's frequencies.
-        sum_deviation: of that sum, see `ldp.query.sum_deviation`.
-    """
+    """Exported facts of a snapshot; sum and standard error are those of Base."""
 
     sequence: int
     reports: int
@@ -86,7 +76,6 @@ class Answers:
 
 
 def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-    """Yields each method's answers of the most frequent values, and Base's intervals."""
     base = snapshot.bodies["base"]
     ends = (
         ("value_low", base.low),
@@ -106,7 +95,6 @@ def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
 
 
 def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-    """Yields each method's answers of the sets, Base's intervals and the recommendation."""
     for method, body in snapshot.bodies.items():
         for answer in body.sets:
             named = snapshot.stream, printable(answer.query.name)

@@ -95,8 +95,6 @@ class StreamEvents:
         """Logs an event that should be rare."""
         self._logger.warning(event, **facts)
 
-    # reading
-
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
         """Counts a refused fetch; logs it once it lasts, then every minute."""
         self._failed("fetch", Step.FETCH, error)
@@ -113,8 +111,6 @@ class StreamEvents:
                 remedy=error.remedy,
             )
 
-    # a claim
-
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
         """Counts and logs a claim."""
         self._metrics.claims.labels(self._stream, start).inc()
@@ -129,8 +125,6 @@ class StreamEvents:
         """Logs a gap; a dead letter that was due may be of a lost record."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.LETTERS)
-
-    # counting
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """Counts records and reports."""
@@ -164,8 +158,6 @@ class StreamEvents:
         """Returns a context that measures the time to count a slice."""
         return self._metrics.count_seconds.labels(self._stream).time()
 
-    # polling
-
     def poll_failed(self, error: Unavailable) -> None:
         """Counts and logs a failed poll."""
         self._metrics.errors.labels(self._stream, "poll").inc()
@@ -188,8 +180,6 @@ class StreamEvents:
         metrics.panes.labels(*labels).set(len(state.panes))
         metrics.waiting.labels(*labels, "admission").set(state.windows.admitted_from is None)
         metrics.waiting.labels(*labels, "room").set(state.full)
-
-    # a commit
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
         """Measures a commit, and counts it by its answer."""
@@ -217,14 +207,10 @@ class StreamEvents:
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.LETTERS)
 
-    # the snapshot topic
-
     def passed_over(self, passed: Passed) -> None:
         """Counts and logs a passed-over record or batch once."""
         if self._passed(passed):
             self._metrics.passed_over.labels(self._stream).inc()
-
-    # publishing
 
     def publishing(self, owner: bool) -> None:
         """Exports whether this worker is the publisher; starts the snapshot's age."""
@@ -281,11 +267,7 @@ class StreamEvents:
         self._cover()
 
     def _cover(self) -> None:
-        """Restarts the age of the newest snapshot.
-
-        The age needs no wall clock: a worker whose clock is an hour off exports the same as any other. A process that
-        no longer publishes goes on exporting a growing age, so the stream's age is the least of all processes.
-        """
+        """Restarts the age, by a monotonic clock; the stream's age is the least of all processes."""
         if self._covered is None:
             self._metrics.age.labels(self._stream).set_function(
                 lambda: self._clock() - (self._covered or 0.0)

@@ -36,20 +36,17 @@ def configure(level: str = "info", process: int | None = None) -> None:
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if readable else "iso", utc=True, key="time"),
         number,
     ]
+    formatter = structlog.stdlib.ProcessorFormatter
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[structlog.stdlib.filter_by_level, *shared, formatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
+        formatter(
             foreign_pre_chain=[*shared, structlog.stdlib.PositionalArgumentsFormatter()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(readable)],
+            processors=[formatter.remove_processors_meta, *_renderer(readable)],
         )
     )
     if level != "debug":
@@ -61,12 +58,8 @@ def configure(level: str = "info", process: int | None = None) -> None:
         logging.getLogger(name).setLevel(level.upper())
     # The first two repeat ten times a second that a topic is missing, which the worker logs, too.
     # The third warns whenever a worker is busy for a tenth of a second.
-    for name in (
-        "kafka.cluster",
-        "kafka.coordinator.assignors.sticky.sticky_assignor",
-        "kafka.net.selector",
-    ):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in ("cluster", "coordinator.assignors.sticky.sticky_assignor", "net.selector"):
+        logging.getLogger(f"kafka.{name}").setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 
@@ -90,7 +83,6 @@ class _Thinned(logging.Filter):
 
 
 def _renderer(readable: bool) -> list[structlog.typing.Processor]:
-    """Returns the processors that render an event."""
     if not readable:
         return [
             structlog.processors.format_exc_info,
@@ -117,7 +109,6 @@ def _printable_line(_: object, __: str, line: Any) -> str:
 
 
 def _printable(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escapes control characters in an event's texts."""
     return {name: printable(fact) if isinstance(fact, str) else fact for name, fact in event.items()}
 
 
@@ -129,7 +120,6 @@ def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
 
 
 def _without_own_name(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Removes the name of the project's own loggers."""
     if str(event.get("logger")).partition(".")[0] in _OWN:
         del event["logger"]
     return event

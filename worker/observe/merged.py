@@ -1,7 +1,6 @@
 """Metrics of several processes as one registry, with the label ``process``.
 
-Each scrape asks the processes. The files of prometheus_client's multiprocess mode cannot drop a sample, such as that of
-a partition that another worker owns now.
+The multiprocess mode of prometheus_client cannot drop a sample, such as that of a released partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,21 +17,14 @@ ACCEPTS = "application/openmetrics-text; version=1.0.0"
 def registry(
     shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
 ) -> CollectorRegistry:
-    """Returns a registry of the processes' metrics, and whether each process answers.
-
-    Args:
-        shown: returns each process's metrics; None for one that does not answer.
-    """
+    """Returns a registry of the processes' metrics, and whether each process answers."""
     registry = CollectorRegistry()
     registry.register(_Merged(shown, restarts))
     return registry
 
 
 def merge(shown: Iterable[str | None]) -> list[Metric]:
-    r"""Merges the metric families of several processes.
-
-    Args:
-        shown: each process's metrics in OpenMetrics; None for one that does not answer.
+    r"""Merges families in OpenMetrics of several processes; None for one that does not answer.
 
     Example:
         >>> text = "# TYPE lag gauge\nlag 3.0\n# EOF\n"

@@ -97,7 +97,6 @@ class Metrics:
         )
 
     def _hold(self) -> None:
-        """Defines gauges of the partitions that this worker owns."""
         gauge = self._gauge
         self.owned = gauge("partition_owned", "1 for a partition that this worker counts.", _PARTITION)
         self.offset = gauge(
@@ -130,7 +129,6 @@ class Metrics:
         )
 
     def _publish(self) -> None:
-        """Defines metrics of the publisher."""
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.snapshots = counter("snapshots_total", "Snapshots published.")
         self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
@@ -242,11 +240,9 @@ class Metrics:
         memory: Mapping[str, Mapping[str, Any]],
         logs: Mapping[str, Mapping[int, tuple[int, int, int]]],
     ) -> None:
-        """Exports the memory of Redis and the topics' offsets; drops unanswered ones.
+        """Exports Redis' INFO by server, and the topics' offsets; drops unanswered ones.
 
-        Args:
-            memory: server of Redis -> its memory, as INFO has it.
-            logs: stream -> partition -> first offset, last stable offset, offset of the consumer group.
+        A partition's offsets are the first, the last stable one, and that of the consumer group.
         """
         for metric in (self.redis_used, self.redis_limit):
             if not memory:

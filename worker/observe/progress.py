@@ -15,10 +15,7 @@ from worker.observe.units import said_seconds
 
 READY_TIMEOUT_SECONDS = 20.0
 """Seconds of failure of a step, or silence of the polling thread, before the stream is not ready."""
-
 SERVING = "serving"
-"""State of a stream without failures."""
-
 CHECK = "run ldp-worker check: it names what is wrong with Kafka, Redis and the topics"
 """Remedy of a cause that has none of its own."""
 
@@ -52,16 +49,11 @@ class _Failure:
 class Progress:
     """Progress of one stream, shared by its threads.
 
-    Attributes:
-        partitions: of the topic; None until known.
-
     Example:
         >>> now = [0.0]
         >>> progress = Progress(lambda: now[0])
         >>> progress.state = SERVING
         >>> progress.failed(Step.COMPARE, "Redis: ConnectionError", "start Redis")
-        >>> progress.says()
-        'serving'
         >>> now[0] = 21.0
         >>> progress.beat()
         >>> progress.says()

@@ -30,9 +30,7 @@ class Crowd:
 def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str] | None) -> Counts:
     """Returns counts by value from a CSV file, (rows,), or (labels,) int64 with 0 for missing labels.
 
-    Args:
-        path: the file, UTF-8 with a header.
-        labels: the stream's labels, in the domain's order; None if the rows are the values in order.
+    The file is UTF-8 with a header. Without labels, its rows are the values in order.
 
     Raises:
         NoSuchColumnError: a column is missing.

@@ -21,13 +21,7 @@ def records(
     json_share: float = 0.0,
     malformed_share: float = 0.0,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields values of records and their numbers of reports, 0 for a malformed record; one report for each user.
-
-    Args:
-        seed: of the shares.
-        json_share: probability of JSON.
-        malformed_share: probability that a malformed record precedes a good one.
-    """
+    """Yields values of records and their numbers of reports, 0 for a malformed one that precedes a good one."""
     rng = np.random.default_rng([seed, 1])
     size = stream.oracle.report_bytes
     chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size) // batch) * batch
