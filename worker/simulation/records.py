@@ -21,7 +21,10 @@ def records(
     json_share: float = 0.0,
     malformed_share: float = 0.0,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields values of records and their numbers of reports, 0 for a malformed one that precedes a good one."""
+    """Yields values of records and their numbers of reports, 0 for a malformed record.
+
+    The shares are probabilities: of JSON, and of a malformed record before a good one. `seed` draws only these.
+    """
     rng = np.random.default_rng([seed, 1])
     size = stream.oracle.report_bytes
     chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size) // batch) * batch
