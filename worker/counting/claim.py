@@ -1,7 +1,5 @@
 """Claim: decides where a partition goes on, from Kafka's offset, the store and the published head.
 
-Nothing here writes anywhere: `worker.counting.ownership` asks and acts, in the order of its steps.
-
 **Before the epoch is raised** (`Claim.decide`). Counts of another lineage and a head of another deployment stop the
 stream. Otherwise the first row that fits:
 
@@ -38,23 +36,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ldp
-from worker.counting import layout, rules
+from worker.counting import layout, ports, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
 from worker.counting.head import Head, others_of
 from worker.counting.lineage import differing, identity
 from worker.counting.partition_state import PartitionState
-from worker.counting.ports import (
-    CLAIMED,
-    COUNTED,
-    Events,
-    HeadReader,
-    Metadata,
-    NewerState,
-    StateLost,
-    StateReader,
-    Store,
-    StoredPartition,
-)
+from worker.counting.ports import CLAIMED, COUNTED, Metadata, NewerState, StateLost, StoredPartition
 from worker.counting.rules import Older, RequestedRule, Rule
 
 
@@ -100,7 +87,7 @@ def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
-def peek(stream: ldp.Stream, cuts: StateReader | Store, partition: int) -> Metadata | None:
+def peek(stream: ldp.Stream, cuts: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
     """Returns a partition's metadata, or None; raises StateLost with the partition's name."""
     try:
         return cuts.peek(partition)
@@ -110,17 +97,14 @@ def peek(stream: ldp.Stream, cuts: StateReader | Store, partition: int) -> Metad
 
 @dataclass(frozen=True)
 class Claim:
-    """One round of claiming, by the configured rule and the operator's `recount_after` (see `Ownership`).
-
-    The head reader is for a second read after the epoch was raised.
-    """
+    """One round of claiming, by the configured rule and the operator's `recount_after` (see `Ownership`)."""
 
     group: str
     stream: ldp.Stream
     configured: RequestedRule
     recount_after: int | None
-    head_reader: HeadReader
-    events: Events
+    head_reader: ports.HeadReader
+    events: ports.Events
     lineage: str
 
     def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
@@ -130,11 +114,7 @@ class Claim:
         return head.offsets.get(partition, 0) > metadata.offset
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
-        """Returns whether a partition can go on without a readable head; raises StateLost for unreadable rules.
-
-        Its counts are not behind Kafka's offset, and the configuration adds no rule: they go on by their recorded
-        rules. The claim that follows when the head is readable judges what was counted.
-        """
+        """Returns whether a partition needs no readable head: it is not behind Kafka's offset, and has no new rule."""
         if metadata is None or not metadata.flush or metadata.offset < (committed or (0, ""))[0]:
             return False
         decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
@@ -148,13 +128,7 @@ class Claim:
         first: int,
         head: Head,
     ) -> tuple[int, str]:
-        """Returns the offset to go on at, and CLAIMED or COUNTED for Kafka, by the first table above.
-
-        ``committed`` is Kafka's offset with its metadata, ``first`` the first offset of the log.
-
-        Raises:
-            StateLost: the witnesses contradict each other, or the counts are of another lineage.
-        """
+        """Returns the offset to go on at, and CLAIMED or COUNTED for Kafka, by the first table; or raises StateLost."""
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise another(self.stream, partition, metadata.lineage, self.lineage, head)
@@ -182,8 +156,7 @@ class Claim:
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
         """Returns the metadata to begin with if the store has none."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
-        # what is stored must not contradict what was published
-        fresh.set_rules(head.judged(partition) or fresh.rules)
+        fresh.set_rules(head.judged(partition) or fresh.rules)  # never contradict what was published
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
@@ -202,23 +175,15 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Judges a loaded state by the second table above, records a gap, and adds the configuration's rule.
+        """Judges a loaded state by the second table above; returns whether it recorded a gap.
 
-        ``known`` is the offset up to which Kafka knows that it was counted, ``bounds`` the log's first offset and
-        end, asked after the epoch was raised, ``head`` the one read before that, None if it was not readable: then
-        only a gap needs it. Returns whether a gap was recorded.
-
-        Raises:
-            StateLost: the state is beyond the log's end; the log lost what was counted once; or other rules were
-                published.
-            Unavailable: the head is needed, and cannot be read now.
+        ``known`` is the offset up to which Kafka has it counted, ``bounds`` the log's first offset and end after the
+        epoch was raised, ``head`` the one read before. Raises StateLost, or Unavailable for a head that is needed.
         """
         (first, end), published = bounds, 0 if head is None else head.offsets.get(partition, 0)
-        if (reached := max(state.offset, known, published)) > end:
-            raise self._lost(
-                partition,
-                f"the counts reach offset {reached}, but the log ends at {end}: it was truncated or made anew",
-            )
+        if (most := max(state.offset, known, published)) > end:
+            why = f"the counts reach offset {most}, but the log ends at {end}: it was truncated or made anew"
+            raise lost(self.stream, partition, why)
         if gap := state.offset < first:
             head = self._decided_head()
             again = (state.offset, first) in head.gaps.get(partition, [])
@@ -249,16 +214,11 @@ class Claim:
         return bool(state.gaps) and wanted and not windows
 
     def recount(self, partition: int, state: PartitionState) -> PartitionState | None:
-        """Returns the state to count a partition again from its start, by its rules; None to keep its own.
-
-        The log must be proven to have all records from the start on. Gaps are taken back if the operator said so
-        (`recount_after`), or if the head has counted them: then the store was set back.
-        """
+        """Returns the state to count again from the start if `recount_after` or the head takes gaps back, or None."""
         head = self._decided_head()
         wanted = self.recount_after is not None and head.sequence <= self.recount_after
-        if not self.may_recount(partition, state, head) or not (
-            wanted or _counts_gap(partition, state, head)
-        ):
+        wanted = wanted or _counts_gap(partition, state, head)
+        if not (wanted and self.may_recount(partition, state, head)):
             return None
         fresh = PartitionState.fresh(self.stream, state.start, self.configured)
         fresh.set_rules(state.rules)
@@ -277,21 +237,17 @@ class Claim:
     def _give_up(self, partition: int, why: str, head: Head) -> None:
         """Raises StateLost unless the operator gave up the counts of the newest snapshot."""
         if self.recount_after is None or head.sequence > self.recount_after:
-            raise self._lost(
-                partition,
-                why,
+            more = (
                 f". To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
-                " holds is counted again, and the rest is recorded as a gap",
+                " holds is counted again, and the rest is recorded as a gap"
             )
+            raise lost(self.stream, partition, why, more)
         self.events.warning("partition.given_up", partition=partition, why=why)
 
     def _follow(
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
     ) -> None:
-        """Takes over the head's rules that the state lacks, at their offsets, and adds the configured rule if new.
-
-        A new rule begins beyond what was published.
-        """
+        """Takes over the head's rules that the state lacks, and adds a new configured rule beyond the published."""
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)
         if new or behind or not rules.continues(state.rules, head.judged(partition)):
@@ -303,10 +259,8 @@ class Claim:
             state.set_rules(published)
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
-            raise self._lost(
-                partition,
-                f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}",
-            )
+            why = f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}"
+            raise lost(self.stream, partition, why)
         # a cut up to there may be on its way
         since = max(state.offset, head.offsets.get(partition, 0), known)
         match rules.decide(state.rules, self.configured, since):
@@ -315,6 +269,3 @@ class Claim:
                 self.events.info("rules.added", partition=partition, **rule.as_json())
             case Older() as older:
                 self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.todo)
-
-    def _lost(self, partition: int, why: str, more: str = "") -> StateLost:
-        return lost(self.stream, partition, why, more)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Columns:
-    """Records of one partition, in the log's order, one array a field.
-
-    Attributes:
-        offsets: (m,) int64, strictly ascending; gaps are markers, aborted or compacted records.
-        timestamps: (m,) int64, milliseconds since the epoch.
-        data: uint8, the values in order, with anything between them.
-        begins: (m,) int64; the value of record i is ``data[begins[i]:ends[i]]``, empty if it has none.
-        ends: (m,) int64.
+    """Records of one partition, in the log's order, one array a field; m records.
 
     Example:
         >>> columns = Columns.of([7, 9], [1000, 1001], [b"ab", None])
@@ -24,27 +18,20 @@ class Columns:
         (b'ab', b'', 2)
     """
 
-    offsets: npt.NDArray[np.int64]
-    timestamps: npt.NDArray[np.int64]
-    data: npt.NDArray[np.uint8]
-    begins: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]  # strictly ascending; gaps are markers, aborted or compacted records
+    timestamps: npt.NDArray[np.int64]  # milliseconds since the epoch
+    data: npt.NDArray[np.uint8]  # the values in order, with anything between them
+    begins: npt.NDArray[np.int64]  # value i is data[begins[i]:ends[i]], empty if the record has none
     ends: npt.NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[bytes | None]
-    ) -> "Columns":
+    def of(cls, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[bytes | None]) -> Self:
         """Returns records as columns; O(bytes)."""
         filled = [value or b"" for value in values]
         bounds = np.zeros(len(filled) + 1, np.int64)
         np.cumsum([len(value) for value in filled], out=bounds[1:])
-        return cls(
-            np.array(offsets, np.int64),
-            np.array(timestamps, np.int64),
-            np.frombuffer(b"".join(filled), np.uint8),
-            bounds[:-1],
-            bounds[1:],
-        )
+        data = np.frombuffer(b"".join(filled), np.uint8)
+        return cls(np.array(offsets, np.int64), np.array(timestamps, np.int64), data, bounds[:-1], bounds[1:])
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -55,47 +42,31 @@ class Columns:
 
     def between(self, first: int, last: int) -> "Columns":
         """Returns records first to last − 1; no value is copied."""
-        return Columns(
-            self.offsets[first:last],
-            self.timestamps[first:last],
-            self.data,
-            self.begins[first:last],
-            self.ends[first:last],
-        )
+        s = slice(first, last)
+        return Columns(self.offsets[s], self.timestamps[s], self.data, self.begins[s], self.ends[s])
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An unreadable record batch at offsets [offset, end), rejected as one record.
-
-    Attributes:
-        size: its bytes in the log.
-        sha256: the digest of those bytes, in hexadecimal.
-        why: `checksum`, `codec`, `size`, `length` or `magic`; see `worker.kafka.decoding.records`.
-    """
+    """An unreadable record batch at offsets [offset, end), rejected as one record."""
 
     offset: int
     end: int
-    size: int
-    sha256: str
-    why: str
+    size: int  # its bytes in the log
+    sha256: str  # the digest of those bytes, in hexadecimal
+    why: str  # checksum, codec, size, length or magic; see worker.kafka.decoding.records
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The records that one poll returned of one partition, at offsets [start, end).
-
-    Attributes:
-        unreadable: the unreadable record batches, in the log's order.
-        keyed: the number of records with key or headers, which are ignored.
-    """
+    """The records that one poll returned of one partition, at offsets [start, end)."""
 
     partition: int
     start: int
     end: int
     columns: Columns
     unreadable: tuple[Unreadable, ...] = ()
-    keyed: int = 0
+    keyed: int = 0  # records with key or headers, which are ignored
 
     def until(self, offset: int) -> "Batch":
         """Returns the part of the batch below an offset; no value is copied."""
@@ -108,8 +79,7 @@ class Batch:
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
         """Cuts the batch between records into slices that take at most ``most`` steps, or are one record.
 
-        ``header`` and ``size`` are the bytes before a record's reports and of a report; ``work`` is the steps of a
-        report. A record is assumed to hold as many reports as its bytes have room for.
+        A record has ``header`` bytes, then reports of ``size`` bytes and ``work`` steps, as many as its bytes hold.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))
@@ -126,14 +96,9 @@ class Batch:
             spent = total[cuts[-1] - 1] if cuts[-1] else 0
             cuts.append(max(cuts[-1] + 1, int(np.searchsorted(total, spent + most, side="right"))))
         edges = [self.start, *columns.offsets[cuts[1:-1]].tolist(), self.end]
-        return [
-            Batch(
-                self.partition,
-                start,
-                end,
-                columns.between(first, last),
-                tuple(bad for bad in self.unreadable if start < bad.end <= end),
-                self.keyed if start == self.start else 0,
-            )
-            for start, end, first, last in zip(edges, edges[1:], cuts, cuts[1:], strict=False)
-        ]
+        slices = []
+        for start, end, first, last in zip(edges, edges[1:], cuts, cuts[1:], strict=False):
+            unreadable = tuple(bad for bad in self.unreadable if start < bad.end <= end)
+            keyed = self.keyed if start == self.start else 0
+            slices.append(Batch(self.partition, start, end, columns.between(first, last), unreadable, keyed))
+        return slices

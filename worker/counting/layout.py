@@ -11,9 +11,8 @@ A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i
 that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state as unsigned integers
 of that width: the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. The checksum is the CRC-32C of the
 cell's name and of all other bytes of the blob. Metadata name the flush that wrote each blob, and flush ids are random,
-or a digest of what is imported. So a blob that is missing, damaged or of another flush, cell or partition is noticed.
-
-This is layout 1, which the lineage names. A changed layout has the next number; a worker refuses a newer one.
+or a digest of what is imported. So a worker notices a blob that is missing, damaged or misplaced.
+The lineage names this layout, 1. A worker refuses a newer one.
 """
 
 import hashlib
@@ -37,29 +36,21 @@ from worker.counting.rules import Rule
 from worker.counting.window_state import WindowState
 
 _HEADER = struct.Struct("<4sIq16sqII")
+HEADER_BYTES = _HEADER.size
 _MAGIC = b"LDP1"
 _CHECKSUM_BYTES = 4
 _CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
-_WIDTHS = (1, 2, 4, 8)
 _T = TypeVar("_T")
 
-_MALFORMED = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
-"""What reading a malformed field raises."""
-
-HEADER_BYTES = _HEADER.size
-"""The size of a blob's header."""
+_MALFORMED = (KeyError, ValueError, TypeError, AttributeError, RecursionError)  # raised by malformed fields
 
 
 def fields(metadata: Metadata, key: str) -> dict[str, str]:
     """Returns the fields to store under a partition's `meta_key`."""
-    checked = {
-        "lineage": metadata.lineage,
-        "epoch": str(metadata.epoch),
-        "offset": str(metadata.offset),
-        "flush": metadata.flush,
-        "blobs": json.dumps(dict(metadata.blobs), sort_keys=True),
-        "totals": metadata.totals,
-    }
+    blobs = json.dumps(dict(metadata.blobs), sort_keys=True)
+    numbers = str(metadata.epoch), str(metadata.offset)
+    values = metadata.lineage, *numbers, metadata.flush, blobs, metadata.totals
+    checked = dict(zip(_CHECKED, values, strict=True))
     return checked | {"checksum": _checksum(checked, key)}
 
 
@@ -74,12 +65,7 @@ def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def parse(fields: Mapping[str, str], key: str) -> Metadata:
-    """Reads the fields that are stored under a partition's `meta_key`.
-
-    Raises:
-        NewerState: a newer version wrote them.
-        StateLost: a field is missing, malformed, unknown or changed, or the fields are another partition's.
-    """
+    """Reads the fields of a partition's `meta_key`; raises NewerState if a newer version wrote them, or StateLost."""
     if (said := newer(fields.get("lineage", ""))) is not None:
         raise NewerState(
             f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
@@ -93,14 +79,8 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
         blobs = dict(json.loads(fields["blobs"]))
         if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
             raise TypeError("blobs name something else than commits")
-        return Metadata(
-            lineage=fields["lineage"],
-            epoch=int(fields["epoch"]),
-            offset=int(fields["offset"]),
-            flush=fields["flush"],
-            blobs=blobs,
-            totals=fields["totals"],
-        )
+        epoch, offset = int(fields["epoch"]), int(fields["offset"])
+        return Metadata(fields["lineage"], epoch, offset, fields["flush"], blobs, fields["totals"])
     except _MALFORMED as error:
         raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
 
@@ -131,10 +111,7 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 
 
 def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as metadata and the blobs of the changed cells; O(state).
-
-    ``before`` is the metadata that the commit starts from, ``flush`` its fresh id, 32 hex digits.
-    """
+    """Encodes a state as metadata and the changed cells' blobs; ``flush`` is a fresh id of 32 hex digits."""
     blobs = {}
     for name in state.changed:
         cell = state.cells[name]
@@ -149,12 +126,7 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
 
 
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes what `dump` encoded; O(state).
-
-    Raises:
-        StateLost: a blob is missing, damaged, or not the one that the metadata name; or counting cannot reach the state
-            (`worker.counting.invariants`).
-    """
+    """Decodes what `dump` encoded; raises StateLost for a wrong blob, or a state that counting cannot reach."""
     state = _read(
         metadata,
         lambda said: PartitionState(
@@ -188,7 +160,7 @@ def _cell(stream: ldp.Stream, metadata: Metadata, name: str, flush: str, blob: b
     magic, entries, offset, written, reports, width, checksum = _HEADER.unpack_from(blob)
     if (magic, entries, written.hex()) != (_MAGIC, size, flush):
         raise StateLost(f"{where} are of another commit than the metadata say")
-    if width not in _WIDTHS or len(blob) != HEADER_BYTES + width * size:
+    if width not in (1, 2, 4, 8) or len(blob) != HEADER_BYTES + width * size:
         raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width}")
     counts = np.frombuffer(blob, f"<u{width}", offset=HEADER_BYTES)
     if checksum != _crc(name, blob[: HEADER_BYTES - _CHECKSUM_BYTES], counts):
@@ -227,14 +199,6 @@ def _read(metadata: Metadata, read: Callable[[Any], _T]) -> _T:
 
 def totals(state: PartitionState) -> str:
     """Returns the canonical JSON of a state without its offset and blobs."""
-    return json.dumps(
-        {
-            "start": state.start,
-            "rules": [rule.as_json() for rule in state.rules],
-            "accepted": state.accepted,
-            "rejected": dict(sorted(state.rejected.items())),
-            "gaps": state.gaps,
-        }
-        | state.windows.stored(),
-        sort_keys=True,
-    )
+    counted = {"start": state.start, "rules": [rule.as_json() for rule in state.rules], "gaps": state.gaps}
+    records = {"accepted": state.accepted, "rejected": state.rejected}
+    return json.dumps(counted | records | state.windows.stored(), sort_keys=True)

@@ -22,7 +22,7 @@ any             the group takes it away             released, after a last attem
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from worker.counting import layout
 from worker.counting.partition_state import PartitionState
@@ -43,24 +43,18 @@ class PendingCommit:
 
 @dataclass
 class OwnedPartition:
-    """A partition that this worker counts: the stored metadata, and the state beyond them.
-
-    With windows it may be waiting, for a head that names it or for room for another pane. It is headless if the head
-    was not readable when it was claimed.
-    """
+    """A partition that this worker counts: the stored metadata, and the state beyond them."""
 
     metadata: Metadata
     state: PartitionState
     flush: PendingCommit | None = None
-    waiting: bool = False
-    headless: bool = False
+    waiting: bool = False  # for a head that names it, or for room for another pane
+    headless: bool = False  # claimed while the head was not readable
 
     @property
     def ahead(self) -> bool:
-        """Whether the state is beyond what is stored, by records, by a rule or by a drop.
-
-        Before the first record only a rule with windows needs a commit: the head names partitions by what is stored.
-        """
+        """Whether the state is beyond what is stored, by records, by a rule or by a drop."""
+        # before the first record only a rule with windows needs a commit: a head names what is stored
         told = self.metadata.flush != "" or self.waiting or self.state.windowing is not None
         ruled = told and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or ruled
@@ -71,7 +65,7 @@ class Backoff:
     """The pause before a partition is claimed again, in seconds of the clock."""
 
     until: float = 0.0
-    length: float = field(default=FIRST_WAIT / 2)
+    length: float = FIRST_WAIT / 2
 
     def again(self, now: float) -> None:
         """Doubles the pause up to `LONGEST_WAIT`, and begins it, shortened at random by up to a half."""

@@ -6,9 +6,7 @@ which every claim raises, is for liveness: it tells an old owner early that anot
 
 One answer of a broker can be wrong, so nothing final follows from one answer: counts are lost if two claims, with a
 pause between them, find so; a partition begins where two answers agree; a gap is recorded if `Log.firsts` proves it.
-
-Kafka and Redis implement the ports that this code uses; the simulation implements them in memory and injects a fault
-at each numbered step. One page shows what a claim and a commit do; that is why it is longer than others.
+One page shows what a claim and a commit do; that is why it is longer than others.
 """
 
 import time
@@ -17,59 +15,29 @@ from typing import TypeVar
 from uuid import uuid4
 
 import ldp
-from worker.counting import layout
+from worker.counting import layout, ports
 from worker.counting.claim import Claim, lost, unreadable
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.owned_partition import Backoff, OwnedPartition, PendingCommit
 from worker.counting.partition_state import PartitionState
-from worker.counting.ports import (
-    COUNTED,
-    Answer,
-    DeadLetters,
-    Events,
-    Failure,
-    HeadReader,
-    Log,
-    Metadata,
-    NewerState,
-    NotOwner,
-    StateLost,
-    Store,
-    StoredPartition,
-    Unavailable,
-)
+from worker.counting.ports import COUNTED, Answer, Metadata, NotOwner, StateLost, Unavailable
 from worker.counting.rejections import Rejections
 from worker.counting.rules import RequestedRule
 from worker.counting.watching import Watching
 
-_MOST, _MOST_BYTES = 100, 32 << 20
-"""How many partitions, and how many bytes of their states, one request to the store covers."""
-_LOOK_AGAIN_SECONDS = 1.0
-"""The pause before a second claim of counts that seem lost, and before a second try to read the head."""
-_SHARE, _LONGEST_READ = 0.1, 2.0
-"""The share of time that reading heads may take, and the longest read that counts: a longer one hung."""
-
 _T = TypeVar("_T")
+_MOST, _MOST_BYTES = 100, 32 << 20  # partitions, and bytes of their states, in one request to the store
+_LOOK_AGAIN_SECONDS = 1.0  # before a second claim of counts that seem lost, or a second try to read the head
+_SHARE, _LONGEST_READ = 0.1, 2.0  # share of time for reading heads, and the longest read that counts
 
 
 class Ownership:
     """The partitions of one stream that this worker counts.
 
-    Args:
-        group: the consumer group, part of the lineage.
-        stream: the stream to count.
-        configured: the configured rule.
-        log: the stream's topic and group.
-        store: the store of the counts.
-        dead_letters: the sink of malformed and late records.
-        head_reader: the reader of the newest head.
-        recount_after: the operator's permission to give up lost counts of snapshots up to this number: counting begins
-            again with what the log has, and the rest is a gap; gaps that the log has again are counted. None: stop.
-        clock: seconds.
-        events: the observer.
-        late_letters: whether late records leave a dead letter.
+    ``recount_after``: the operator gives up lost counts of snapshots up to this number. Counting begins again with what
+    the log has, the rest is a gap, and gaps that the log has again are counted. None: stop.
     """
 
     def __init__(
@@ -77,13 +45,13 @@ class Ownership:
         group: str,
         stream: ldp.Stream,
         configured: RequestedRule,
-        log: Log,
-        store: Store,
-        dead_letters: DeadLetters,
-        head_reader: HeadReader,
+        log: ports.Log,
+        store: ports.Store,
+        dead_letters: ports.DeadLetters,
+        head_reader: ports.HeadReader,
         recount_after: int | None,
         clock: Callable[[], float],
-        events: Events,
+        events: ports.Events,
         late_letters: bool = False,
     ) -> None:
         self._group, self._stream, self._configured = group, stream, configured
@@ -94,12 +62,10 @@ class Ownership:
         self._watching = Watching(stream.oracle, clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
-        self._failed: dict[int, float] = {}
-        """Partition -> when an attempt on it failed last."""
+        self._failed: dict[int, float] = {}  # when an attempt failed last
         self._heed_at = self._look_at = 0.0
         self._cell_bytes = stream.oracle.zeros().nbytes
-        self._doubted: dict[int, float] = {}
-        """Partition -> when its counts first seemed lost; until it is held."""
+        self._doubted: dict[int, float] = {}  # when the counts first seemed lost; until the partition is held
 
     def epoch(self, partition: int) -> int | None:
         """Returns the epoch under which this worker believes to own a partition; safe from any thread."""
@@ -124,29 +90,22 @@ class Ownership:
     def claim(self, on_alive: Callable[[], object] = lambda: None) -> None:
         """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
 
-        A partition that cannot be claimed is tried again later. The steps have this order for safety. After a failure
-        what is stored is whole, and the next claim begins again at the first step:
+        The order of the steps is for safety. After a failure the next claim begins again at the first step:
 
         1. Note the membership: its generation, its assignment, and the topic's id.
         2. Read Kafka's offsets: they follow the store, so the counts that they name must be found after them.
-        3. Read the store's metadata. Where it has less than Kafka's offset says, read the topic's id and Kafka's offset
-           once more: the next steps record them.
-        4. Read the head. If it could contradict the metadata, read the decided one, and then the metadata once more.
+        3. Read the store's metadata. If it is behind Kafka's offset, read the topic's id and Kafka's offset again.
+        4. Read the head. If it could contradict the metadata, read the decided head, and then the metadata again.
            Without a readable head, only partitions go on whose metadata suffice (`Claim.certain`).
-        5. Read where the logs begin, and decide where each partition goes on. A new one waits until two answers about
-           its log's beginning agree.
+        5. Read where the logs begin, and decide where each partition goes on. A new one waits until two answers agree.
         6. Kafka confirms the ownership, by committing those offsets for a member of the noted generation.
         7. The membership is still the noted one.
-        8. The store raises each partition's epoch and loads it, in one script a partition. From here on no older owner
-           can commit.
-        9. Read the log's bounds, and judge the loaded state by them and by the head. State that seems lost is lost only
-           if the store still has what was loaded. A partition waits until a gap is proven. One with gaps to take back
-           begins again if the log is proven to have all records from its start on.
-        10. The partition is held, and read from where the loaded state ends; with windows, once a head names it. One
-            that went on without the head is claimed again when there is a head to read (`_heed`).
+        8. The store raises each partition's epoch and loads it, in one script. No older owner can commit any more.
+        9. Read the log's bounds, and judge the loaded state by them and by the head. It is lost only if the store still
+           has it. A gap needs a proof; taking gaps back needs a proof that the log has all records from the start on.
+        10. The partition is held, and read from where its state ends; with windows, once a head names it.
 
-        Raises:
-            StateLost: counts are missing, ahead of the log, too far behind, or of another lineage.
+        Raises StateLost if counts are missing, ahead of the log, too far behind, or of another lineage.
         """
         # Step 1.
         generation = self._log.generation()
@@ -166,7 +125,8 @@ class Ownership:
             # Step 7.
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
-            for some in self._slices(wanted, lambda p: self._bytes(found[p])):
+            sizes = {p: self._cell_bytes * len(at.blobs) if (at := found[p]) else 0 for p in wanted}
+            for some in self._slices(wanted, sizes.__getitem__):
                 if not self._adopt(claim, {p: found[p] for p in some}, starts, head, on_alive):
                     break
             self._heed(wanted)
@@ -186,15 +146,12 @@ class Ownership:
         # Step 3.
         if not (wanted := list(found := self._came(self._store.peek_all(committed)))):
             return found, {}, Head()
-        # Kafka's offset decides where the store has nothing or less, and step 6 records it
-        if by_kafka := [
-            p for p in wanted if (at := found[p]) is None or (committed[p] or (0, ""))[0] > at.offset
-        ]:
+        reached = {p: (committed[p] or (0, ""))[0] for p in wanted}
+        if by_kafka := [p for p in wanted if (at := found[p]) is None or reached[p] > at.offset]:
             again = self._came(self._log.committed(by_kafka))
             if self._log.topic_id() != topic or any(again[p] != committed[p] for p in again):
-                raise Unavailable(
-                    "Kafka: two answers about the group's offsets or the topic's id do not agree"
-                )
+                why = "Kafka: two answers about the group's offsets or the topic's id do not agree"
+                raise Unavailable(why)
             wanted = [p for p in wanted if found[p] is not None or p in again]
         # Step 4.
         head: Head | None = None
@@ -212,11 +169,8 @@ class Ownership:
         bounds = self._came(self._log.bounds(wanted))
         new = [p for p in bounds if found[p] is None and committed[p] is None]
         bounds = self._proven(bounds, dict.fromkeys(new, 0), agreeing=True)
-        return (
-            found,
-            {p: claim.decide(p, found[p], committed[p], bounds[p][0], head or Head()) for p in bounds},
-            head,
-        )
+        starts = {p: claim.decide(p, found[p], committed[p], bounds[p][0], head or Head()) for p in bounds}
+        return found, starts, head
 
     def _read_head(self) -> Head:
         """Returns the newest head that was sent; after a failure, notes when to try again."""
@@ -232,7 +186,7 @@ class Ownership:
         """Postpones partitions whose counts seem lost; raises the error if this is the second claim to find so."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
-        if isinstance(error, NewerState) or all(now - first >= _LOOK_AGAIN_SECONDS for first in since):
+        if isinstance(error, ports.NewerState) or all(now - first >= _LOOK_AGAIN_SECONDS for first in since):
             raise error
         self._put_off(partitions, Unavailable(f"{error} A second look follows."))
 
@@ -256,11 +210,9 @@ class Ownership:
         if some:
             yield some
 
-    def _bytes(self, stored: Metadata | None) -> int:
-        """Returns the most bytes that the blobs of a partition have."""
-        return 0 if stored is None else len(stored.blobs) * self._cell_bytes
-
-    def _sorted(self, outcomes: Mapping[int, _T | Failure]) -> tuple[dict[int, _T], dict[int, Unavailable]]:
+    def _sorted(
+        self, outcomes: Mapping[int, _T | ports.Failure]
+    ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
         """Returns each partition's result, and each failure, which is noted; raises a StateLost. From any thread."""
         came, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
@@ -280,10 +232,7 @@ class Ownership:
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Returns bounds with a proven first offset for each of ``begins``; partitions without a proof wait.
-
-        ``agreeing``: the bounds must agree, as a wrong answer to the first fetch of a proof makes a log seem whole.
-        """
+        """Returns bounds with a proven first offset for each of ``begins``; ``agreeing``: the bounds must agree."""
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
             firsts = {p: first for p, first in firsts.items() if first == bounds[p][0]}
@@ -291,7 +240,7 @@ class Ownership:
             self._put_off(missing, Unavailable("Kafka: where the log begins is not confirmed yet"))
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
-    def _came(self, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
+    def _came(self, outcomes: Mapping[int, _T | ports.Failure]) -> dict[int, _T]:
         """Returns each partition's result of a step of a claim; failed partitions wait. Raises a StateLost."""
         came, failed = self._sorted(outcomes)
         by_reason = dict[str, list[int]]()
@@ -319,14 +268,11 @@ class Ownership:
         states = {p: claim.load(p, stored) for p, stored in ours.items()}
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
         bounds = self._came(self._log.bounds(states))
-        bounds = self._proven(
-            bounds, {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
-        )
+        behind = {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
+        bounds = self._proven(bounds, behind)
         # both answers have to say that a log has all from the start on: what is stored is replaced
-        gapped = {
-            p: states[p].start for p in bounds if head is not None and claim.may_recount(p, states[p], head)
-        }
-        gapped = {p: start for p, start in gapped.items() if bounds[p][0] <= start}
+        whole = [p for p in bounds if bounds[p][0] <= states[p].start] if head is not None else []
+        gapped = {p: states[p].start for p in whole if claim.may_recount(p, states[p], head or Head())}
         firsts = self._log.firsts(gapped) if gapped else {}
         for p in bounds:
             known = confirmed[p][0] if confirmed[p][1] == COUNTED else 0
@@ -347,21 +293,16 @@ class Ownership:
                 continue
             # Step 10.
             how = "recount" if again else "gap" if gap else "fresh" if found[p] is None else "resume"
-            self._hold(p, ours[p], again or states[p], how, headless=head is None)
+            state, metadata = again or states[p], ours[p].metadata
+            waiting = state.waits_at == state.offset
+            self._held[p] = OwnedPartition(metadata, state, waiting=waiting, headless=head is None)
+            self._waits.pop(p, None)
+            self._doubted.pop(p, None)
+            if not waiting:
+                self._log.start(p, state.offset, state.rules)
+            self._events.claimed(p, how, state.offset, metadata.epoch)
         on_alive()
         return loaded.keys() == found.keys()
-
-    def _hold(
-        self, partition: int, stored: StoredPartition, state: PartitionState, how: str, *, headless: bool
-    ) -> None:
-        """Starts to count a partition, unless it has to wait for a head."""
-        waiting = state.waits_at == state.offset
-        self._held[partition] = OwnedPartition(stored.metadata, state, waiting=waiting, headless=headless)
-        self._waits.pop(partition, None)
-        self._doubted.pop(partition, None)
-        if not waiting:
-            self._log.start(partition, state.offset, state.rules)
-        self._events.claimed(partition, how, state.offset, stored.metadata.epoch)
 
     def apply(self, batch: Batch, on_alive: Callable[[], object] = lambda: None) -> None:
         """Counts a polled batch of a held partition, and sends its dead letters."""
@@ -369,24 +310,20 @@ class Ownership:
             return
         if batch.start != held.state.offset:
             # a batch before this one did not reach us: the store knows where to go on
-            self._events.warning(
-                "partition.moved", partition=batch.partition, counted=held.state.offset, polled=batch.start
-            )
+            moved = {"counted": held.state.offset, "polled": batch.start}
+            self._events.warning("partition.moved", partition=batch.partition, **moved)
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
         applied = held.state.apply(self._stream, batch, on_alive, name_late=self._late_letters)
         if held.state.offset < polled or held.state.waits_at == polled:
-            # the rest is read again once there is room, or a head names the partition
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
             if held.state.full:
-                self._events.warning(
-                    "partition.full", partition=batch.partition, panes=len(held.state.cells) - 1
-                )
+                panes = len(held.state.cells) - 1
+                self._events.warning("partition.full", partition=batch.partition, panes=panes)
         self._watching.look(batch, applied.reports)
-        try:
-            # safe with step 3 of the commit
+        try:  # step 3 of the commit makes them safe
             malformed = self._dead_letters.add(batch, applied.verdicts) if applied.rejected else 0
             late = sum(self._dead_letters.add_late(batch, some) for some in applied.late_records)
         except Unavailable:
@@ -407,21 +344,16 @@ class Ownership:
     ) -> None:
         """Commits what is counted and not stored; a commit of unknown outcome is retried next time.
 
-        The steps have this order for safety. After a failure the store has all of a flush or nothing of it, and the
-        next commit begins again at the first step with the same flush:
+        The order of the steps is for safety. After a failure the next commit begins again with the same flush:
 
         1. The counted state becomes a flush, which stays the same until its outcome is known.
-        2. Ask for the topic's id, after all of it was polled: a topic that was created again is another history, and
-           its counts are dropped. The claim that follows stops the stream if the id still differs.
+        2. Ask for the topic's id, after all was polled. A topic that was created again is another history: drop it.
         3. Wait until the dead letters are safe.
         4. Stage the changed blobs under keys of this attempt, those of many partitions together.
         5. One script a partition compares what is stored with what the flush started from, and replaces it.
         6. Kafka gets the offsets as a mirror.
 
-        `prepare`, `write` and `settle` are these steps for a caller that counts on while they are written.
-
-        Raises:
-            StateLost: the store no longer holds this partition, or of another lineage.
+        Raises StateLost if the store no longer holds a partition, or holds another lineage.
         """
         self.settle(self.write(self.prepare(partitions), on_alive))
 
@@ -454,18 +386,12 @@ class Ownership:
     def write(
         self, flushes: Iterable[PendingCommit], on_alive: Callable[[], object] = lambda: None
     ) -> list[tuple[PendingCommit, Answer]]:
-        """Runs steps 4 and 5 of a commit; returns the store's answer to each flush.
-
-        May run on another thread: it uses nothing of what is held, and writing a flush twice or late changes nothing.
-        """
+        """Runs steps 4 and 5 of a commit, on any thread; returns the store's answer to each flush."""
         due, written = {flush.partition: flush for flush in flushes}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
             on_alive()
-            attempts, began, answers = (
-                {p: uuid4().hex for p in some},
-                time.perf_counter(),
-                dict[int, Answer](),
-            )
+            attempts, began = {p: uuid4().hex for p in some}, time.perf_counter()
+            answers = dict[int, Answer]()
             try:
                 # Step 4.
                 changed = {p: (attempts[p], due[p].blobs) for p in some if due[p].blobs}
@@ -499,7 +425,7 @@ class Ownership:
             self._log.mirror(mirror)
 
     def compare(self, on_alive: Callable[[], object] = lambda: None) -> None:
-        """Compares what is held with the store, so that an idle owner notices a loss; raises StateLost as `commit`."""
+        """Compares what is held with the store, so that an idle owner notices a loss; raises StateLost."""
         self._rejections.say()
         self._heed(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.flush is None and not h.ahead}
@@ -514,11 +440,7 @@ class Ownership:
                 return
 
     def _heed(self, partitions: Collection[int]) -> None:
-        """Reads the decided head where windows need it: admits partitions, drops panes, and ends their wait.
-
-        A partition is claimed again if the head is another deployment's or no longer names it (that claim stops the
-        stream if it finds the same), and if it is headless and a head is readable.
-        """
+        """Reads the decided head where windows need it: admits, evicts panes, ends waits, or drops to claim again."""
         if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
             if self._clock() >= self._look_at:
                 try:
@@ -528,10 +450,11 @@ class Ownership:
                 else:
                     self.drop(headless)
             partitions = [p for p in partitions if p not in headless]
-        named = {p: self._held[p] for p in partitions if p in self._held}
-        states = {p: held.state for p, held in named.items() if held.state.windowing or held.waiting}
+        named = [(p, self._held[p]) for p in partitions if p in self._held]
+        states = {p: held.state for p, held in named if held.state.windowing or held.waiting}
         began = self._clock()
-        heeds = any(self._held[p].waiting or state.closed_panes for p, state in states.items())
+        closed = {p for p, s in states.items() if any(pane.end <= s.windows.closed for pane in s.panes)}
+        heeds = closed or any(self._held[p].waiting for p in states)
         if not heeds or began < self._heed_at:
             return
         try:
@@ -580,7 +503,6 @@ class Ownership:
             except Unavailable as error:
                 self._events.compare_failed(error)
                 return
-            # a claim judges stored counts of this history
             if not ours:
                 why = "the counts in Redis vanished or were replaced while this worker counted"
                 raise lost(self._stream, partition, why)
@@ -588,11 +510,7 @@ class Ownership:
             self.drop([partition])
 
     def release(self, partitions: Collection[int], on_alive: Callable[[], object] = lambda: None) -> None:
-        """Commits and forgets partitions that Kafka took away, with or without notice.
-
-        A pending commit comes first, then what was counted after it; if it fails, nothing else is tried, so a store
-        that does not answer costs one time-out. The next owner counts the rest again.
-        """
+        """Commits and forgets partitions that Kafka took away: a pending commit first, then what followed it."""
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
             behind = [p for p in gone if p in self._held and self._held[p].flush is not None]
@@ -602,9 +520,8 @@ class Ownership:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)  # it does not know of one that was lost without a word
                 self._events.released(partition)
-            self._waits.pop(partition, None)
-            self._failed.pop(partition, None)
-            self._doubted.pop(partition, None)
+            for noted in (self._waits, self._failed, self._doubted):
+                noted.pop(partition, None)
 
     def rewind(self) -> None:
         """Makes the log go on where counting stopped, as a failed step may have lost polled records."""

@@ -1,13 +1,12 @@
 """PartitionState: the counts of one partition, a pure function of its log's prefix [start, offset) and its rules.
 
-No worker's clock, configuration or order across partitions enters it, so every worker that loads (state, offset) and
-reads on gets the same. The head decides two numbers, which are kept: where the windows begin, and which panes no window
-needs any more. The counts of all time are the sum of all cells.
+The head decides only where the windows begin, and which panes no window needs any more. All cells sum up to all time.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +22,11 @@ from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.window_state import WindowState
 from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
-MOST_WORK = 1 << 30
-"""Steps of counting (see `ldp.Oracle.work`) between two heartbeats: about a second on a slow core."""
+MOST_WORK = 1 << 30  # steps (`ldp.Oracle.work`) between two heartbeats: about a second on a slow core
 
 Counts = npt.NDArray[np.int64]
 
-_ONE_RUN = np.zeros((2, 1), np.int64)
-"""The runs of reports that are all in one cell."""
+_ONE_RUN = np.zeros((2, 1), np.int64)  # the runs of reports that are all in one cell
 
 
 @dataclass
@@ -44,17 +41,6 @@ class Cell:
 class PartitionState:
     """The counts of one partition up to an offset.
 
-    Attributes:
-        start: the log offset at which counting began.
-        offset: the next offset to count; the consumer's position, so it passes transaction markers.
-        rules: the rules by which records count, by ascending offset, which may lie ahead; never empty.
-        accepted: records counted.
-        rejected: malformed records, by reason.
-        gaps: offsets [from, to) that the log had lost before they were counted.
-        windows: the progress of the windows.
-        cells: the counts by name (`windows.pane_of`), each report in one of them. `ALL` has the reports of no pane.
-        changed: names of the cells that differ from what is stored.
-
     Example:
         >>> from worker.counting.columns import Batch, Columns
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
@@ -67,27 +53,24 @@ class PartitionState:
         (8, 1, {'version': 1}, [1, 0, 1])
     """
 
-    start: int
-    offset: int
-    rules: list[Rule] = field(default_factory=list)
+    start: int  # the log offset at which counting began
+    offset: int  # the next offset to count; it passes transaction markers
+    rules: list[Rule] = field(default_factory=list)  # ascending offsets, which may lie ahead; never empty
     accepted: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-    gaps: list[tuple[int, int]] = field(default_factory=list)
+    rejected: dict[str, int] = field(default_factory=dict)  # malformed records by reason
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that the log lost before counting
     windows: WindowState = field(default_factory=WindowState)
-    cells: dict[str, Cell] = field(default_factory=dict)
-    changed: set[str] = field(default_factory=set)
+    cells: dict[str, Cell] = field(
+        default_factory=dict
+    )  # by `pane_of` names; `ALL` has the reports of no pane
+    changed: set[str] = field(default_factory=set)  # names of the cells that differ from what is stored
 
     def __post_init__(self) -> None:
         self.rules = self.rules or [rules.first(RequestedRule(), self.start)]
         self._begun = sum(rule.offset <= self.offset for rule in self.rules)
 
     @classmethod
-    def fresh(
-        cls,
-        stream: ldp.Stream,
-        start: int,
-        configured: RequestedRule = RequestedRule(),  # noqa: B008  # frozen
-    ) -> "PartitionState":
+    def fresh(cls, stream: ldp.Stream, start: int, configured: RequestedRule = RequestedRule()) -> Self:  # noqa: B008
         """Returns the state of the empty prefix [start, start), counted by the configured rule."""
         fresh = cls(start, start, cells={ALL: Cell(0, stream.oracle.zeros())}, changed={ALL})
         fresh.set_rules([rules.first(configured, start)])
@@ -104,11 +87,6 @@ class PartitionState:
         return [pane for pane in map(pane_of, self.cells) if pane is not None]
 
     @property
-    def closed_panes(self) -> bool:
-        """Whether some panes are closed and not dropped."""
-        return any(pane.end <= self.windows.closed for pane in self.panes)
-
-    @property
     def full(self) -> bool:
         """Whether the next record may not create a pane."""
         windowing = self.rules[self._begun - 1].terms.windowing
@@ -116,18 +94,14 @@ class PartitionState:
 
     @property
     def waits_at(self) -> int | None:
-        """The offset where counting waits until a head names the partition; None if it need not wait.
-
-        The offset may lie ahead: a store that was set back first counts again what was published without windows.
-        """
+        """The offset, maybe ahead, where counting waits until a head names the partition; None if it need not."""
         if self.windows.admitted_from is not None:
             return None
         ends = [rule.offset for rule in self.rules[1:]]
-        stretches = zip(self.rules, [*ends, sys.maxsize], strict=True)
-        windowed = (
-            (max(r.offset, self.offset), end) for r, end in stretches if r.terms.windowing is not None
-        )
-        return next((begin for begin, end in windowed if begin < end), None)
+        for rule, end in zip(self.rules, [*ends, sys.maxsize], strict=True):
+            if rule.terms.windowing is not None and max(rule.offset, self.offset) < end:
+                return max(rule.offset, self.offset)
+        return None
 
     @property
     def reports(self) -> int:
@@ -161,14 +135,8 @@ class PartitionState:
     ) -> Applied:
         """Counts a batch that continues the prefix.
 
-        Each record is judged by the rule of its offset; an unreadable record batch is one rejected record. Before a
-        record that needs one pane too many counting ends, and the state's offset is that record's. Cost: the oracle's
-        for the reports, plus O(bytes of the batch), plus O(records) if late records are returned (``name_late``).
-
-        ``on_alive`` is called at least once for each `MOST_WORK` steps.
-
-        Raises:
-            ValueError: the batch does not begin at this state's offset.
+        Counting ends at a record that needs one pane too many. Returns late records if ``name_late``. Calls
+        ``on_alive`` once for each `MOST_WORK` steps. Raises ValueError unless the batch begins at this state's offset.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
@@ -176,15 +144,11 @@ class PartitionState:
         applied, offset = Applied(verdicts), batch.end
         for begin, end, terms in self._stretches(columns.offsets):
             self._follow(int(columns.offsets[begin]))
+            part = columns.between(begin, end)
+            records, times = (part.data, part.begins, part.ends), part.timestamps
             decoded = frames.decode(
-                stream,
-                columns.data,
-                columns.begins[begin:end],
-                columns.ends[begin:end],
-                most_reports=terms.most_reports,
-                check_weight=terms.ones,
+                stream, *records, most_reports=terms.most_reports, check_weight=terms.ones
             )
-            times = columns.timestamps[begin:end]
             counted = self._count(
                 stream, decoded, times, terms.windowing, applied, on_alive, begin if name_late else None
             )
@@ -192,9 +156,8 @@ class PartitionState:
             if begin + counted < end:
                 applied.verdicts, offset = verdicts[: begin + counted], int(columns.offsets[begin + counted])
                 break
-        applied.rejected = rejections.counted(
-            applied.verdicts, sum(bad.end <= offset for bad in batch.unreadable)
-        )
+        unreadable = sum(bad.end <= offset for bad in batch.unreadable)
+        applied.rejected = rejections.counted(applied.verdicts, unreadable)
         self.accepted += applied.accepted
         self.windows.undated += applied.undated
         for sums, more in ((self.rejected, applied.rejected), (self.windows.late, applied.late)):
@@ -214,10 +177,7 @@ class PartitionState:
         on_alive: Callable[[], object],
         behind: int | None,
     ) -> int:
-        """Counts the records of one rule up to one that needs a pane too many; returns how many these are.
-
-        ``behind`` is the number of the batch's records before them; None if late records are not returned.
-        """
+        """Counts one rule's records before one that needs a pane too many; ``behind``: records before, if late."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports, state = decoded.reports, self.windows
@@ -265,11 +225,8 @@ class PartitionState:
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
         left = max(0, self._left(windowing))
-        new = [
-            first
-            for start, first in zip(placed.starts, placed.firsts, strict=True)
-            if start >= 0 and str(Pane(start, windowing.pane)) not in self.cells
-        ]
+        firsts = zip(placed.starts, placed.firsts, strict=True)
+        new = [n for at, n in firsts if at >= 0 and str(Pane(at, windowing.pane)) not in self.cells]
         return new[left] if len(new) > left else None
 
     def _add(

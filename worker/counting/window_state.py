@@ -27,29 +27,20 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class WindowState:
-    """What a partition keeps for its windows, a pure function of its log's prefix, its rules and the heads.
+    """What a partition keeps for its windows, a pure function of its log's prefix, its rules and the heads."""
 
-    Attributes:
-        watermark: the highest accepted timestamp in milliseconds; −1 while all are undated, None before the first.
-        closed: panes that end at or before this line take no more reports. It never falls.
-        admitted_from: the line at which the windows begin, by the head that admitted the partition; None before that.
-        evicted_to: panes that end at or before this line were added to the counts of all time.
-        readmitted: (offset, `admitted_from`) of each admission whose head was deleted.
-        first_start: for each window of the newest rule the first start that may be published.
-        gap_bounds: for each gap of the log, `closed` before it, and the first timestamp after it beyond the watermark.
-        late: accepted records that were too late for their pane, by age (`lateness.AGES`).
-        undated: accepted records without a valid timestamp (`windows.TIME_ENDS`).
-    """
-
-    watermark: int | None = None
-    closed: int = 0
-    admitted_from: int | None = None
-    evicted_to: int = 0
-    readmitted: list[tuple[int, int]] = field(default_factory=list)
-    first_start: dict[str, int] = field(default_factory=dict)
+    watermark: int | None = (
+        None  # highest accepted timestamp in ms; -1 while all are undated, None before any
+    )
+    closed: int = 0  # panes that end at or before this take no more reports; it never falls
+    admitted_from: int | None = None  # where the windows begin, by the head that admitted the partition
+    evicted_to: int = 0  # panes that end at or before this were added to the counts of all time
+    readmitted: list[tuple[int, int]] = field(default_factory=list)  # (offset, admitted_from); head deleted
+    first_start: dict[str, int] = field(default_factory=dict)  # window of the newest rule -> first to publish
+    # of each gap of the log: `closed` before it, and the first timestamp after it beyond the watermark
     gap_bounds: list[tuple[int, int | None]] = field(default_factory=list)
-    late: dict[str, int] = field(default_factory=dict)
-    undated: int = 0
+    late: dict[str, int] = field(default_factory=dict)  # accepted records too late for their pane, by age
+    undated: int = 0  # accepted records without a valid timestamp
 
     def begin(self, windowing: Windowing | None) -> None:
         """Begins the windows of a rule: those that the rule before lacks start beyond the watermark."""
