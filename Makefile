@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # uv installs in a tenth of pip's time, as it does not compile every module; pip knows more ways to reach an index.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
-LOCKS := requirements-dev.lock requirements.lock tests/engines/requirements.lock
+LOCKS := requirements-dev.lock requirements.lock tests/support/engines/requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -42,7 +42,7 @@ test: venv ## Run the tests of the gate on a real Kafka and Redis; statistical o
 full: venv ## Run all tests
 	@LDP_TEST_BASE= $(TESTS)
 
-UNIT ?= tests/unit tests/faults tests/simulation ldp worker
+UNIT ?= tests/unit tests/simulation ldp worker
 
 unit: venv ## Run the tests that need no services and little time
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow and not long" $(UNIT)
@@ -50,21 +50,21 @@ unit: venv ## Run the tests that need no services and little time
 SEED ?= 0
 
 fuzz: venv ## Compare decoders on millions of record batches and JSON frames drawn from SEED=0
-	@$(BIN)/python -m tests.fuzz --seed $(SEED)
+	@$(BIN)/python -m tests.long.fuzz --seed $(SEED)
 
 kills: venv ## Kill workers at every numbered step of claim, commit and publish, on a real Kafka and a real Redis
-	@$(BIN)/python -m tests.kills
+	@$(BIN)/python -m tests.long.kills
 
 MINUTES ?= 10
 
 soak: venv ## Count under load for MINUTES=10 with one fault after the other
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --lines build/soak.jsonl
+	@$(BIN)/python -m tests.long.soak --minutes $(MINUTES) --lines build/soak.jsonl
 
 alerts: venv ## Watch an hour of healthy load, in which no alert may fire
-	@$(BIN)/python -m tests.alerts
+	@$(BIN)/python -m tests.long.alerts
 
 containers: venv ## Build and run the image and the compose file, on the engine that answers, else on its own (root)
-	@$(BIN)/python -m tests.containers
+	@$(BIN)/python -m tests.long.containers
 
 histories: venv ## Run N (20000) simulated histories of workers with faults
 	@$(BIN)/python -m tests.simulation $(N)
@@ -86,7 +86,7 @@ format: venv ## Format the code, and mend what ruff can mend
 	@$(BIN)/ruff format
 
 package: venv ## Build the wheel, and try it in fresh environments: alone, with its dependencies, with the worker's extra
-	@$(BIN)/python -m tests.packaging
+	@$(BIN)/python -m tests.long.packaging
 
 sbom: venv ## Write build/sbom.json, the CycloneDX bill of materials of requirements.lock
 	@mkdir -p build
@@ -96,7 +96,7 @@ lock: venv ## Write the locks anew from pyproject.toml; versions stay where they
 	@for lock in $(LOCKS); do cp -p $$lock $$lock.before; done
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements-dev.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra worker --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
-	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra spark --extra beam --group engines --output-file tests/engines/requirements.lock pyproject.toml
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra spark --extra beam --group engines --output-file tests/support/engines/requirements.lock pyproject.toml
 	@for lock in $(LOCKS); do if cmp -s $$lock $$lock.before; then mv $$lock.before $$lock; else rm $$lock.before; fi; done
 
 bench: venv ## Measure against peers; one JSON line a result

@@ -1,7 +1,7 @@
 """Services, the browser, the order and the limits of all tests.
 
 `kafka`, `redis_url`, `admin` and `topic` use the services of the run: LDP_TEST_KAFKA and LDP_TEST_REDIS, else
-containers of a Docker engine, else the pair of deploy/local. All processes of a run share them (`tests/shared.py`).
+containers of a Docker engine, else the pair of deploy/local. All processes of a run share them (`shared.py`).
 `local_services` is the pair of deploy/local. `own_services` is a pair that a test may stop, freeze or reconfigure.
 Services start on the first use. A test fails if they cannot start.
 """
@@ -22,10 +22,10 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from deploy.local.services import Services, UnavailableError
-from tests import compiled
-from tests.changed import unchanged
-from tests.chromium import launched
-from tests.shared import Asker, Listener, Owner, Pair, Source
+from tests.support import compiled
+from tests.support.changed import unchanged
+from tests.support.chromium import launched
+from tests.support.shared import Asker, Listener, Owner, Pair, Source
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 LONGEST = (
     "simulation/test_histories.py",
-    "integration/test_alerts.py",
-    "integration/test_engines.py",
-    "integration/test_faults.py",
-    "integration/test_kill_points.py",
-    "integration/test_readme.py",
-    "integration/test_outages.py",
-    "integration/test_snapshots.py",
-    "integration/test_import.py",
-    "integration/test_own_topics.py",
+    "integration/operation/test_alerts.py",
+    "integration/engines/test_engines.py",
+    "integration/operation/test_faults.py",
+    "integration/operation/test_kill_points.py",
+    "integration/operation/test_readme.py",
+    "integration/operation/test_outages.py",
+    "integration/publishing/test_snapshots.py",
+    "integration/operation/test_import.py",
+    "integration/kafka/test_own_topics.py",
     "unit/deploy/test_local_services.py",
 )
 """The slowest files, slowest first, so that both processes end at about the same time."""

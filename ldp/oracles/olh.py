@@ -24,8 +24,8 @@ def mul32(seed: int, value: int, g: int) -> int:
 
     Four words of the value, e, a, b and c, turn the seed s into x: y = (s XOR e)·a, x = (y XOR y>>11 XOR b)·c, all
     modulo 2³²; the bucket is ⌊x·g / 2³²⌋. For each value, s → x is a bijection of 32-bit words, so exactly ⌊2³²/g⌋ or
-    ⌈2³²/g⌉ seeds have a bucket. `python -m tests.attack` looks for pairs of values that collide under more than 1/g of
-    the seeds.
+    ⌈2³²/g⌉ seeds have a bucket. `python -m tests.long.attack` looks for pairs of values that collide under more than
+    1/g of the seeds.
 
     Example:
         >>> [mul32(12345, v, 3) for v in range(6)]

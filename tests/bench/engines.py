@@ -1,7 +1,7 @@
 """Counting an archive: `ldp aggregate`'s way beside Spark and Beam, on the same file and one core.
 
 What an engine costs over the counting itself: rows that go to Python and back, tasks, states that are added up. The
-engines are started before, in the environment of their own in which tests/integration/test_engines.py has them.
+engines are started before, in the environment of their own in which tests/integration/engines/test_engines.py has them.
 """
 
 import json
@@ -31,7 +31,7 @@ def lines() -> Iterator[Line]:
         engine: f"count an archive as {name.partition(',')[0]} does" for engine, name in ENGINES.items()
     }
     try:
-        python = environment(ROOT / "tests" / "engines" / "requirements.lock")
+        python = environment(ROOT / "tests" / "support" / "engines" / "requirements.lock")
     except subprocess.CalledProcessError as error:
         reason = f"the engines' environment could not be built: {error.stderr.strip().splitlines()[-1:]}"
         yield from ({"bench": bench, "skipped": reason} for bench in benches.values())
@@ -50,7 +50,14 @@ def lines() -> Iterator[Line]:
 def measured(engine: str, bench: str, python: str, stream: ldp.Stream, archive: Path) -> Line:
     """The comparison with one engine, after a check that both count the same."""
     environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [python, "-m", "tests.engines.server", engine, str(archive), json.dumps(stream.document())]
+    command = [
+        python,
+        "-m",
+        "tests.support.engines.server",
+        engine,
+        str(archive),
+        json.dumps(stream.document()),
+    ]
     with subprocess.Popen(
         command, cwd=ROOT, env=environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as server:

@@ -36,7 +36,7 @@ from tests.bench.ingest import pool as pools
 from tests.bench.ingest.cases import NATURAL, PGR, Case
 from tests.bench.measure import Line
 from tests.bench.sizing import Point, Stored
-from tests.integration.harness.reader import Snapshots
+from tests.support.harness.reader import Snapshots
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import Counts, PartitionState
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from deploy.local.services import Services
 from tests.bench.measure import Line
-from tests.integration.harness import World, until
-from tests.integration.harness.processes import Worker
-from tests.integration.harness.proxy import Proxy
+from tests.support.harness import World, until
+from tests.support.harness.processes import Worker
+from tests.support.harness.proxy import Proxy
 from worker.counting import layout
 
 LATE, LATE_SECONDS = 1_000, 0.05

@@ -16,8 +16,8 @@ import ldp
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from tests.bench.measure import Line
-from tests.chromium import launched, page_of
-from tests.integration.harness.standin import Shown, Standin
+from tests.support.chromium import launched, page_of
+from tests.support.harness.standin import Shown, Standin
 
 DOMAINS = (1_024, 100_000)
 _TIMES = 5

@@ -39,7 +39,7 @@ from ldp.snapshot import Cut, encode, rounded, take
 from tests.bench.ingest.ours import environment, wait, write
 from tests.bench.ingest.usage import Usage
 from tests.bench.measure import Line
-from tests.stores import Singly
+from tests.support.stores import Singly
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import Cell, PartitionState

@@ -9,12 +9,12 @@ import pytest
 
 from deploy.local.secure import Secure
 from deploy.local.services import Server, Services
-from tests.fork_server import ForkServer
-from tests.integration.harness import TIMEOUT_SECONDS, Forked, World
-from tests.integration.harness.postgres import Postgres, started
-from tests.integration.harness.redises import Redises
-from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
-from tests.shared import Pair
+from tests.support.fork_server import ForkServer
+from tests.support.harness import TIMEOUT_SECONDS, Forked, World
+from tests.support.harness.postgres import Postgres, started
+from tests.support.harness.redises import Redises
+from tests.support.harness.rights import LIMITED, LIMITED_PASSWORD
+from tests.support.shared import Pair
 
 
 @pytest.fixture(scope="session", autouse=True)

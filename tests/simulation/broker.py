@@ -16,8 +16,8 @@ from kafka import errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from tests.batches import ABORT, APPEND_TIME, COMMIT, CONTROL, TRANSACTIONAL, batch, record
 from tests.simulation.world import World, kafka
+from tests.support.batches import ABORT, APPEND_TIME, COMMIT, CONTROL, TRANSACTIONAL, batch, record
 from worker.counting.ports import COUNTED
 from worker.kafka.client.raw_fetch import Fetched
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed import unchanged
+from tests.support.changed import unchanged
 
 
 @pytest.fixture
@@ -18,7 +18,13 @@ def git(tmp_path: Path) -> Callable[..., str]:
         )
         return done.stdout.strip()
 
-    for name in ("ldp/a.py", "worker/a.py", "tests/unit/ldp/a.py", "tests/integration/a.py", "tests/a.py"):
+    for name in (
+        "ldp/a.py",
+        "worker/a.py",
+        "tests/unit/ldp/a.py",
+        "tests/integration/a.py",
+        "tests/support/a.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     run("init", "--quiet")
@@ -33,7 +39,7 @@ def git(tmp_path: Path) -> Callable[..., str]:
         ("ldp/a.py", False),
         ("ldp/new.py", False),
         ("tests/unit/ldp/a.py", False),
-        ("tests/a.py", False),
+        ("tests/support/a.py", False),
         ("pyproject.toml", False),
         ("worker/a.py", True),
         ("tests/integration/a.py", True),

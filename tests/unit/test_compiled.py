@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import compiled
+from tests.support import compiled
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 import socket
 
-from tests.fork_server import ForkServer
+from tests.support.fork_server import ForkServer
 
 
 def test_a_reused_process_id_has_an_exit_code_of_its_own(tmp_path):

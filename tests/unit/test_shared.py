@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deploy.local.services import UnavailableError
-from tests import shared
-from tests.shared import Asker, Listener, Owner, Pair, Server
+from tests.support import shared
+from tests.support.shared import Asker, Listener, Owner, Pair, Server
 
 
 @pytest.fixture

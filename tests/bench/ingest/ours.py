@@ -24,8 +24,8 @@ from ldp.snapshot import Snapshot
 from tests.bench.ingest.cases import Case
 from tests.bench.ingest.filled import Topic
 from tests.bench.ingest.usage import Cores, Usage, on
-from tests.integration.harness.reader import Snapshots
-from tests.stores import Singly
+from tests.support.harness.reader import Snapshots
+from tests.support.stores import Singly
 from worker import config
 from worker.config import Config, Served
 from worker.counting import layout

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from tests import prometheus
-from tests.alerts.rules import alerts
-from tests.dashboards import DASHBOARDS, exposed, panels, queries
+from tests.long.alerts.rules import alerts
+from tests.support import prometheus
+from tests.support.dashboards import DASHBOARDS, exposed, panels, queries
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

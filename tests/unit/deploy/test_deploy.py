@@ -16,9 +16,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from deploy.local import services
-from tests import prometheus, shared
-from tests.alerts.rules import RULES, rules
-from tests.dashboards import exposed
+from tests.long.alerts.rules import RULES, rules
+from tests.support import prometheus, shared
+from tests.support.dashboards import exposed
 from worker import cli, config
 from worker.config import schema
 

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
 from deploy.kubernetes import rules
-from tests import prometheus, shared
+from tests.support import prometheus, shared
 from worker import cli, config
 from worker.check import kafka as check_kafka
 from worker.check import redis as check_redis

@@ -183,7 +183,10 @@ def test_the_workers_lock_is_a_part_of_the_developers() -> None:
     [
         ("requirements.lock", [*PROJECT["dependencies"], *EXTRAS["worker"]]),
         ("requirements-dev.lock", EXTRAS["dev"][1:]),
-        ("tests/engines/requirements.lock", [*PROJECT["dependencies"], *EXTRAS["spark"], *EXTRAS["beam"]]),
+        (
+            "tests/support/engines/requirements.lock",
+            [*PROJECT["dependencies"], *EXTRAS["spark"], *EXTRAS["beam"]],
+        ),
     ],
 )
 def test_a_lock_has_what_the_project_wants(lock: str, wanted: list[str]) -> None:

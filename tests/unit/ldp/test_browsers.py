@@ -20,9 +20,9 @@ CONFIDENCE = ldp.Stream("confidence", ldp.RatedResponse(["1/3", "0.4994798", "0.
 
 
 def browser(*arguments, lines):
-    """What the other end of tests/javascript/browsers.mjs makes of lines."""
+    """What the other end of tests/support/javascript/browsers.mjs makes of lines."""
     done = subprocess.run(
-        [NODE, ROOT / "tests" / "javascript" / "browsers.mjs", *arguments],
+        [NODE, ROOT / "tests" / "support" / "javascript" / "browsers.mjs", *arguments],
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,
         text=True,

@@ -10,7 +10,7 @@ import pytest
 import ldp
 from ldp import frames, wire
 from ldp.client import Client
-from tests.wire_vectors import streams
+from tests.support.wire_vectors import streams
 
 STREAMS = streams("frames") + streams("oracles")
 REPORTS = streams("reports")

@@ -19,10 +19,10 @@ from ldp.conformance import verdict as judging
 from ldp.conformance.running import ClientError, Command, decoded
 from ldp.conformance.verdict import FAIL, PASS, chosen, judge
 from ldp.oracles import ORACLES
-from tests.clients import faults
-from tests.clients.faults import FAULTS, MUTANT, REJECTED
+from tests.long.clients import faults
+from tests.long.clients.faults import FAULTS, MUTANT, REJECTED
+from tests.support.wire_vectors import streams
 from tests.unit.ldp.test_laws import reports
-from tests.wire_vectors import streams
 
 pytestmark = pytest.mark.statistical
 
@@ -293,7 +293,7 @@ def test_scripted_coins_are_compared_with_vectors(tmp_path):
     file = vectors(
         tmp_path, ["grr-10", "olh-10", "oue-10", "subset-10", "hadamard-10", "pgr-10", "grr-3-labels"]
     )
-    scripted = [sys.executable, str(ROOT / "tests" / "clients" / "scripted.py"), "{}"]
+    scripted = [sys.executable, str(ROOT / "tests" / "long" / "clients" / "scripted.py"), "{}"]
     good = CliRunner().invoke(cli, ["audit-client", "--vectors", file, "--", *scripted])
     assert good.exit_code == 0, good.output
     assert good.output == "pass: 0 of 7 streams differ\n"

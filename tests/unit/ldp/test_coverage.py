@@ -5,7 +5,7 @@ import pytest
 
 import ldp
 from ldp.oracles import ORACLES
-from tests.estimates import estimated
+from tests.support.estimates import estimated
 
 RUNS, USERS, DOMAIN = 20_000, 100_000, 100
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm as gaussian
 
 import ldp
-from tests.estimates import estimated
+from tests.support.estimates import estimated
 
 ORACLES = [
     ldp.oracle("grr", epsilon="1", domain_size=5),

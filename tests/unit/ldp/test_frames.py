@@ -12,9 +12,9 @@ import ldp
 from ldp import frames, kernels
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES
-from tests.fuzz import json_frames
-from tests.reading import bounds_of, likely_ones, read_one, rows_of
-from tests.wire_vectors import FOLDER, streams
+from tests.long.fuzz import json_frames
+from tests.support.reading import bounds_of, likely_ones, read_one, rows_of
+from tests.support.wire_vectors import FOLDER, streams
 
 EVERY = streams("oracles")
 VECTORS = streams("frames") + EVERY + streams("channels")

@@ -17,9 +17,9 @@ from ldp import frames, wire
 from ldp.client import Client
 from ldp.oracles import ORACLES, PROTOCOLS
 from ldp.sampling import exp_below
-from tests.chromium import page_of
+from tests.support.chromium import page_of
+from tests.support.wire_vectors import streams
 from tests.unit.ldp import test_channels, test_oracles
-from tests.wire_vectors import streams
 
 pytestmark = pytest.mark.statistical
 
@@ -31,7 +31,7 @@ NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 
 def in_node(what, **more):
     done = subprocess.run(
-        [NODE, ROOT / "tests" / "javascript" / "node.mjs"],
+        [NODE, ROOT / "tests" / "support" / "javascript" / "node.mjs"],
         input=json.dumps({"ask": what, **more}),
         capture_output=True,
         text=True,
@@ -55,7 +55,7 @@ def ask(request):
     if request.param == "node":
         yield in_node
         return
-    with page_of(request.getfixturevalue("chromium"), "tests/javascript/") as page:
+    with page_of(request.getfixturevalue("chromium"), "tests/support/javascript/") as page:
         yield lambda what, **more: json.loads(page.evaluate(IN_A_PAGE, json.dumps({"ask": what, **more})))
 
 

@@ -10,7 +10,7 @@ import ldp
 from ldp import query
 from ldp.consistency import EXTRA, METHODS
 from ldp.oracles import ORACLES
-from tests.estimates import estimated
+from tests.support.estimates import estimated
 from tests.unit.ldp.test_laws import reports
 
 ORACLE = ldp.oracle("olh", epsilon="1", domain_size=6)

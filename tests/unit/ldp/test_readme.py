@@ -14,7 +14,7 @@ def test_the_examples_run():
     blocks = re.findall(r"^```pycon\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     others = re.findall(
         r"^```(?:sql|sh|python)$", PAGE, re.MULTILINE
-    )  # tests/unit/ldp/test_counts.py runs those in SQL, tests/integration/test_engines.py those on engines
+    )  # tests/unit/ldp/test_counts.py runs those in SQL, tests/integration/engines/test_engines.py those on engines
     assert len(blocks) + len(others) == PAGE.count("```") // 2
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "ldp/README.md", None, 0)
     said = []

@@ -11,7 +11,7 @@ import pytest
 import ldp
 from ldp import frames, sampling
 from ldp.client import Client
-from tests.wire_vectors import FOLDER, streams
+from tests.support.wire_vectors import FOLDER, streams
 
 STREAMS = streams("reports")
 COINS = json.loads((FOLDER / "coins.json").read_text(encoding="utf-8"))

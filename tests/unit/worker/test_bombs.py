@@ -11,7 +11,7 @@ import pytest
 import snappy
 import zstandard
 
-from tests.batches import GZIP, LZ4, SNAPPY, ZSTD, batch
+from tests.support.batches import GZIP, LZ4, SNAPPY, ZSTD, batch
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import numpy as np
-from tests.batches import batch, compressed, drain, record
+from tests.support.batches import batch, compressed, drain, record
 from worker.kafka.decoding.records import Arena, Reader
 
 def memory(name):

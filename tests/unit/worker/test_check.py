@@ -12,7 +12,7 @@ from ldp import frames, kernels, snapshot
 from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
 from ldp.terminal import piped, show
-from tests.estimates import estimated
+from tests.support.estimates import estimated
 from worker.check import Finding, Level
 from worker.check import kafka as check_kafka
 from worker.check.counts import judge_counts

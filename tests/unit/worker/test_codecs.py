@@ -11,7 +11,7 @@ import snappy
 import zstandard
 from numba import njit
 
-from tests.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, compressed, drain, record
+from tests.support.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, compressed, drain, record
 from worker.kafka.decoding import crc32c
 from worker.kafka.decoding.memory import window
 

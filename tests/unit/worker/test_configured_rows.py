@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ldp.snapshot import Cut, Period, Slots, encode_rows, slots, take
-from tests.estimates import estimated
+from tests.support.estimates import estimated
 from worker.check import Level
 from worker.check.topics import judge_topics
 from worker.config import ConfigError, parse

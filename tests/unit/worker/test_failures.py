@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.faults import FAULTS
+from tests.long.soak.faults import FAULTS
 from worker.config.schema import File, StreamTable, Table
 from worker.counting import ports
 from worker.counting.ports import Answer
@@ -70,7 +70,7 @@ def test_a_test_that_is_named_is_there(named):
     file, _, name = named.partition("::")
     defined = [node.name for node in parsed(ROOT / "tests" / file).body if isinstance(node, ast.FunctionDef)]
     assert defined.count(name) == 1
-    assert name.startswith("test_") or file in ("soak/faults.py", "kills/points.py")
+    assert name.startswith("test_") or file in ("long/soak/faults.py", "long/kills/points.py")
 
 
 def test_what_is_named_of_metrics_is_there():
@@ -137,7 +137,7 @@ def test_what_a_stream_stops_for_is_said_in_its_words():
 
 
 def test_every_fault_of_the_soak_is_named():
-    assert {f"soak/faults.py::{fault.__name__}" for fault in FAULTS} <= set(TESTS)
+    assert {f"long/soak/faults.py::{fault.__name__}" for fault in FAULTS} <= set(TESTS)
 
 
 CLOCKS = ("now", "utcnow", "today", "time_ns", "gmtime", "localtime")

@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from tests.batches import batch, record
+from tests.support.batches import batch, record
 from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.counting.rules import RequestedRule, first
 from worker.kafka.client import quirks

@@ -9,8 +9,8 @@ import pytest
 import ldp
 from ldp import kernels
 from ldp.oracles.olh import mul32
-from tests.attack.__main__ import NAMED, deviations
-from tests.attack.collisions import (
+from tests.long.attack.__main__ import NAMED, deviations
+from tests.long.attack.collisions import (
     BUCKETS,
     collisions,
     exact_collisions,
@@ -18,7 +18,7 @@ from tests.attack.collisions import (
     words_of_mix32,
     words_of_mul32,
 )
-from tests.integration.harness import truth
+from tests.support.harness import truth
 from worker.audit.hashes import HASHES
 
 VECTORS = [
@@ -92,7 +92,7 @@ def z_of(pairs, words_of, seeds):
 
 
 def test_point_21_the_named_pairs_collide_once_in_g(seeds):
-    """`python -m tests.attack named` has them under all 2³² seeds."""
+    """`python -m tests.long.attack named` has them under all 2³² seeds."""
     assert np.abs(z_of(NAMED, words_of_mul32, seeds)).max() < 5
 
 

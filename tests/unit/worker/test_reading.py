@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.record.memory_records import MemoryRecords
 
 from ldp.snapshot.checking import MOST_BYTES
-from tests.batches import (
+from tests.support.batches import (
     ABORT,
     GZIP,
     LZ4,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from tests import decoding
-from tests.batches import (
+from tests.support import decoding
+from tests.support.batches import (
     ABORT,
     APPEND_TIME,
     COMMIT,
@@ -338,7 +338,7 @@ def test_nothing_is_read_or_written_outside_an_array(tmp_path):
     """Damaged batches and JSON frames with every index checked: numba compiles that in, not from the usual cache."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     sizes = ["--whole", "1000", "--damaged", "10000", "--audited", "0", "--texts", "10000"]
-    command = [sys.executable, "-m", "tests.fuzz", *sizes, "--seed", "5"]
+    command = [sys.executable, "-m", "tests.long.fuzz", *sizes, "--seed", "5"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=1100)
 
 

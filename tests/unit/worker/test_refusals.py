@@ -64,7 +64,7 @@ PUBLISHING = {
     "AddPartitionsToTxn": {OTHERS: AGAIN},
     "EndTxn": {OTHERS: AGAIN},
 }
-"""Those of a publisher; tests/integration/test_error_codes.py injects some codes of each at a real client."""
+"""Those of a publisher; tests/integration/kafka/test_error_codes.py injects some codes of each at a real client."""
 
 
 @pytest.fixture(scope="module")

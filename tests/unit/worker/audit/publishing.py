@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ldp.query import SetQuery, TopQuery
-from tests.faults.memory.process import Silence
+from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
 from worker.audit.comparison import Newest, judge

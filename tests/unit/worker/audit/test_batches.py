@@ -11,7 +11,9 @@ import pytest
 import zstandard
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from tests.batches import (
+from tests.long.fuzz import audited
+from tests.long.fuzz.audited import ours, some_log, theirs
+from tests.support.batches import (
     GZIP,
     LZ4,
     NOW,
@@ -24,8 +26,6 @@ from tests.batches import (
     record,
     varint,
 )
-from tests.fuzz import audited
-from tests.fuzz.audited import ours, some_log, theirs
 from worker.audit import batches
 from worker.audit.codecs import Unreadable, unpack
 

@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.record.memory_records import MemoryRecords
 
-from tests.batches import LZ4, TRANSACTIONAL, batch, marker, record
+from tests.support.batches import LZ4, TRANSACTIONAL, batch, marker, record
 from worker.audit import reading
 from worker.audit.errors import AuditError
 from worker.audit.records import Deleted

@@ -12,8 +12,8 @@ import pytest
 import ldp
 from ldp import frames
 from ldp.oracles import PROTOCOLS
+from tests.support.wire_vectors import streams
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
-from tests.wire_vectors import streams
 from worker.audit import AuditError
 from worker.audit.parsing import Limits, fingerprint_of
 from worker.audit.records import Records

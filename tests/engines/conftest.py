@@ -1,3 +1,0 @@
-"""Excludes the jobs, which tests/integration/test_engines.py runs in their own environment."""
-
-collect_ignore_glob = ["*.py"]

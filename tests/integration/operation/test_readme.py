@@ -1,0 +1,127 @@
+"""The configuration, commands and code of README.md run as written."""
+
+import json
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from worker.cli import cli
+from worker.config import Config, parse
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+WORKER = Path(sys.executable).with_name("ldp-worker")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.integration
+def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
+    own = secrets.token_hex(4)
+    toml, (producer, consumer) = blocks("toml")[0], blocks("python")
+
+    def here(text):
+        for name in ("colour-reports", "ldp-snapshots"):
+            text = text.replace(name, f"{name}-{own}")
+        return (
+            text.replace('"colours', f'"colours-{own}')
+            .replace("b'colours", f"b'colours-{own}")
+            .replace("localhost:9092", kafka)
+        )
+
+    (tmp_path / "worker.toml").write_text(here(toml), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "LDP_WORKER_REDIS__URL": redis_url,
+        "LDP_WORKER_HTTP__PORT": "0",
+        "LDP_WORKER_SNAPSHOTS__TOPIC": f"ldp-snapshots-{own}",
+        "LDP_WORKER_SNAPSHOTS__EVERY_SECONDS": "0.5",
+        "LDP_WORKER_DEAD_LETTERS__TOPIC": f"ldp-dead-letters-{own}",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*command):
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    subprocess.run([WORKER, "create-topics"], check=True, timeout=180)
+    run("check")
+    log = (tmp_path / "log").open("w")
+    worker = subprocess.Popen([WORKER, "run"], stdout=log, stderr=log)
+    try:
+        (tmp_path / f"colours-{own}.json").write_text(run("document"), encoding="utf-8")
+        subprocess.run([sys.executable, "-c", here(producer)], check=True, timeout=180)
+        reader = subprocess.Popen(
+            [sys.executable, "-u", "-c", here(consumer)], stdout=subprocess.PIPE, text=True
+        )
+        watchdog = threading.Timer(180, reader.kill)
+        watchdog.start()
+        try:
+            sequence, reports, frequencies = reader.stdout.readline().split(" ", 2)
+        finally:
+            watchdog.cancel()
+            reader.kill()
+            reader.communicate()
+        assert (sequence, reports) == ("1", "1")
+        assert sum(json.loads(frequencies)) == pytest.approx(1)
+        assert "green" in run("watch", "--once")
+        run("audit")
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        code = worker.wait(timeout=180)
+        log.close()
+    assert code == 0, (tmp_path / "log").read_text()
+
+
+def test_every_key_is_explained():
+    config = parse(blocks("toml")[0])
+    assert isinstance(config, Config)
+    table = README[README.index("## Configuration") : README.index("## Wire formats")]
+    from worker.config import schema
+
+    for name, field in schema.File.model_fields.items():
+        if name == "streams":
+            keys = [f"streams.{key}" for key in schema.StreamTable.model_fields]
+        elif isinstance(field.default, schema.Table):
+            keys = [f"{name}.{key}" for key in type(field.default).model_fields]
+        else:
+            keys = [name]
+        for key in keys:
+            assert f"`{key}`" in table, key
+
+
+def test_every_default_is_right():
+    table = README[README.index("## Configuration") : README.index("## Wire formats")]
+    config = parse(blocks("toml")[0])
+    rows = re.findall(r"^\| (`[a-z_.`, ]+`) \| (`[^|]+`) \|", table, re.MULTILINE)
+    checked = 0
+    for keys, defaults in rows:
+        for key, default in zip(re.findall("`[^`]+`", keys), re.findall("`[^`]+`", defaults), strict=False):
+            value = config
+            if key.strip("`").startswith("streams."):
+                continue
+            for part in key.strip("`").split("."):
+                value = getattr(value, part)
+            assert value == json.loads(default.strip("`")), key
+            checked += 1
+    assert checked >= 12
+
+
+def test_every_target_and_command_exists():
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    targets = set(re.findall(r"`make ([a-z]+)", README)) | {"demo", "test"}
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    said = set(re.findall(r"ldp-worker ([a-z][a-z-]+)", README)) - {"names"}
+    known = subprocess.run([WORKER, "--help"], capture_output=True, text=True, timeout=180, check=True).stdout
+    for command in said:
+        assert re.search(rf"^  {command} ", known, re.MULTILINE), command

@@ -1,0 +1,81 @@
+"""The image and the compose file, run for real; and the suite's own way to containers.
+
+    python -m tests.long.containers
+
+Where a container engine answers, at DOCKER_HOST or in its usual place, it is used, with the images that the project
+names. Where none does, on Debian and as root, one is installed and started for the while, with stand-ins for those
+images made of Debian's packages, Maven Central's jars and this machine's Python; Grafana, which no package has, is left
+out. One line a finding. What was started is taken down again, after a failure or Ctrl-C too; an engine's packages and,
+on an engine that was there, images stay. Exits with 1 if something was not as it should be, 2 if it could not be tried.
+Takes about ten minutes on two cores.
+"""
+
+import argparse
+import contextlib
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from tests.long.containers import image, standins, suite, worker
+from tests.long.containers.engine import engine
+from tests.long.containers.said import CannotError, Findings, complain
+from tests.long.containers.stack import Stack
+
+SERVICES = ("kafka", "redis", "topics", *worker.WORKERS, "prometheus")
+
+
+def told(number: int, _frame: FrameType | None) -> NoReturn:
+    """A signal ends this as Ctrl-C does: what was started is taken down."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # cleaning up is not to be interrupted
+    raise KeyboardInterrupt(number)
+
+
+def all_of_it(findings: Findings) -> None:
+    """The engine, the image, the stack, the suite."""
+    with engine(findings) as found, contextlib.ExitStack() as at_the_end:
+        services: tuple[str, ...] = SERVICES
+        if found.ours:
+            standins.make(found.folder, findings)
+            findings.say(f"left out, for no package has its program: {', '.join(standins.LEFT_OUT)}")
+        else:
+            services = (*SERVICES, *standins.LEFT_OUT)
+        image.build(findings)
+        image.look(findings)
+        stack = Stack(found)
+        stack.down()
+        at_the_end.callback(stack.down)
+        stack.compose("up", "--detach", *services)
+        worker.confined(stack, findings)
+        worker.watched(findings)
+        worker.counted(stack, findings)
+        worker.health(stack, findings)
+        worker.logged(stack, findings)
+        worker.ended(stack, findings)
+        stack.down()
+        suite.few(found, findings)
+
+
+def main() -> int:
+    """Tries all; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, told)
+    findings = Findings()
+    try:
+        all_of_it(findings)
+    except CannotError as error:
+        complain(f"could not be tried: {error}")
+        return 2
+    except KeyboardInterrupt:
+        complain("told to stop")
+        return 130
+    for wrong in findings.wrong:
+        complain(f"not so: {wrong}")
+    return 1 if findings.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The image: built as README says, weighed, and looked into."""
+
+import json
+
+from tests.long.containers.said import Findings, run
+
+NAME = "ldp-worker"
+
+
+def build(findings: Findings) -> None:
+    """Builds it from the Dockerfile as it is, and says what it weighs."""
+    run("docker", "build", "--tag", NAME, ".")
+    size = int(run("docker", "image", "inspect", "--format", "{{.Size}}", NAME).stdout)
+    findings.say(f"image {NAME}: {megabytes(size)} unpacked")
+    history = run("docker", "history", "--no-trunc", "--human=false", "--format", "{{json .}}", NAME).stdout
+    for layer in map(json.loads, history.splitlines()):
+        if (weight := int(layer["Size"])) > 0:
+            findings.say(f"  layer of {megabytes(weight)}: {' '.join(layer['CreatedBy'].split())[:90]}")
+
+
+def megabytes(size: int) -> str:
+    """A size in words."""
+    return f"{size / 1e6:.1f} MB"
+
+
+def inside(*command: str, options: tuple[str, ...] = ()) -> str:
+    """What a command says in a container of the image, as confined as compose has it."""
+    confined = (
+        "--read-only",
+        "--cap-drop",
+        "ALL",
+        "--security-opt",
+        "no-new-privileges",
+        "--network",
+        "none",
+    )
+    start = ("docker", "run", "--rm", *confined, *options, "--entrypoint", command[0], NAME)
+    return run(*start, *command[1:]).stdout
+
+
+def look(findings: Findings) -> None:
+    """What it carries, and that another CPU than the build's is served, too."""
+    configured = json.loads(run("docker", "image", "inspect", NAME).stdout)[0]["Config"]
+    findings.see(configured["User"] == "10001:10001", "the image's user is 10001:10001", configured["User"])
+    volumes = sorted(configured.get("Volumes") or {})
+    findings.see(
+        volumes == ["/var/cache/ldp-worker"], "its one volume is that of compiled kernels", f"{volumes}"
+    )
+
+    documents = "/opt/ldp-worker/share/doc"
+    bill = json.loads(inside("cat", f"{documents}/sbom.json"))
+    table = [row.split(" | ") for row in inside("cat", f"{documents}/licences.md").splitlines()[2:]]
+    listed = {part["name"] for part in [*bill["components"], bill["metadata"]["component"]]}
+    findings.see(
+        listed == {row[0].removeprefix("| ") for row in table},
+        f"its bill of materials and its licences name the same {len(listed)} packages",
+    )
+    packages = inside("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    texts = [text for row in table for text in row[3].removesuffix(" |").split("<br>") if text]
+    there = inside("sh", "-c", f"cd {packages} && ls -d {' '.join(texts)} | wc -l")
+    findings.see(
+        int(there) == len(texts), f"all {len(texts)} texts of licences that the table names are in it", there
+    )
+
+    kernels = (
+        "import os; from pathlib import Path; cache = Path(os.environ['NUMBA_CACHE_DIR'])\n"
+        "count = lambda: sum(path.suffix == '.nbc' for path in cache.rglob('*'))\n"
+        "from ldp import kernels; from worker.counting import lateness; from worker.kafka.decoding import records\n"
+        "before = count(); kernels.warm(); lateness.warm(); records.warm(); print(before, count() - before)"
+    )
+    kept, compiled = map(int, inside("python", "-c", kernels).split())
+    findings.see(
+        kept > 0 and compiled == 0, f"on this CPU all {kept} kernels are the image's", f"{compiled} compiled"
+    )
+    options = ("--env", "NUMBA_CPU_NAME=generic", "--env", "NUMBA_CPU_FEATURES=")
+    kept, compiled = map(int, inside("python", "-c", kernels, options=options).split())
+    findings.see(
+        compiled >= kept > 0, f"on another CPU {compiled} are compiled and kept, on a read-only root"
+    )

@@ -1,0 +1,78 @@
+"""What is found: a line each, and whether all was as it should be."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+class CannotError(RuntimeError):
+    """What comes next cannot be had without this; the message says what was missing."""
+
+
+class Findings:
+    """Prints each finding as it is made, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self.wrong: list[str] = []
+        """What was not so."""
+
+    def say(self, text: str) -> None:
+        """A line that finds nothing: what is done next, or a size."""
+        self._line("      ", text)
+
+    def see(self, holds: bool, text: str, otherwise: str = "") -> None:
+        """A finding: what should be so, and if it is not, what is instead."""
+        if not holds:
+            self.wrong.append(text)
+        self._line(
+            "ok    " if holds else "FAILED", text if holds or not otherwise else f"{text}: {otherwise}"
+        )
+
+    def _line(self, verdict: str, text: str) -> None:
+        print(f"{time.monotonic() - self._start:6.1f} s  {verdict}  {text}", flush=True)
+
+
+def run(
+    *command: str | Path, more: dict[str, str] | None = None, typed: str | None = None, must: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, from the root of the tree.
+
+    Raises:
+        CannotError: it had to succeed and did not; with the end of what it said.
+    """
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env=os.environ | (more or {}),
+        input=typed,
+        stdin=None if typed is not None else subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if must and done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise CannotError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{tail}")
+    return done
+
+
+def until(holds: Callable[[], bool], seconds: float) -> float | None:
+    """Waits until it holds; the seconds that it took, or None if it did not within so many."""
+    start = time.monotonic()
+    while not holds():
+        if time.monotonic() - start > seconds:
+            return None
+        time.sleep(0.25)
+    return time.monotonic() - start
+
+
+def complain(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,38 @@
+"""Whether `ldp` changed since a commit that LDP_TEST_BASE names.
+
+CI names the commit that a change starts from. The tests marked `statistical` take minutes and test `ldp` only, which
+imports nothing of `worker` (a contract in `pyproject.toml`). If nothing that they depend on changed, their results are
+those of the base commit, and `make test` leaves them out.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TESTED = (
+    "ldp",
+    "tests/unit/ldp",
+    "tests/vectors",
+    ":(glob)tests/support/*.py",
+    "pyproject.toml",
+    "requirements-dev.lock",
+)
+"""What the tests marked `statistical` depend on, as git's path patterns."""
+
+
+def unchanged(base: str = os.environ.get("LDP_TEST_BASE", ""), root: Path = ROOT) -> bool:
+    """Returns whether `TESTED` is as in the base commit; False in any doubt: no base, an unknown one, or no git."""
+    if not base:
+        return False
+    try:
+        same, others = (
+            subprocess.run(["git", *command, "--", *TESTED], cwd=root, capture_output=True, check=False)
+            for command in (
+                ("diff", "--quiet", "--end-of-options", f"{base}^{{commit}}"),
+                ("ls-files", "--others", "--exclude-standard"),
+            )
+        )
+    except OSError:
+        return False
+    return (same.returncode, others.returncode, others.stdout) == (0, 0, b"")

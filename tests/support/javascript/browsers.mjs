@@ -1,0 +1,55 @@
+// Two browsers' own noise, written from what is published about them, and the frames that the page's adapter makes of it.
+//
+//   node browsers.mjs firefox N p q       of each line, a value 0..N−1, the bits that Firefox would send
+//   node browsers.mjs navigation          of each line, "low" or "high", a space and a rate, the confidence as JSON
+//   node browsers.mjs weights             of all lines, confidences, the mean weight of "low" and of "high"
+//   node browsers.mjs frames DOCUMENT     of each line, bits or a confidence, the frame in hexadecimal
+
+import { readFileSync } from "node:fs";
+import { confidenceFrame, unaryFrame } from "../../../ldp/clients/javascript/browsers.js";
+
+const [what, ...given] = process.argv.slice(2);
+const lines = readFileSync(0, "utf8").split("\n").slice(0, -1);
+
+/** A number in [0, 1]: a word of 32 bits over the largest one, as Firefox compares it with a probability by <=. */
+const word = () => crypto.getRandomValues(new Uint32Array(1))[0] / 0xffffffff;
+
+function firefox(value, [n, p, q]) {
+  const bits = Array.from({ length: Number(n) }, (_, v) => word() <= Number(v === value ? p : q));
+  return bits.map(Number).join("");
+}
+
+/** With the probability that is the rate, one of both values drawn evenly; else the own one. A double, as a browser has it. */
+function confidence(value, rate) {
+  const uniform = () => crypto.getRandomValues(new Uint32Array(2)).reduce((sum, half) => (sum + half) / 2 ** 32, 0);
+  const said = uniform() < rate ? ["low", "high"][crypto.getRandomValues(new Uint8Array(1))[0] & 1] : value;
+  return { value: said, randomizedTriggerRate: rate };
+}
+
+/** What the W3C tells a provider to do: R is 1 for the value that is asked about; every record counts, though below 0. */
+function meanWeight(records, asked) {
+  let [sum, rest] = [0, 0]; // of what a double loses (Neumaier), so that the order of many records does not show
+  for (const { value, randomizedTriggerRate: rate } of records) {
+    const weight = (Number(value === asked) - rate / 2) / (1 - rate);
+    const next = sum + weight;
+    rest += Math.abs(sum) >= Math.abs(weight) ? sum - next + weight : weight - next + sum;
+    sum = next;
+  }
+  return (sum + rest) / records.length;
+}
+
+const answers = {
+  firefox: () => lines.map((line) => firefox(Number(line), given)),
+  navigation: () =>
+    lines.map((line) => line.split(" ")).map(([value, rate]) => JSON.stringify(confidence(value, Number(rate)))),
+  weights() {
+    const records = lines.map((line) => JSON.parse(line));
+    return ["low", "high"].map((asked) => JSON.stringify(meanWeight(records, asked)));
+  },
+  frames() {
+    const document = JSON.parse(readFileSync(given[0], "utf8"));
+    const wrap = document.protocol === "unary" ? unaryFrame : (doc, line) => confidenceFrame(doc, JSON.parse(line));
+    return lines.map((line) => Buffer.from(wrap(document, line)).toString("hex"));
+  },
+};
+process.stdout.write(answers[what]().map((line) => `${line}\n`).join(""));

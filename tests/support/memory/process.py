@@ -1,0 +1,65 @@
+"""One worker process: the worker's own code on the log, the store and the topics in memory."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from tests.support.memory.log import MemoryLog
+from tests.support.memory.store import MemoryStore
+from tests.support.memory.topics import MemoryLetters, MemorySnapshotProducer
+from tests.support.memory.world import World
+from worker.counting.ownership import Ownership
+from worker.counting.ports import Events
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
+from worker.publishing.recommender import Recommender
+
+
+class Silence:
+    """Nobody listens: each verb of `Events` does nothing."""
+
+    def __getattr__(self, verb: str) -> Callable[..., None]:
+        if not hasattr(Events, verb):
+            raise AttributeError(verb)
+        return lambda *_, **__: None
+
+
+class Process:
+    """One worker process: what its polling, writing and publishing threads call."""
+
+    def __init__(self, world: World, number: int, events: Events | None = None) -> None:
+        self.world = world
+        events = events or cast(Events, Silence())
+        configured = world.configured
+        world.used.add(configured)
+        self.log = MemoryLog(world, number)
+        store = MemoryStore(world)
+        snapshot_producer = MemorySnapshotProducer(world)
+        self.ownership = Ownership(
+            "group",
+            world.stream,
+            configured,
+            self.log,
+            store,
+            MemoryLetters(world),
+            snapshot_producer,
+            world.recount_after,
+            lambda: world.clock,
+            events,
+            late_letters=world.late_letters,
+        )
+        self.publisher = Publisher(
+            world.stream,
+            Content(idle_after=2.0, retain=8000, changed_level=0.01),
+            store,
+            snapshot_producer,
+            Group(lambda: range(world.told), world.uncounted, lambda: self.ownership.epoch(0)),
+            Recommender(world.stream, (), events),
+            events,
+            clock=lambda: world.clock,
+        )
+        world.members.add(number)
+
+    def choose(self, **content: Any) -> None:
+        """Has another configuration of what is published."""
+        self.publisher._content = replace(self.publisher._content, **content)

@@ -1,0 +1,164 @@
+"""The store in memory."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from tests.support.memory.world import World
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.ports import (
+    Answer,
+    Failure,
+    Metadata,
+    StateLost,
+    StoredPartition,
+    Unavailable,
+)
+
+T = TypeVar("T")
+
+
+class MemoryStore:
+    """The store: what the scripts beside `worker.store.redis` do, in Python."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    # of many partitions: one after the other, as each has an outcome of its own
+
+    def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
+        return {p: _outcome(self.peek, p) for p in partitions}
+
+    def claim_all(
+        self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
+    ) -> dict[int, StoredPartition | Failure | None]:
+        return {p: _outcome(self.claim, p, *each) for p, each in wanted.items()}
+
+    def stage_all(
+        self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
+    ) -> dict[int, Unavailable | None]:
+        return {p: _unless(self.stage, p, *each) for p, each in attempts.items()}
+
+    def promote_all(
+        self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
+    ) -> dict[int, Answer | Unavailable]:
+        return {p: _unless(self.promote, p, *each) for p, each in attempts.items()}
+
+    def compare_all(self, held: Mapping[int, Metadata]) -> dict[int, Answer | Unavailable]:
+        return {p: _unless(self.compare, p, metadata) for p, metadata in held.items()}
+
+    def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
+        return {p: _outcome(self.cut, p) for p in partitions}
+
+    # of one
+
+    def peek(self, partition: int) -> Metadata | None:
+        stored = self._stored(partition)
+        return None if stored is None else stored.metadata
+
+    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
+        stored = self._stored(partition)
+        expected = None if found is None else (found.epoch, found.lineage)
+        if (None if stored is None else (stored.metadata.epoch, stored.metadata.lineage)) != expected:
+            return None
+        if stored is None:
+            head = self.world.heads[-1] if self.world.heads else Head()
+            fresh = head.offsets.get(partition, 0) <= initial.offset
+            assert fresh or self.world.recount_after, "a fresh start of what was published"
+            if self.world.recount_after:
+                self.world.starts.pop(partition, None)  # it may begin elsewhere
+            stored = StoredPartition(initial, {})
+        else:
+            raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1)
+            stored = replace(stored, metadata=raised)
+        self.world.stored[partition] = stored
+        return stored
+
+    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+        self.world.staged[partition, attempt] = dict(blobs)
+
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
+        world = self.world
+        stored = world.stored.get(partition)
+        if stored is None:
+            return Answer.LINEAGE
+        now = stored.metadata
+        if now.epoch != before.epoch:
+            return Answer.FENCED
+        if now.lineage != before.lineage:
+            return Answer.LINEAGE
+        if (now.offset, now.flush) == (after.offset, after.flush):
+            return Answer.DONE
+        if (now.offset, now.flush) != (before.offset, before.flush):
+            return Answer.FORKED
+        staged = world.staged.get((partition, attempt), {})
+        changed = {window for window, flush in after.blobs.items() if flush == after.flush}
+        if not changed <= staged.keys():
+            return Answer.UNSTAGED
+        world.past.setdefault(partition, []).append(stored)
+        metadata = replace(
+            now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
+        )
+        promoted = {window: staged.pop(window) for window in changed}
+        blobs = {**stored.blobs, **promoted}
+        world.stored[partition] = StoredPartition(metadata, {n: blobs[n] for n in after.blobs if n in blobs})
+        world.verify(partition, stored)
+        return Answer.DONE
+
+    def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
+        world = self.world
+        if (stored := world.stored.get(partition)) is not None:
+            now = stored.metadata
+            same = (now.lineage, now.offset, now.flush) == (
+                metadata.lineage,
+                metadata.offset,
+                metadata.flush,
+            )
+            return Answer.DONE if same else Answer.FORKED
+        staged = world.staged.get((partition, attempt), {})
+        if not metadata.blobs.keys() <= staged.keys():
+            return Answer.UNSTAGED
+        world.imported[partition] = metadata.offset
+        world.starts.pop(partition, None)  # what there was before is lost
+        world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
+        world.verify(partition)
+        return Answer.DONE
+
+    def compare(self, partition: int, held: Metadata) -> Answer:
+        stored = self.world.stored.get(partition)
+        if stored is None:
+            return Answer.LINEAGE
+        now = stored.metadata
+        if now.epoch != held.epoch:
+            return Answer.FENCED
+        if now.lineage != held.lineage:
+            return Answer.LINEAGE
+        if (now.offset, now.flush) != (held.offset, held.flush):
+            return Answer.FORKED
+        return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE
+
+    def cut(self, partition: int) -> StoredPartition | None:
+        return self._stored(partition)
+
+    def _stored(self, partition: int) -> StoredPartition | None:
+        """Returns what is stored, its metadata read from the fields of a hash as those of Redis are."""
+        if (stored := self.world.stored.get(partition)) is None:
+            return None
+        key = layout.meta_key(self.world.stream.name, partition)
+        fields = layout.fields(stored.metadata, key) | self.world.changed_fields.get(partition, {})
+        return replace(stored, metadata=layout.parse(fields, key))
+
+
+def _outcome(step: Callable[..., T], *args: object) -> T | Failure:
+    try:
+        return _unless(step, *args)
+    except StateLost as error:
+        return error
+
+
+def _unless(step: Callable[..., T], *args: object) -> T | Unavailable:
+    try:
+        return step(*args)
+    except Unavailable as error:
+        return error

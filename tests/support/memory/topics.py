@@ -1,0 +1,141 @@
+"""The topics that a worker writes to, in memory: dead letters and snapshots."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.frames import VERDICTS
+from ldp.snapshot import Message, Row
+from tests.support.memory.world import World
+from worker.counting.columns import Batch
+from worker.counting.head import Head
+from worker.counting.lateness import Late
+from worker.counting.ports import Unavailable
+from worker.counting.rejections import UNREADABLE
+
+
+class MemoryLetters:
+    """The dead letters of one process; what is not flushed dies with it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pending: list[tuple[int, int]] = []
+
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
+        for index in np.flatnonzero(verdicts).tolist():
+            self.send(batch.partition, int(batch.columns.offsets[index]), VERDICTS[verdicts[index]])
+        for bad in batch.unreadable:
+            assert self.world.logs[batch.partition][bad.end - 1].unreadable == bad.offset
+            self.send(batch.partition, bad.end - 1, UNREADABLE)
+        return 0
+
+    def add_late(self, batch: Batch, late: Late) -> int:
+        facts = (late.times, late.starts, late.starts + late.pane, late.lines)
+        for index, *said in zip(late.at.tolist(), *(fact.tolist() for fact in facts), strict=True):
+            offset = int(batch.columns.offsets[index])
+            self.world.late_said.setdefault((batch.partition, offset), set()).add(tuple(said))
+            self.pending.append((batch.partition, offset))
+        return 0
+
+    def send(self, partition: int, offset: int, reason: str) -> None:
+        answer = self.world.answers[partition][offset]
+        assert reason == (answer if isinstance(answer, str) else "many")
+        self.pending.append((partition, offset))
+
+    def flush(self) -> None:
+        self.world.letters.update(self.pending)
+        self.pending.clear()
+
+
+class MemorySnapshotProducer:
+    """The snapshot topic, with one transactional id: whoever opens it last fences the others off.
+
+    A publisher that dies between its messages and its commit leaves a transaction open, as other streams' do, until the
+    next one opens the snapshot producer or its time is up; its head stays there for readers of uncommitted records.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.fence = -1
+
+    def open(self) -> Head:
+        self.world.publisher_fence += 1
+        self.world.begun_until = None
+        self.fence = self.world.publisher_fence
+        return self.head(decided=True)
+
+    def head(self, *, decided: bool) -> Head:
+        world = self.world
+        if not decided:
+            return world.said or Head()
+        if world.clock < max(world.open_until, world.begun_until or 0.0):
+            raise Unavailable("a transaction is open")
+        return world.heads[-1] if world.heads else Head()
+
+    def rows(self) -> list[bytes]:
+        raise NotImplementedError("no process of this world writes rows")
+
+    def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
+        assert not rows
+        world, head = self.world, json.loads(messages[0].body)
+        if self.fence != world.publisher_fence:
+            raise Unavailable("fenced")
+        world.said = Head.parse(head)
+        world.begun_until = world.clock + 4.0
+        self.commit(sequence, messages, head)
+
+    def commit(self, sequence: int, messages: Sequence[Message], head: Any) -> None:
+        """Commits the transaction; compares the snapshot in it with the recount of the logs."""
+        world = self.world
+        world.begun_until = None
+        offsets = {int(p): offset for p, offset in head["offsets"].items()}
+        last, cut = world.snapshots[-1] if world.snapshots else (0, {})
+        assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
+        assert all(offsets.get(p, -1) >= offset for p, offset in cut.items()), "a snapshot went back"
+        counted = [
+            world.recount(
+                p,
+                world.starts.get(p, offset),
+                offset,
+                head["gaps"].get(str(p), []),
+                head["rules"][str(p)],
+                head.get("floors", {}).get(str(p)),
+            )
+            for p, offset in offsets.items()
+        ]
+        reports = sum(c.reports for c in counted)
+        bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
+        # one that admits partitions alone says nothing of reports
+        assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
+        if world.heads and reports < world.heads[-1].reports:
+            before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
+            assert head["gaps"] != before, "reports fell and no gap says why"
+        for partition, said in (world.heads[-1].rules if world.heads else {}).items():
+            assert head["rules"][str(partition)][: len(said)] == said, (
+                "what was published was judged otherwise"
+            )
+        assert head["complete"] == (not head["uncounted"] and not head["gaps"])
+        assert {m.snapshot for m in messages if m.window.start is None} == {head["snapshot"]}
+        for body in bodies:
+            window = body["window"]
+            whole = window["start"] is None
+            start, end = milli(window["start"]), milli(window["end"])
+            parts = [c.state if whole else c.panes.window(start, end) for c in counted]
+            support, n = np.sum(parts, axis=0), int(np.sum(parts))
+            p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
+            assert body["reports"] == n
+            np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
+        world.snapshots.append((sequence, offsets))
+        world.heads.append(Head.parse(head))
+
+    def close(self) -> None:
+        self.fence = -1
+
+
+def milli(date: str | None) -> int:
+    """A time in milliseconds; 0 for none."""
+    return 0 if date is None else round(datetime.fromisoformat(date).timestamp() * 1000)

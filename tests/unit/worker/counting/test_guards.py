@@ -1,0 +1,478 @@
+"""Each guard of claim, commit and publish, alone: where its absence costs more than a history would show."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.memory import Process, rules_of
+from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, during, look_twice, turn
+from worker.counting.ports import CLAIMED, COUNTED, NewerState, StateLost, Unavailable
+from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
+from worker.observe.events import StreamEvents
+from worker.observe.metrics import Metrics
+from worker.observe.progress import Progress
+
+# --- the claim
+
+
+def both_owners(world: Still) -> tuple[Process, Process]:
+    """Two that claim one partition: the group never does this; two generations side by side look like it."""
+    slow, quick = world.member(1), world.member(2)
+    slow.log.poll()
+    world.assignment = {1: {0}, 2: {0}}
+    slow.log.mine = {0}
+    return slow, quick
+
+
+# --- state loss
+
+
+def test_an_offset_that_another_program_committed_is_not_taken_for_ours() -> None:
+    world = Still()
+    world.send()
+    world.offsets[0] = (3, "")
+    with pytest.raises(StateLost, match="by another program"):
+        look_twice(world.member(1))
+
+
+def test_claim_step_9_one_that_another_overtakes_and_publishes_is_no_state_loss() -> None:
+    """The log loses records while its bounds are on their way: who comes between records another gap, published."""
+    world = Still()
+    world.send()
+    slow, quick = both_owners(world)
+    world.firsts[0] = 3
+    world.offsets[0] = (0, CLAIMED)  # by one that died before it counted
+
+    def overtake() -> None:
+        world.firsts[0] = 4
+        quick.log.seen, quick.log.mine = world.generation, {0}
+        count_all(world, quick)
+        publish(world, quick)
+
+    during(slow.log, "bounds", lambda: during(slow.log, "bounds", overtake))
+    turn(slow)
+    assert slow.ownership.counted() == {}
+    count_all(world, slow)
+    world.verify(0)
+
+
+def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answers() -> None:
+    """Whether another owner came between is asked; no answer is none, and the claim is made again."""
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    del world.logs[0][3:]
+    process = alone(world, 2)
+
+    def silent(*_: object) -> None:
+        del process.ownership._store.compare
+        raise Unavailable("no answer")
+
+    process.ownership._store.compare = silent
+    turn(process)
+    with pytest.raises(StateLost, match="offset 5, but the log ends at 3"):
+        look_twice(process)
+
+
+# --- counting and committing
+
+
+def test_a_release_commits_what_was_counted_behind_a_commit_that_is_under_way() -> None:
+    """Else its next owner counts it again; and where the log has lost it meanwhile, it is a gap."""
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    under_way = []
+    for end in (10, 15):
+        world.send()
+        while process.ownership.counted() != {0: end}:
+            turn(process, commit=False)
+        under_way = under_way or process.ownership.prepare()
+    stored = process.ownership._store.peek
+    process.ownership.release([0])
+    assert stored(0).offset == 15
+    process.ownership.settle(process.ownership.write(under_way))  # it comes late, and changes nothing
+    assert stored(0).offset == 15
+    world.verify(0)
+
+
+def test_a_release_tries_a_store_that_does_not_answer_once() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    for _ in range(2):
+        world.send()
+        turn(process, commit=False)
+        process.ownership.prepare()
+    asked = []
+
+    def silent(*_: Any) -> None:
+        asked.append(None)
+        raise Unavailable("no answer")
+
+    process.ownership._store.stage = silent
+    process.ownership.release([0])
+    assert len(asked) == 1
+    assert process.ownership.counted() == {}
+
+
+def test_commit_step_6_kafka_hears_of_what_was_stored_before_another_partition_failed() -> None:
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    while process.ownership.counted() != {0: 5, 1: 5}:
+        turn(process, commit=False)
+    promote = process.ownership._store.promote
+
+    def second_fails(partition: int, *rest: Any) -> Any:
+        if partition == 1:
+            raise Unavailable("no answer")
+        return promote(partition, *rest)
+
+    process.ownership._store.promote = second_fails
+    process.ownership.commit()
+    world.deliver()
+    assert process.ownership.stored() == {0: 5, 1: 0}
+    assert world.offsets == {0: (5, COUNTED), 1: (0, CLAIMED)}
+
+
+def test_commit_step_5_an_attempt_whose_outcome_is_unknown_is_timed_and_told() -> None:
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    world.send()
+    while process.ownership.counted() == {0: 0}:
+        turn(process, commit=False)
+    metrics, said = Metrics(), list[tuple[str, dict[str, Any]]]()
+    log = SimpleNamespace(warning=lambda event, **facts: said.append((event, facts)))
+    process.ownership._events = StreamEvents(STREAM.name, metrics, Progress(), log)
+
+    def refuse() -> None:
+        raise Unavailable("Redis: no")
+
+    during(process.ownership._store, "promote", refuse)
+    process.ownership.commit()
+    assert said == [("commit.retry", {"error": "Redis: no", "remedy": ""})]
+    seen = metrics.registry.get_sample_value
+    assert seen("ldp_worker_commit_seconds_count", {"stream": STREAM.name}) == 1
+    assert seen("ldp_worker_commits_total", {"stream": STREAM.name, "verdict": "done"}) is None
+    assert seen("ldp_worker_errors_total", {"stream": STREAM.name, "step": "commit"}) == 1
+
+
+def test_a_stretch_without_records_writes_no_blob() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    flush = world.stored[0].metadata.blobs
+    world.produce(0, None, [], marker=True)
+    world.staged.clear()
+    count_all(world, process)
+    assert world.stored[0].metadata.offset == 6
+    assert world.stored[0].metadata.blobs == flush
+    assert not world.staged
+
+
+# --- rules
+
+
+def configure(world: Still, most: int) -> None:
+    """What the workers from here on are configured with."""
+    world.configured = RequestedRule(terms=RecordLimits(most, True, MAX_BATCH_BYTES))
+
+
+def ruled(world: Still) -> list[tuple[int, int, int]]:
+    return [(rule["offset"], rule["revision"], rule["most_reports"]) for rule in rules_of(world.stored[0])]
+
+
+def test_point_16_a_rule_says_nothing_of_progress_before_anything_is_counted() -> None:
+    world = Still()
+    turn(world.member(1))
+    configure(world, 7)
+    process = alone(world, 2)
+    turn(process)
+    world.deliver()
+    assert world.offsets[0] == (0, CLAIMED)
+    assert ruled(world) == [(0, 1, 10_000)]
+    world.send(1)
+    count_all(world, process)
+    assert ruled(world) == [(0, 1, 10_000), (0, 2, 7)]
+
+
+# --- without a head
+
+
+def unread(process: Process) -> Callable[[], None]:
+    """Has a worker's polling thread read no head; returns what ends that."""
+    ownership = process.ownership
+    head_reader = ownership._head_reader
+
+    def head(*, decided: bool) -> Any:
+        raise Unavailable("Kafka: no record of the snapshot topic comes")
+
+    ownership._head_reader = SimpleNamespace(head=head)  # type: ignore[assignment]
+
+    def end() -> None:
+        ownership._head_reader = head_reader
+
+    return end
+
+
+def published(world: Still) -> None:
+    """Counts five records of each partition and publishes them."""
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    world.deliver()
+
+
+def test_point_10_counting_goes_on_where_no_head_can_be_read_and_the_head_is_heeded_once_it_can() -> None:
+    world = Still(partitions=2)
+    published(world)
+    process = alone(world, 2)
+    end = unread(process)
+    for _ in range(3):
+        world.send()
+        count_all(world, process)
+    assert {p: process.ownership.epoch(p) for p in (0, 1)} == {0: 2, 1: 2}
+    end()
+    world.heads[-1] = replace(world.heads[-1], lineage={"group": "theirs"})
+    world.said = world.heads[-1]
+    with pytest.raises(
+        StateLost, match="snapshot 1 in the snapshot topic is of other counts: group 'theirs'"
+    ):
+        for _ in range(20):
+            turn(process)
+            process.ownership.compare()
+
+
+@pytest.mark.parametrize(
+    "why", ["nothing is stored", "set back", "a gap", "a new rule", "nothing was counted"]
+)
+def test_point_10_what_would_stay_waits_for_the_head(why: str) -> None:
+    world = Still()
+    if why == "nothing was counted":
+        turn(world.member(1))
+    else:
+        published(world)
+    match why:
+        case "nothing is stored":
+            del world.stored[0]
+            world.offsets.clear()
+        case "set back":
+            older = world.stored[0]
+            world.send()
+            count_all(world, alone(world, 5))
+            world.deliver()
+            world.stored[0] = older
+        case "a gap":
+            world.send()
+            world.firsts[0] = 7
+        case "a new rule":
+            configure(world, 7)
+    stored, confirmed = world.stored.get(0), world.offsets.get(0)
+    process = alone(world, 2)
+    end = unread(process)
+    for _ in range(10):
+        turn(process)
+    assert process.ownership.counted() == {}
+    if why != "a gap":  # its epoch was raised already
+        assert (world.stored.get(0), world.offsets.get(0)) == (stored, confirmed)
+    end()
+    if why == "nothing is stored":
+        with pytest.raises(StateLost, match="Redis has no counts, but snapshot 1 was published"):
+            look_twice(process)
+        return
+    count_all(world, process)
+    assert ruled(world) == [(0, 1, 10_000), *([(5, 2, 7)] if why == "a new rule" else [])]
+    world.verify(0)
+
+
+# --- versions
+
+
+def relabel(world: Still, **changes: Any) -> str:
+    """Has the store say something else of what its counts are; returns the text."""
+    stored = world.stored[0]
+    lineage = json.dumps(json.loads(stored.metadata.lineage) | changes, indent=1)
+    world.stored[0] = replace(stored, metadata=replace(stored.metadata, lineage=lineage))
+    return lineage
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process) if counted else turn(process, commit=False)
+    relabel(world, layout=2)
+    stored, confirmed = world.stored[0], world.offsets[0]
+    with pytest.raises(
+        NewerState, match=r"partition 0: the counts in Redis are of layout 2, .* Run that version"
+    ):
+        turn(alone(world, 2))
+    assert world.stored[0] == stored
+    assert world.offsets[0] == confirmed
+
+
+def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothing() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    relabel(world, layout=2)  # and the epoch is the same: no claim did that
+    stored = world.stored[0]
+    world.send()
+    with pytest.raises(StateLost, match="partition 0: the counts in Redis are of layout 2"):
+        count_all(world, process)
+    assert world.stored[0] == stored
+
+
+@pytest.mark.parametrize("step", ["commit", "compare"])
+def test_an_owner_whose_partition_a_newer_version_claimed_is_fenced_and_then_says_why(step: str) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    relabel(world, layout=2)
+    world.stored[0] = replace(world.stored[0], metadata=replace(world.stored[0].metadata, epoch=2))
+    stored = world.stored[0]
+    if step == "commit":
+        world.send()
+        turn(process, commit=False)
+        turn(process)
+    else:
+        process.ownership.compare()
+    assert process.ownership.counted() == {}  # dropped, not stopped
+    with pytest.raises(NewerState, match="of layout 2, where this version reads up to 1"):
+        turn(process)
+    assert world.stored[0] == stored
+
+
+def test_a_lineage_is_carried_on_as_it_is_stored_and_published_over_side_by_side() -> None:
+    """Another version may write the same lineage otherwise; the store compares texts."""
+    world = Still(partitions=2)
+    world.send()
+    count_all(world, world.member(1))
+    text = relabel(world)
+    assert text != world.stored[1].metadata.lineage
+    process = alone(world, 2)
+    world.send()
+    count_all(world, process)
+    assert world.stored[0].metadata.lineage == text
+    publish(world, process)
+    process.ownership.compare()
+    assert process.ownership.counted() == {0: 10, 1: 10}
+    for partition in (0, 1):
+        world.verify(partition)
+
+
+# --- the publisher
+
+
+def test_a_publisher_fenced_while_it_reads_publishes_nothing() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    cut: Any = old.publisher._cuts.cut
+
+    def cut_then_lose(partition: int) -> Any:
+        loaded = cut(partition)
+        count_all(world, alone(world, 2))
+        return loaded
+
+    old.publisher._cuts.cut = cut_then_lose
+    old.publisher.tick()
+    assert not world.snapshots
+
+
+def publish(world: Still, process: Process) -> None:
+    """Lets a worker publish what there is."""
+    process.publisher.tick()
+    assert world.snapshots[-1][1] == {p: len(log) for p, log in enumerate(world.logs)}
+
+
+def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    publish(world, old)
+    # another stream's publisher dies inside a transaction: what is committed behind it is not seen
+    world.open_until = world.clock + 1000
+    world.send()
+    count_all(world, old)
+    publish(world, old)
+    new = alone(world, 2)
+    count_all(world, new)
+    world.send()
+    count_all(world, new)
+    for _ in range(3):
+        new.publisher.tick()
+        assert [sequence for sequence, _ in world.snapshots] == [1, 2]
+    world.open_until = 0.0
+    publish(world, new)
+    assert [sequence for sequence, _ in world.snapshots] == [1, 2, 3]
+
+
+def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction() -> None:
+    """Else the owner of partition 0, who alone can end its own stream's open transaction, would wait for it."""
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    world.open_until = world.clock + 100_000
+    world.send()
+    count_all(world, alone(world, 2))
+
+
+def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
+    world = Still()
+    process = world.member(1)
+    process.choose(fewest_new=4)
+    for sent, published in ((3, []), (1, [4]), (3, [4]), (2, [4, 9])):
+        world.send(sent)
+        count_all(world, process)
+        process.publisher.tick()
+        assert [head.reports for head in world.heads] == published
+
+
+@pytest.mark.parametrize("first", [1, 10])
+def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: int) -> None:
+    world = Still()
+    world.send(10)
+    process = world.member(1)
+    process.choose(fewest_new=5)
+    count_all(world, process)
+    publish(world, process)
+    world.deliver()
+    del world.stored[0]
+    world.firsts[0] = first
+    world.recount_after = 1
+    process = alone(world, 2)
+    process.choose(fewest_new=5)
+    world.send(first // 10)
+    count_all(world, process)
+    process.publisher.tick()
+    assert len(world.heads) == 1
+
+
+def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
+    """A store set back between a publisher's cut and its publishing: counts would be by other rules than they say."""
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    world.send(6)
+    count_all(world, process)
+    publish(world, process)
+    rules = [*world.heads[-1].rules[0], {"offset": 5, "revision": 2, "most_reports": 1, "ones": True}]
+    world.heads[-1] = world.said = replace(world.heads[-1], rules={0: rules})
+    with pytest.raises(StateLost, match="was published with counts by"):
+        look_twice(alone(world, 2))

@@ -1,0 +1,328 @@
+"""An import among the workers: each of its steps cut short, whoever comes first, and what it must not touch."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldp.state import State
+from ldp.stretch import Stretch
+from tests.support.memory.standalone import Importer, batch
+from tests.unit.worker.counting.still import Still, alone, count_all, lie_once, look_twice, shifted
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost, Unavailable
+from worker.importing import Prefix, Refused
+
+
+def world_of(records: int = 10, partitions: int = 1) -> Still:
+    """A log of good records and a malformed one, of which nothing is counted yet."""
+    world = Still(partitions)
+    world.send(records - 1)
+    for partition in range(partitions):
+        world.produce(partition, b"\x07noise", "version")
+    return world
+
+
+def imported(world: Still, *histories: State, by: Importer | None = None) -> list[tuple[int, bool]]:
+    """Imports; returns which partitions have it, and whether they had it before."""
+    done = list[tuple[int, bool]]()
+
+    def on_done(prefix: Prefix, before: bool) -> None:
+        done.append((prefix.stretch.partition, before))
+
+    named = {f"{n}.ldp": history for n, history in enumerate(histories)}
+    (by or Importer(world)).importing.run(named, on_done)
+    return done
+
+
+def test_what_kafka_says_is_never_lowered() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    only = world.stored[0]
+    count_all(world, alone(world, 1))
+    world.members.clear()
+    world.stored[0], world.offsets[0] = only, (10, COUNTED)  # the store went back
+    assert imported(world, history) == [(0, True)]
+    assert world.offsets[0] == (10, COUNTED)
+
+
+def test_an_import_is_known_though_the_log_has_lost_what_follows_it() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    world.firsts[0] = 8
+    count_all(world, alone(world, 1))
+    world.verify(0)
+    assert imported(world, history) == [(0, True)]
+
+
+def test_another_history_of_the_same_partition_is_never_taken_for_the_first() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    before = world.stored[0]
+    other = replace(history, counters=np.roll(history.counters, 1))
+    assert other != history
+    for different in (other, batch(world, 0, 0, 7), batch(world, 0, 0, 5), batch(world, 0, 0, 6, most=1)):
+        assert refusal(world, different) == (
+            "partition 0: it has counts up to offset 6 already; an import never touches counts that are there"
+        )
+    assert world.stored[0] == before
+    count_all(world, alone(world, 1))
+    for different in (batch(world, 0, 0, 7), batch(world, 0, 0, 6, most=1)):
+        assert "it has counts up to offset 10 already" in refusal(world, different)
+    # what comes before the worker's rule was judged by the batch's, so this is a part of it
+    assert imported(world, batch(world, 0, 0, 5)) == [(0, True)]
+
+
+def refusal(world: Still, *histories: State) -> str:
+    """Why an import is refused, which then changed nothing."""
+    before = {**world.stored}, {**world.offsets}
+    with pytest.raises(Refused) as refused:
+        imported(world, *histories)
+    assert (world.stored, world.offsets) == before
+    return str(refused.value)
+
+
+LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "Metadata: another topic id": ("topic_id", lambda _: "topic-2"),
+    "ListOffsets: the log begins too early": ("bounds", shifted(-4, 0)),
+    "ListOffsets: the log begins too late": ("bounds", shifted(2, 0)),
+    "Fetch: no records before the import": ("has_records", lambda _: False),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("first", [0, 4])
+def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, nth: int, first: int) -> None:
+    """Of the log that begins at 4 it is stored from there; where there are records before that it is refused."""
+    world, (name, change) = world_of(), LIES[lie]
+    world.firsts[0] = first
+    importer = Importer(world)
+    if nth == 2:
+        lie_once(importer.log, name, lambda said: (lie_once(importer.log, name, change), said)[1])
+    else:
+        lie_once(importer.log, name, change)
+    with contextlib.suppress(Unavailable, Refused):
+        imported(world, batch(world, 0, 4, 8), by=importer)
+    assert not world.stored or first == 4
+    if first == 4:
+        before = bool(world.stored)
+        assert imported(world, batch(world, 0, 4, 8)) == [(0, before)]
+        found = world.stored[0].metadata
+        assert (layout.start(found), json.loads(found.lineage)["topic_id"]) == (4, "topic-1")
+
+
+def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
+    world = world_of()
+    history, process = batch(world, 0, 0, 6), alone(world, 1)
+    imported(world, history)
+    process = alone(world, 1)
+    del world.stored[0]
+    world.offsets[0] = (6, COUNTED)
+    with pytest.raises(StateLost, match="has offset 6 committed in Kafka"):
+        look_twice(process)
+    assert imported(world, history) == [(0, False)]
+    process = alone(world, 2)
+    count_all(world, process)
+    process.publisher.tick()
+    world.deliver()
+    assert (world.offsets[0], world.heads[-1].offsets) == ((10, COUNTED), {0: 10})
+    # all is lost, and more was counted than the import has: Kafka says so
+    del world.stored[0]
+    assert refusal(world, history) == (
+        "partition 0: Redis has no counts, but group 'group' has offset 10 committed in Kafka ('counted'): they were"
+        " lost, or another Redis has them, and reached beyond these"
+    )
+    # where the group has forgotten that, the head says by which rules: those of the import, so it is only set back
+    world.offsets.clear()
+    assert imported(world, history) == [(0, False)]
+    count_all(world, alone(world, 3))
+    world.verify(0)
+
+
+def test_what_was_published_by_other_rules_is_not_imported() -> None:
+    world = world_of()
+    process = alone(world, 1)
+    count_all(world, process)
+    process.publisher.tick()
+    del world.stored[0]
+    world.offsets.clear()
+    assert refusal(world, batch(world, 0, 0, 10)) == (
+        "partition 0: Redis has no counts, but snapshot 1 was published with those up to offset 10: they were"
+        " lost, or another Redis has them."
+        " Remedy: restore Redis, or give the stream another name: the worker then counts what its topic holds"
+    )
+
+
+def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_place() -> None:
+    world = world_of()
+    imported(world, batch(world, 0, 0, 6))
+    process = alone(world, 1)
+    count_all(world, process)
+    process.publisher.tick()
+    del world.stored[0]
+    world.offsets.clear()
+    # what lies between was judged by the configuration's rule
+    assert "they were lost" in refusal(world, batch(world, 0, 0, 8))
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (
+            Head(3, {0: 7}, 5),
+            "snapshot 3 was published with those up to offset 7",
+        ),  # of before there were rules
+        (Head(3, uncounted=(0,)), "those before offset 2 would be missing without a word"),
+        (Head(3, lineage={"group": "others"}), "snapshot 3 in the snapshot topic is of other counts"),
+    ],
+)
+def test_what_a_head_says_stands(head: Head, why: str) -> None:
+    world = world_of()
+    world.firsts[0] = 2
+    world.heads.append(head)
+    assert why in refusal(world, batch(world, 0, 2, 8))
+
+
+def test_of_a_partition_that_was_uncounted_all_may_be_imported() -> None:
+    world = world_of()
+    world.heads.append(Head(3, uncounted=(0,)))
+    assert imported(world, batch(world, 0, 0, 8)) == [(0, False)]
+
+
+@pytest.mark.parametrize(
+    ("committed", "allowed"),
+    [
+        ((5, COUNTED), True),  # counts that were lost, and that the import has
+        ((9, COUNTED), False),
+        ((9, ""), False),
+        ((9, CLAIMED), True),  # by a worker that counted nothing
+    ],
+)
+def test_offsets_of_the_group_speak_of_counts(committed: tuple[int, str], allowed: bool) -> None:
+    world = world_of()
+    world.offsets[0] = committed
+    if not allowed:
+        assert f"has offset 9 committed in Kafka ({committed[1] or 'by another program'!r})" in refusal(
+            world, batch(world, 0, 0, 8)
+        )
+        return
+    imported(world, batch(world, 0, 0, 8))
+    assert world.offsets[0] == (8, COUNTED)
+    count_all(world, alone(world, 1))
+    world.verify(0)
+
+
+def test_offsets_of_members_are_their_own() -> None:
+    world = world_of()
+    alone(world, 1)
+    imported(world, batch(world, 0, 0, 8))
+    assert world.offsets == {}
+
+
+def test_an_import_begins_where_the_log_does() -> None:
+    world = Still()
+    for _ in range(3):
+        world.produce(0, None, [], marker=True)
+    world.send()
+    assert "the log has records before that, from 0 on" in refusal(world, batch(world, 0, 4, 8))
+    # what has no record is no hole
+    assert imported(world, batch(world, 0, 3, 8)) == [(0, False)]
+    assert layout.load(world.stream, *vars(world.stored[0]).values()).start == 0
+    count_all(world, alone(world, 1))
+    world.verify(0)
+
+
+@pytest.mark.parametrize(
+    ("first", "start", "offset", "why"),
+    [
+        (0, 0, 11, "the counts reach offset 11, and the log ends at 10"),
+        (5, 0, 4, "the counts end at offset 4, and the log begins at 5: what is between is in neither"),
+        (5, 0, 5, ""),
+        (5, 2, 10, ""),
+    ],
+)
+def test_the_log_goes_on_where_an_import_ends(first: int, start: int, offset: int, why: str) -> None:
+    world = world_of(11)
+    history = batch(world, 0, start, offset)
+    world.logs[0].pop()
+    world.firsts[0] = first
+    if why:
+        assert why in refusal(world, history)
+        return
+    imported(world, history)
+    count_all(world, alone(world, 1))
+    state = layout.load(world.stream, *vars(world.stored[0]).values())
+    assert (state.start, state.gaps) == (start, [])
+
+
+def test_all_are_looked_at_before_the_first_is_imported() -> None:
+    world = world_of(partitions=3)
+    good, short = batch(world, 0, 0, 6), [batch(world, p, 0, 6) for p in (1, 2)]
+    world.firsts[1:] = [8, 9]
+    said = refusal(world, good, *short).splitlines()
+    assert [line.split(":")[0] for line in said] == ["partition 1", "partition 2"]
+    assert "two" not in refusal(world, good, good)
+    assert refusal(world, good, good) == "0.ldp and 1.ldp are of one partition, 0; merge them"
+    assert "topic reports has no partition 7" in refusal(world, moved(good, partition=7))
+
+
+def moved(history: State, **changes: Any) -> State:
+    """A history of another stretch."""
+    return replace(history, log=(replace(history.log[0], **changes),))
+
+
+def test_what_is_no_history_of_the_stream_is_refused() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    for other, why in (
+        (
+            moved(history, topic="others"),
+            "0.ldp: it is of others, partition 0, offsets 0 to 5; the stream's topic",
+        ),
+        (replace(history, log=()), "it is of no log; an import is of one stretch"),
+        (
+            replace(history, log=(*history.log, Stretch("reports", 1, 0, 5))),
+            "offsets 0 to 4; an import is of one",
+        ),
+        (replace(history, windows=((0, 1000),)), "it is of windows"),
+        (moved(history, max_timestamp=None), "no highest timestamp of its 6 accepted records"),
+        (
+            replace(history, rejected={"boredom": 1}, log=(Stretch("reports", 0, 0, 9, 5),)),
+            "boredom, which workers",
+        ),
+        (
+            moved(replace(history, reports=18, counters=3 * history.counters), most_reports=2),
+            "no records of reports, partition 0, offsets 0 to 5 count so: 6 accepted records have 18 reports",
+        ),
+    ):
+        assert why in refusal(world, other)
+
+
+def test_an_unreadable_store_is_not_written_over() -> None:
+    world = world_of()
+    importer = Importer(world)
+
+    def damaged(partition: int) -> Metadata:
+        raise StateLost("metadata cannot be read")
+
+    importer.importing.store.peek = damaged  # type: ignore[method-assign]
+    with pytest.raises(StateLost):
+        imported(world, batch(world, 0, 0, 6), by=importer)
+    assert world.stored == {}
+
+
+def test_recount_after_changes_nothing_for_an_import() -> None:
+    world = world_of()
+    world.recount_after = sys.maxsize
+    world.offsets[0] = (9, COUNTED)
+    assert "they were lost" in refusal(world, batch(world, 0, 0, 8))

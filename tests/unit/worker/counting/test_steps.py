@@ -1,0 +1,51 @@
+"""The numbered steps: docstring, body, README and kill points agree."""
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.long.kills.steps import IMPORTING, STEPS
+from worker.counting.ownership import Ownership
+from worker.importing import Import
+from worker.kafka.snapshots.producer import KafkaSnapshotProducer
+from worker.publishing.publisher import Publisher
+
+PUBLISHING = (Publisher.tick, Publisher._publish, KafkaSnapshotProducer.publish)
+COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.settle)
+
+
+@pytest.mark.parametrize(
+    ("turn", "body", "first", "title"),
+    [
+        ("claim", (Ownership.claim, Ownership._decide, Ownership._adopt), Ownership.claim, "The claim"),
+        ("commit", COMMITTING, Ownership.commit, "The commit"),
+        ("publish", PUBLISHING, Publisher.tick, "Snapshots and the head"),
+        ("import", (Import,), Import.run, "Starting from history"),
+    ],
+    ids=["claim", "commit", "publish", "import"],
+)
+def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_kill_points(
+    turn: str, body: tuple[Callable[..., Any], ...], first: Callable[..., Any], title: str
+) -> None:
+    said = [int(number) for number in re.findall(r"^ +(\d+)\. ", first.__doc__ or "", re.MULTILINE)]
+    assert said == list(range(1, len(said) + 1))
+    marks = [n for part in body for n in re.findall(r"# Steps? ([\d and]+)\.", inspect.getsource(part))]
+    assert sorted(int(number) for mark in marks for number in mark.split(" and ")) == said
+    kills = IMPORTING if turn == "import" else [step for step in STEPS if step.turn == turn]
+    assert sorted({step.number for step in kills}) == said
+    readme = (Path(__file__).parents[4] / "worker" / "README.md").read_text(encoding="utf-8")
+    section = readme.split(f"## {title}\n")[1].split("\n## ")[0]
+    assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said
+
+
+@pytest.mark.parametrize("where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING]}))
+def test_what_the_kill_points_wrap_is_there(where: str) -> None:
+    owner, _, call = where.rpartition(".")
+    module, _, name = owner.partition(":")
+    found: Any = importlib.import_module(module)
+    assert callable(getattr(getattr(found, name) if name else found, call))

@@ -1,0 +1,124 @@
+"""Windows that are added, left out, or wait for less: what goes on must go on, and what stands must stay."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldp.snapshot import Line
+from tests.unit.worker.counting.still import STREAM, alone, count_all, turn
+from tests.unit.worker.counting.windowed import Windowed, finals, settle
+from worker.counting.head import Head
+from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.rules import RecordLimits, RequestedRule
+from worker.counting.windows import MOST_AT_ONCE, Windowing
+from worker.publishing import lines
+
+
+@pytest.mark.parametrize("busy", [0, 40], ids=["nothing was published", "snapshots were published"])
+def test_few_new_reports_are_published_where_a_partition_has_no_more_room(busy: int) -> None:
+    world = Windowed(windowing=Windowing(("all", "1s"), 0, 0))  # six panes at most
+    process = world.member(1)
+    process.choose(fewest_new=20)
+    world.at(0, *range(100, 100 + 20 * busy, 20))  # in one second
+    world.at(0, *range(1100, 61_100, 1000))  # then one a second
+    settle(world, process, turns=300)
+    assert process.ownership.counted() == {0: busy + 60}
+    assert [n for _, _, n in finals(world)][-9:] == [1] * 9
+    assert len(world.heads) < 30
+    world.verify(0)
+
+
+def test_a_partition_that_is_added_while_little_is_new_does_not_take_the_snapshot_away() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100, 5000)
+    settle(world, world.member(1))
+    assert world.heads[-1].reports == 3
+    world.grow()
+    world.told = 2
+    process = alone(world, 2)
+    process.choose(fewest_new=10)
+    settle(world, process)
+    assert (world.heads[-1].reports, world.heads[-1].floors) == (3, {0: 0, 1: 4000})
+
+
+def checks(process: Any) -> list[float | None]:
+    """Notes when the publisher says that the newest snapshot has all that was counted."""
+    told = list[float | None]()
+    process.publisher._events.checked = told.append
+    return told
+
+
+def test_what_is_held_back_is_not_said_to_be_covered() -> None:
+    world = Windowed(windowing=None)
+    process = world.member(1)
+    process.choose(fewest_new=10)
+    told = checks(process)
+    for reports, published, covered in ((12, 12, True), (12, 12, True), (15, 12, False), (22, 22, True)):
+        world.at(0, *range(len(world.logs[0]), reports))
+        count_all(world, process)
+        told.clear()
+        process.publisher.tick()
+        assert (world.heads[-1].reports, len(told)) == (published, covered)
+
+
+def test_who_is_the_publisher_no_more_does_not_say_that_all_is_covered() -> None:
+    world = Windowed(windowing=None)
+    world.at(0, 100)
+    process = world.member(1)
+    settle(world, process)
+    world.at(0, 200)
+    for _ in range(5):
+        turn(process)
+    told, owns = checks(process), process.publisher._owns
+    lineages = [owns(), None]
+    process.publisher._owns = lambda: lineages.pop(0)  # type: ignore[method-assign]
+    process.publisher.tick()
+    assert (told, world.heads[-1].reports) == ([], 1)
+
+
+def of_seconds(closed: int, starts: range) -> PartitionState:
+    """A partition that has counted one report in each of some seconds."""
+    state = PartitionState.fresh(
+        STREAM, 0, RequestedRule(1, RecordLimits(9, True, None, Windowing(("all", "1s"), 60_000)))
+    )
+    state.windows.admitted_from, state.windows.closed, state.windows.watermark = 0, closed, closed
+    state.cells |= {f"{start}+1000": Cell(1, np.array([1, 0, 0], np.int64)) for start in starts}
+    return state
+
+
+def decided(head: Head, *states: PartitionState, still: bool = True) -> lines.Lines:
+    found = lines.decide(head, dict(enumerate(states)), range(len(states)), lambda _: still)
+    assert found is not None
+    return found
+
+
+def test_many_windows_become_final_in_several_snapshots() -> None:
+    state = of_seconds(100_000, range(0, 80_000, 1000))
+    head, seen = Head(1, {0: 0}, floors={0: 0}, lines={"1s": Line(0)}), list[int]()
+    while found := [due for due in decided(head, state).due if due.period.final]:
+        assert len(found) <= MOST_AT_ONCE
+        seen += [due.period.start or 0 for due in found]
+        head = Head(1, {0: 0}, floors={0: 0}, lines=decided(head, state).lines)
+    assert seen == [*range(0, 80_000, 1000)]
+
+
+def test_what_every_partition_has_closed_is_not_called_bounded_however_much_it_is() -> None:
+    full, other = (
+        of_seconds(120_000, range(45_000, 171_000, 1000)),
+        of_seconds(40_000, range(0, 45_000, 1000)),
+    )
+    assert full.full
+    assert not other.full
+    found = decided(Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, lines={"1s": Line(0)}), full, other)
+    assert found.lines["1s"] == Line(1000 * MOST_AT_ONCE)
+    assert all(due.complete for due in found.due if due.period.final)
+
+
+def test_stretches_of_bounded_windows_that_touch_are_one() -> None:
+    head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, lines={"1s": Line(0)})
+    for begin in 0, 1000, 2000:
+        full = of_seconds(120_000, range(begin, begin + 126_000, 1000))
+        found = decided(head, full, of_seconds(0, range(0)))
+        head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, lines=found.lines)
+    assert head.lines["1s"] == Line(3000, ((1000, 4000),))
