@@ -145,10 +145,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects statistical tests if `ldp` did not change; sorts the slowest files and integration tests first.
-
-    A Kafka client that is closed while it connects leaves its socket to the garbage collector.
-    """
+    """Deselects statistical tests if `ldp` did not change; sorts the slowest files and integration tests first."""
     if unchanged():
         left_out = [item for item in items if item.get_closest_marker("statistical")]
         config.hook.pytest_deselected(items=left_out)
@@ -156,7 +153,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     waiting = {item.path for item in items if item.get_closest_marker("integration")}
     longest = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (longest.get(item.path, len(LONGEST)), item.path not in waiting))
-    for item in items:
+    for item in items:  # a Kafka client that is closed while it connects leaves its socket open
         if item.get_closest_marker("integration"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 

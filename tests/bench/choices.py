@@ -36,19 +36,12 @@ _BEGAN = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """What a producer does.
-
-    Attributes:
-        name: for people.
-        reports: how many a record has.
-        as_json: whether frames are JSON.
-        alone: whether each record is sent by itself, in a batch of its own.
-    """
+    """What a producer does."""
 
     name: str
     reports: int
     as_json: bool
-    alone: bool
+    alone: bool  # each record in a batch of its own
 
 
 CHOICES = (

@@ -17,11 +17,7 @@ BUILDS = re.compile(r"^setuptools==.*\n(?:    .*\n)*", re.MULTILINE)
 
 
 def environment(requirements: Path) -> str:
-    """The Python of an environment with the packages; it is built where there is none for these requirements.
-
-    Raises:
-        subprocess.CalledProcessError: it cannot be built.
-    """
+    """The Python of an environment with the packages; it is built where there is none for these requirements."""
     kind = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
     folder = cache() / f"bench-peers-{kind}"
     python, complete = str(folder / "bin" / "python"), folder / "complete"

@@ -22,19 +22,7 @@ def compare(
     setup: str,
     rate: tuple[int, str] | None = None,
 ) -> Line:
-    """Measures one call of each, after a first call that does not count.
-
-    Args:
-        bench: what is measured.
-        ours: our way to do it.
-        peer: another way to do the same; the caller has checked that the results are the same.
-        peer_name: what the peer is.
-        setup: the sizes and parameters.
-        rate: how many of what one call handles; without it the result is seconds a call.
-
-    Returns:
-        The result, ready for JSON; see ``__main__`` for what the fields mean.
-    """
+    """Measures one call of each after a first one: records a second with `rate`, else seconds a call."""
     sides = [(side, _calls(side)) for side in (ours, peer)]
     result = _medians(sides)
     if rate is not None:
@@ -51,16 +39,7 @@ def compare(
 
 
 def spread(bench: str, costs: Mapping[int, Callable[[], object]], *, setup: str) -> Line:
-    """Measures what should cost the same for each value: the least of many short turns, which noise only adds to.
-
-    Args:
-        bench: what is measured.
-        costs: the calls, by the value.
-        setup: the parameters.
-
-    Returns:
-        The result, ready for JSON; see ``__main__`` for what the fields mean.
-    """
+    """Measures what should cost the same for each value: the least of many short turns, which noise only adds to."""
     sides = [(call, max(1, _calls(call) // 10)) for call in costs.values()]
     turns = [[_seconds(*side) for side in sides] for _ in range(20 * REPETITIONS)]
     seconds = [min(turn) for turn in zip(*turns, strict=True)]

@@ -60,21 +60,13 @@ _NUMBERS = count()
 
 @dataclass(frozen=True)
 class Point:
-    """A stream as it stands in Redis.
-
-    Attributes:
-        protocol: of it.
-        d: values.
-        reports: of each cell.
-        partitions: of its topic.
-        panes: of each partition, beside the cell of all time.
-    """
+    """A stream as it stands in Redis."""
 
     protocol: str
     d: int
-    reports: int
+    reports: int  # of each cell
     partitions: int = 1
-    panes: int = 0
+    panes: int = 0  # of each partition, in addition to the cell of all time
 
     def __str__(self) -> str:
         """Says it in a word."""
@@ -145,13 +137,7 @@ def counts(oracle: ldp.Oracle, reports: int) -> Any:
 
 
 class Stored:
-    """A point in Redis: claimed and committed by the worker's own store.
-
-    Args:
-        client: of Redis.
-        point: what is stored.
-        topic: of its reports, as the lineage says it.
-    """
+    """A point in Redis: claimed and committed by the worker's own store."""
 
     def __init__(self, client: "redis.Redis", point: Point, topic: str = "b" * 22) -> None:
         self.point, self.stream = point, ldp.Stream(f"sized-{next(_NUMBERS)}", point.load.oracle)

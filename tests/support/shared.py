@@ -43,17 +43,11 @@ class Server:
 
 @dataclass(frozen=True)
 class Pair:
-    """A Kafka and a Redis that all tests of a run share. Each test names its topics and streams uniquely.
-
-    Attributes:
-        kafka: The broker.
-        redis: The store.
-        folder: Data and logs of a pair of `deploy/local`; empty for other services.
-    """
+    """A Kafka and a Redis that all tests of a run share. Each test names its topics and streams uniquely."""
 
     kafka: Server
     redis: Server
-    folder: Path = Path()
+    folder: Path = Path()  # data and logs of a pair of `deploy/local`
 
 
 class Source(Protocol):
@@ -69,11 +63,7 @@ class Source(Protocol):
 
 
 class Owner:
-    """Starts each pair once, when it is first asked for; a context manager that stops them.
-
-    Args:
-        say: Prints a line.
-    """
+    """Starts each pair once, when it is first asked for; a context manager that stops them."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -129,14 +119,7 @@ class Owner:
 
 
 class Listener:
-    """Answers the processes of a run on a Unix socket; a context manager.
-
-    Args:
-        owner: Starts what they ask for.
-
-    Attributes:
-        path: The path of the socket.
-    """
+    """Answers the processes of a run on a Unix socket; a context manager."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -173,11 +156,7 @@ class Listener:
 
 
 class Asker:
-    """Asks the controlling process.
-
-    Args:
-        path: The path of its socket.
-    """
+    """Asks the controlling process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -217,11 +196,9 @@ def _engine() -> str | None:
 
 
 def _kafka_container(stack: contextlib.ExitStack) -> str:
-    """Starts a broker in a container; returns its address.
-
-    Clients return to the address that the broker advertises, so the port on this side is chosen first. The broker
-    reaches itself, to end transactions, inside the container, where that address is not its own.
-    """
+    """Starts a broker in a container; returns its address."""
+    # Clients return to the address that the broker advertises, so the port on this side is chosen first. The broker
+    # reaches itself, to end transactions, inside the container, where that address is not its own.
     (port,) = free_ports(1)
     container = DockerContainer(KAFKA_IMAGE).with_bind_ports(9092, port)
     address = f"{container.get_docker_client().host()}:{port}"

@@ -29,15 +29,7 @@ def canonical(tree):
 
 
 class Stream:
-    """A stream's way to write reports.
-
-    Args:
-        document: of the stream.
-        form: how `struct` packs a report.
-        reports: some good ones, the lowest and the highest among them; a lone index is a number, more fields a list,
-            bits are their bytes in hexadecimal digits.
-        most: how many reports a record may have, if there is a limit.
-    """
+    """A stream's way to write reports; `form` is for `struct`, `reports` has the lowest and the highest."""
 
     def __init__(self, document, form, reports, most=None):
         self.document, self.form, self.reports, self.most = document, struct.Struct(form), reports, most
@@ -208,10 +200,8 @@ def ones(number, d):
 
 
 def likely(own, other, whole, d):
-    """The fewest and the most ones of an honest report, by the definition: beyond each is at most 5·10⁻¹³.
-
-    The own bit is 1 with probability own/whole, each of the d−1 others with other/whole.
-    """
+    """The fewest and the most ones of an honest report, by the definition: beyond each is at most 5·10⁻¹³."""
+    # The own bit is 1 with probability own/whole, each of the d−1 others with other/whole.
     of_others = [comb(d - 1, k) * other**k * (whole - other) ** (d - 1 - k) for k in range(d)]
     with_own = zip([*of_others, 0], [0, *of_others], strict=True)
     law = [(whole - own) * without + own * rest for without, rest in with_own]

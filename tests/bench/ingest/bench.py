@@ -40,12 +40,7 @@ Line = dict[str, Any]
 
 
 def lines(names: Sequence[str] = SHORT, records: int | None = SHORT_RECORDS) -> Iterator[Line]:
-    """Runs cases.
-
-    Args:
-        names: of the cases.
-        records: at most so many a case; None for as many as it says.
-    """
+    """Runs cases, with at most so many records each; None for as many as the case has."""
     if not Path("/proc/self/task").is_dir():
         yield from ({"bench": f"ingest {name}", "skipped": "it needs Linux's /proc"} for name in names)
         return

@@ -30,45 +30,26 @@ class FailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a peer took.
-
-    Attributes:
-        records: how many it had in the time that was measured.
-        cpu_seconds: of all its processes.
-        seconds: how long that was.
-        peak_bytes: its memory.
-        wrong: how many of its counts are not the truth; None if it counts nothing.
-    """
+    """What a peer took."""
 
     records: int
     cpu_seconds: float
     seconds: float
     peak_bytes: int
-    wrong: int | None
+    wrong: int | None  # wrong counts; None if the peer counts nothing
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer, and how it is run.
-
-    Attributes:
-        title: what it is.
-        command: what runs it, given the topic, at how many records measuring begins, at how many it ends, and a folder.
-        warm: how many it has before measuring begins: the JVM makes its machine code meanwhile.
-        most: how many are enough, as it is slow.
-    """
+    """A peer, and how it is run."""
 
     title: str
-    command: Callable[[Topic, int, int, str], list[str]]
-    warm: int = 0
-    most: int = 1 << 62
+    command: Callable[[Topic, int, int, str], list[str]]  # first and last record to measure, folder
+    warm: int = 0  # records before measuring starts, while the JVM compiles
+    most: int = 1 << 62  # enough records of a slow peer
 
     def measure(self, topic: Topic, cores: Cores) -> Measured:
-        """Runs it once.
-
-        Raises:
-            FailedError: it cannot be had, or failed.
-        """
+        """Runs it once."""
         records = min(self.most, topic.records)
         warm = min(self.warm, records // 2)
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:

@@ -14,31 +14,18 @@ COUNTERS = ("kafka-python", "quix", "kafka-streams", "flink")
 
 @dataclass(frozen=True)
 class Case:
-    """A topic to fill and to count.
-
-    Attributes:
-        name: of the bench.
-        stream: the keys of the stream's table: protocol, domain_size and so on.
-        records: how many are counted, rounded up to whole turns of the pool.
-        batch: records in a batch.
-        codec: of the batches.
-        reports: of each record.
-        as_json: whether the frames are JSON.
-        partitions: of the topic; they share the records.
-        peers: whom it is measured beside.
-        audited: whether `ldp-worker audit` recounts it too.
-    """
+    """A topic to fill and to count."""
 
     name: str
     stream: dict[str, Any] = field(hash=False)
-    records: int = 30_000_000
-    batch: int = NATURAL
+    records: int = 30_000_000  # rounded up to whole turns of the pool
+    batch: int = NATURAL  # records in a batch
     codec: str = "lz4"
-    reports: int = 1
+    reports: int = 1  # in a record
     as_json: bool = False
-    partitions: int = 1
+    partitions: int = 1  # share the records
     peers: tuple[str, ...] = READERS
-    audited: bool = False
+    audited: bool = False  # `ldp-worker audit` recounts it too
 
 
 GRR = {"protocol": "grr", "epsilon": "1", "domain_size": 1024}

@@ -17,21 +17,13 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that is full.
-
-    Attributes:
-        address: its broker's ``host:port``.
-        name: its name.
-        pool: what it was filled with.
-        partitions: how many it has.
-        turns: how many of the pool each of them has.
-    """
+    """A topic that is full."""
 
     address: str
     name: str
     pool: Pool
     partitions: int
-    turns: int
+    turns: int  # of the pool, in each partition
 
     @property
     def end(self) -> int:
@@ -46,19 +38,9 @@ class Topic:
 
 @contextmanager
 def filled(kafka: str, folder: Path, pool: Pool, partitions: int, turns: int) -> Iterator[Topic]:
-    """A topic with so many turns of a pool in each partition; it is deleted at the end.
-
-    A broker takes some 5,000 Produce requests a second of one connection, each with one batch: small batches would take
-    far longer to produce than to count. So the log is written where the broker will look for it. Where it creates a
-    partition and finds a log, it goes through it, checksums too, and makes the indices.
-
-    Args:
-        kafka: the broker's ``host:port``.
-        folder: where it keeps its logs, on this machine.
-        pool: what to fill with.
-        partitions: of the topic, all alike.
-        turns: of the pool, in each.
-    """
+    """A topic with so many turns of a pool in each partition; it is deleted at the end."""
+    # A broker takes some 5,000 small batches a second: producing them takes longer than counting. So the log is
+    # written to the folder where the broker finds it as it creates the partition, checks it and makes the indices.
     topic = Topic(kafka, f"reports-{uuid4().hex[:8]}", pool, partitions, turns)
     for partition in range(partitions):
         lay(pool, folder / f"{topic.name}-{partition}", turns)

@@ -18,11 +18,7 @@ class MissingError(RuntimeError):
 
 
 def classpath(pom: Path, source: Path) -> str:
-    """The class path of a compiled source file and of what its pom names; both are made if this is the first time.
-
-    Raises:
-        MissingError: there is no Maven or no compiler, or one of them failed.
-    """
+    """The class path of a compiled source file and of what its pom names; both are made if this is the first time."""
     kind = hashlib.sha256(pom.read_bytes() + source.read_bytes()).hexdigest()[:12]
     folder = cache() / f"bench-{source.stem}-{kind}"
     if not folder.is_dir():

@@ -43,37 +43,19 @@ class WrongError(AssertionError):
 
 @dataclass(frozen=True)
 class Counted:
-    """A run from the claim to the last count, which is stored when it counts as such.
+    """A run from the claim to the last count, which is stored when it counts as such."""
 
-    Attributes:
-        cpu_seconds: of the worker in that time; its start, up to the claim, is not in it.
-        seconds: how long that was.
-        peak_bytes: its memory.
-        state_bytes: what Redis appended to its file in that time.
-        wrong: how many numbers of the states differ from the truth; always 0.
-        audit: what `ldp-worker audit` says, where it was asked.
-    """
-
-    cpu_seconds: float
+    cpu_seconds: float  # of the worker, without its start
     seconds: float
     peak_bytes: int
-    state_bytes: int
+    state_bytes: int  # appended to Redis' file meanwhile
     wrong: int
-    audit: str | None
+    audit: str | None  # the verdict of `ldp-worker audit`
 
 
 @dataclass
 class Run:
-    """One stream of a case's topic, with its configuration and its workers.
-
-    Args:
-        case: what is counted.
-        topic: filled with that.
-        services: where.
-        store: the client of their Redis.
-        folder: for the configuration and logs.
-        cores: which are the worker's.
-    """
+    """One stream of a case's topic, with its configuration and its workers."""
 
     case: Case
     topic: Topic

@@ -32,21 +32,13 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pool:
-    """One turn of a topic.
-
-    Attributes:
-        stream: whose reports these are.
-        batches: the record batches, each with offsets from 0 on.
-        batch: records in each.
-        reports: all reports, in order.
-        each: reports of a record.
-    """
+    """One turn of a topic."""
 
     stream: ldp.Stream
-    batches: tuple[bytes, ...]
-    batch: int
+    batches: tuple[bytes, ...]  # each with offsets from 0 on
+    batch: int  # records in a batch
     reports: npt.NDArray[np.void]
-    each: int
+    each: int  # reports of a record
 
     @property
     def records(self) -> int:

@@ -29,16 +29,11 @@ _LOOK_SECONDS = 5.0
 
 
 class Watch:
-    """What a Prometheus says of its alerts, again and again.
-
-    Attributes:
-        seen: state -> alert -> how often it was seen in it, with which labels, and with which greatest value.
-        errors: rule -> what it last could not be evaluated for.
-        looks: how often was looked.
-    """
+    """What a Prometheus says of its alerts, again and again."""
 
     def __init__(self, scraper: prometheus.Prometheus) -> None:
         self._scraper = scraper
+        # state -> alert -> its labels and greatest value, each time it was seen in the state
         self.seen: dict[str, dict[str, list[str]]] = {
             "pending": defaultdict(list),
             "firing": defaultdict(list),

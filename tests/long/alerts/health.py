@@ -115,12 +115,7 @@ class Load(threading.Thread):
 
 
 class Health:
-    """What is well; a context manager. Two workers are one process each, and one is two processes.
-
-    Args:
-        rate: records a second of each stream.
-        say: told what takes a moment.
-    """
+    """What is well; a context manager. Two workers are one process each, and one is two processes."""
 
     def __init__(self, rate: float, say: Callable[[str], None]) -> None:
         self._rate, self._say = rate, say
@@ -172,12 +167,8 @@ class Health:
         return all(worker.ready() for worker in self._workers.values())
 
     def restart(self, number: int) -> tuple[int, float]:
-        """Ends a worker as a roll-out does, and starts it again in its place.
-
-        Returns:
-            Its exit code, and the seconds until it serves. A code of 1 is no fault of a stream: of a machine that is
-            too busy to end all of a worker's processes within their time.
-        """
+        """Ends a worker as a roll-out does, and starts it again in its place."""
+        # An exit code of 1 means that the machine was too busy to end all processes of the worker in time.
         began = time.monotonic()
         code = self._workers[number].terminate()
         self._start(number)

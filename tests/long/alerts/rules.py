@@ -16,15 +16,7 @@ _SERIES = re.compile(r"\b(?:ldp_worker_\w+|up|[a-z_]+:\w+:\w+)\b(?:\{[^}]*\})?")
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert.
-
-    Attributes:
-        name: of it.
-        expression: fires where this has a value.
-        left: what there is to compare, whether or not it is time to worry.
-        operator: how it is compared.
-        threshold: with what.
-    """
+    """One alert."""
 
     name: str
     expression: str

@@ -93,11 +93,9 @@ def chosen(rng: np.random.Generator) -> Iterator[tuple[str, Pairs]]:
 
 
 def most_linear(number: int) -> Pairs:
-    """The values whose product with c is closest to linear over XOR: x's upper bit is most like a parity of T's bits.
-
-    The upper bit has the Fourier coefficients 2/(πk) at odd k, and a wave of T·c of frequency k has with the best
-    parity of T's bits the correlation Π max(|cos|, |sin|)(π·k·c·2^j / 2³²) over the bits j.
-    """
+    """Values whose product with c is closest to linear over XOR: x's upper bit is most like a parity of T's bits."""
+    # The upper bit has the Fourier coefficients 2/(πk) at odd k, and a wave of T·c of frequency k has with the best
+    # parity of T's bits the correlation Π max(|cos|, |sin|)(π·k·c·2^j / 2³²) over the bits j.
     c = words_of_mul32(np.arange(VALUES))[:, 3]
     different, where = np.unique(c, return_inverse=True)
     best = np.zeros(different.size)

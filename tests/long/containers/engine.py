@@ -42,11 +42,7 @@ class Engine:
 
 @contextlib.contextmanager
 def engine(findings: Findings) -> Iterator[Engine]:
-    """The engine, as long as it is needed.
-
-    Raises:
-        CannotError: none answers, and none can be started here.
-    """
+    """The engine, as long as it is needed."""
     with tempfile.TemporaryDirectory(prefix="ldp-containers-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         ours = not answers()

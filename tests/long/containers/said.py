@@ -41,11 +41,7 @@ class Findings:
 def run(
     *command: str | Path, more: dict[str, str] | None = None, typed: str | None = None, must: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, from the root of the tree.
-
-    Raises:
-        CannotError: it had to succeed and did not; with the end of what it said.
-    """
+    """Runs a command to its end, from the root of the tree."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,

@@ -151,11 +151,7 @@ LEFT_OUT = ("grafana",)
 
 
 def make(folder: Path, findings: Findings) -> None:
-    """Makes and names all of them.
-
-    Raises:
-        CannotError: a package or a jar could not be had.
-    """
+    """Makes and names all of them."""
     roots: dict[tuple[str, ...], str] = {}
     for name, stand_in in stand_ins().items():
         context = folder / name.partition(":")[0].replace("/", "-")

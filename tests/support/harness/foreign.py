@@ -60,11 +60,9 @@ def _kcat(output: bytes) -> list[Message]:
 
 
 def assert_snapshot_topic(world: World) -> int:
-    """Asserts the contract of the snapshot topic; returns the last number.
-
-    Sequences have no gap. Each snapshot is whole and has one identity. A final window is never published again. Heads,
-    final windows and all documents of the first and the newest snapshot are valid under the schema.
-    """
+    """Asserts the contract of the snapshot topic; returns the last number."""
+    # Sequences have no gap. Each snapshot is whole and has one identity. A final window is never published again.
+    # Heads, final windows and all documents of the first and the newest snapshot are valid under the schema.
     everything = foreign(world.kafka, world.config.snapshots.topic)
     messages = [message for message in everything if message.key.startswith(f"{world.name}/")]
     by_sequence: dict[int, list[Message]] = {}

@@ -23,17 +23,11 @@ PATIENT = {"session_timeout_seconds": 60}
 
 @dataclass
 class Hostile:
-    """Records sent to a stream and their expected outcome.
-
-    Attributes:
-        world: The stream.
-        records: The number of good records.
-        values: The value and reason of each malformed record, by partition and offset.
-        unreadable: The dead letter's headers of each unreadable batch, by partition and offset.
-    """
+    """Records sent to a stream and their expected outcome."""
 
     world: World
     records: int = 0
+    # by partition and offset: value and reason of a malformed record; headers of an unreadable batch's dead letter
     values: dict[tuple[int, int], tuple[bytes, str]] = field(default_factory=dict)
     unreadable: dict[tuple[int, int], dict[str, str]] = field(default_factory=dict)
 
@@ -106,10 +100,7 @@ class Hostile:
 
 
 class Watched:
-    """Asserts that a worker stays ready and keeps its partitions.
-
-    A rejoin of the group after a slow answer of the broker is allowed.
-    """
+    """Asserts that a worker stays ready, except for a rejoin, and keeps its partitions."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker, self._stop, self._said = worker, threading.Event(), list[str]()

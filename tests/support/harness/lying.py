@@ -18,27 +18,17 @@ _EARLIEST = -2
 
 
 class Lie:
-    """A changed error code or log start; `told` counts the changed answers.
-
-    Args:
-        api: The kind of request.
-        value: The error code, or the log start.
-        topic: The topic of the partition; None for all.
-        partition: The partition; None for the whole answer.
-        times: The most answers that are changed; None for all.
-        client: For a log start, the id of the client that asks; None changes error codes.
-        after: How many matching answers stay true first.
-    """
+    """A changed error code or log start; `told` counts the changed answers."""
 
     def __init__(
         self,
         api: int,
         value: int,
-        topic: str | None,
-        partition: int | None,
-        times: int | None,
-        client: str | None = None,
-        after: int = 0,
+        topic: str | None,  # None for all
+        partition: int | None,  # None for the whole answer
+        times: int | None,  # None for all matching answers
+        client: str | None = None,  # changes this client's log starts; None changes error codes
+        after: int = 0,  # matching answers that stay true first
     ) -> None:
         self._api, self._value, self._topic, self._partition = api, value, topic, partition
         self._times, self._client, self._after, self.told = times, client, after, 0

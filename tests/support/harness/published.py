@@ -17,19 +17,6 @@ class Published:
     A window is provisional any number of times, then final once in all methods, then deleted or left alone. It is final
     if the closed time of its snapshot's head has passed it. Heads are numbered without a gap; closed times and floors
     never fall.
-
-    Args:
-        kafka: The bootstrap string.
-        topic: The snapshot topic.
-        stream: The stream's name.
-
-    Attributes:
-        sequence: The number of the newest head.
-        alone: The number of heads without counts.
-        finals: Reports of each final window.
-        provisional: The number of provisional snapshots of windows.
-        deleted: The deleted windows.
-        floors: The floor of each partition.
     """
 
     def __init__(self, kafka: str, topic: str, stream: str) -> None:

@@ -21,16 +21,7 @@ Document = dict[str, Any]
 
 @dataclass
 class Shown:
-    """A snapshot.
-
-    Args:
-        methods: Frequencies by method.
-        labels: Labels of the values, or None.
-        ends: Vectors of Base: low, high, anytime_low, anytime_high, fakes.
-        said: Further fields of the excerpt.
-        queries: Answers of queries, as in an excerpt.
-        top: Most frequent values, as in an excerpt.
-    """
+    """A snapshot; `ends` are Base's vectors, `said` further fields of the excerpt."""
 
     methods: Mapping[str, Sequence[float]]
     labels: Sequence[str] | None = None
@@ -81,21 +72,13 @@ class Shown:
 
 
 class Standin:
-    """The server; a context manager.
-
-    Attributes:
-        streams: The answer of /streams.
-        snapshots: Snapshots by stream, window name, and start in ms or "" for the newest.
-        asked: The paths of all requests.
-        refusing: Refuses event streams, as a worker at its limit does.
-        unread: Answers 503, as while the topic is not read.
-        unnamed: Reports messages that the head does not name.
-    """
+    """The server; a context manager."""
 
     def __init__(self, *names: str, port: int = 0) -> None:
         self.streams = [self.stream(name) for name in names]
-        self.snapshots: dict[tuple[str, str, str], Shown] = {}
+        self.snapshots: dict[tuple[str, str, str], Shown] = {}  # by stream, window, start in ms or ""
         self.asked: list[str] = []
+        # refuses event streams; answers 503; reports messages that the head does not name
         self.refusing, self.unread, self.unnamed = False, False, False
         self._listeners: list[queue.Queue[bytes | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)

@@ -42,24 +42,7 @@ class Sent:
 
 
 class World:
-    """A stream with topics, workers and sent reports; a context manager.
-
-    Args:
-        kafka: The bootstrap string.
-        redis_url: The store.
-        folder: Configurations and logs.
-        partitions: Partitions of the topic of reports.
-        dead_letters: Settings of the dead-letter topic.
-        reports: Settings of the topic of reports.
-        client: Further keys of `kafka`.
-        snapshots: The snapshot topic; None for one of its own.
-        brokers: The workers' bootstrap string, if another.
-        store: Further keys of `redis`.
-        environ: The environment of workers.
-        rows: Further keys of `rows`; None for no rows topic.
-        name: The stream's name; None for a unique one.
-        stream: Further keys of the stream.
-    """
+    """A stream with topics, workers and sent reports; a context manager."""
 
     worker: ClassVar[type[Worker]] = Worker
     """The class of launched workers."""
@@ -71,16 +54,16 @@ class World:
         folder: Path,
         *,
         partitions: int = 4,
-        dead_letters: Mapping[str, str] | None = None,
-        reports: Mapping[str, str] | None = None,
-        client: Mapping[str, Any] | None = None,
-        snapshots: str | None = None,
-        brokers: str | None = None,
-        store: Mapping[str, Any] | None = None,
+        dead_letters: Mapping[str, str] | None = None,  # settings of the topic
+        reports: Mapping[str, str] | None = None,  # settings of the topic
+        client: Mapping[str, Any] | None = None,  # further keys of `kafka`
+        snapshots: str | None = None,  # the snapshot topic; None for one of its own
+        brokers: str | None = None,  # the workers' bootstrap string, if another
+        store: Mapping[str, Any] | None = None,  # further keys of `redis`
         environ: Mapping[str, str] | None = None,
-        rows: Mapping[str, Any] | None = None,
+        rows: Mapping[str, Any] | None = None,  # further keys of `rows`; None for no rows topic
         name: str | None = None,
-        **stream: Any,
+        **stream: Any,  # further keys of the stream
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
         self._brokers = brokers or kafka
@@ -375,20 +358,13 @@ class World:
 
 
 class Sending:
-    """Sends records on a thread until the block ends.
-
-    Args:
-        world: The stream.
-        reports: Reports of each record.
-        pause: Seconds between five records and the next five.
-        when: Draws the timestamp of a record; None for now.
-    """
+    """Sends records on a thread until the block ends."""
 
     def __init__(
         self,
         world: World,
         reports: int = 2,
-        pause: float = 0.02,
+        pause: float = 0.02,  # after each five records
         when: Callable[[random.Random], int | None] = lambda _: None,
     ) -> None:
         self._world, self._reports, self._pause, self._when = world, reports, pause, when

@@ -18,20 +18,13 @@ def shape(name: str) -> tuple[int, int]:
 
 @dataclass
 class Panes:
-    """What records are in which pane, record by record, as the recorded rules say.
+    """What records are in which pane, record by record, as the recorded rules say."""
 
-    Attributes:
-        closed: a pane that ends here or before takes no more.
-        counts: (start, end) -> how many reports support each value.
-        since: window -> its first start that may be published.
-        late: offset -> its record's time, the pane that it was too late for, and the line that it met.
-    """
-
-    closed: int
+    closed: int  # a pane that ends here or before takes no more
     domain: int
-    counts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    since: dict[str, int] = field(default_factory=dict)
-    late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
+    counts: dict[tuple[int, int], list[int]] = field(default_factory=dict)  # by start and end
+    since: dict[str, int] = field(default_factory=dict)  # first publishable start of a window
+    late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)  # offset -> time, pane, line met
     undated: int = 0
     newest: int | None = None
     begun: int = 0

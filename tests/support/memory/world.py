@@ -19,19 +19,13 @@ class Crash(BaseException):
 
 @dataclass
 class Record:
-    """An entry of a log; a marker is an offset that no consumer sees.
-
-    Attributes:
-        unreadable: where the last offset of a record batch that cannot be read is, its first offset; those before it
-            are markers.
-        keyed: whether it came with a key or headers.
-    """
+    """An entry of a log; a marker is an offset that no consumer sees."""
 
     value: bytes | None
     timestamp: int
     marker: bool = False
-    unreadable: int | None = None
-    keyed: bool = False
+    unreadable: int | None = None  # an unreadable batch's first offset, at its last; the others are markers
+    keyed: bool = False  # with key or headers
 
 
 @dataclass

@@ -17,31 +17,17 @@ PAUSE = firsts._LOOK_AGAIN_SECONDS
 
 
 class Log:
-    """One partition's log, as its leader has it.
-
-    Attributes:
-        first: its first offset.
-        end: its end.
-        leader: the leader's number.
-        epoch: the leader's.
-    """
+    """One partition's log, as its leader has it."""
 
     def __init__(self, first, end=30, leader=1):
         self.first, self.end, self.leader, self.epoch = first, end, leader, 1
 
 
 class Brokers:
-    """A consumer whose brokers answer by the logs that they lead, except where a test has them lie.
-
-    Attributes:
-        logs: partition -> its log.
-        former: (leader, partition) -> the log as a former leader has it, which does not know that it is one.
-        asked: one line for each answer of a partition.
-        lie: changes the nth answer.
-        silent: the brokers that do not answer.
-    """
+    """A consumer whose brokers answer by the logs that they lead, except where a test has them lie."""
 
     def __init__(self, logs):
+        # former: (leader, partition) -> the log of a former leader that does not know that it is one
         self.logs, self.former, self.asked, self.silent = logs, {}, [], set()
         self.lie = lambda nth, answer: answer
         self._manager, self._cluster, self._seen = self, self, {}

@@ -29,10 +29,7 @@ def head(sequence):
 
 
 class Compacted:
-    """A topic: what its log holds, and what becomes of it before each read.
-
-    ``meanwhile`` are numbers of heads: each is written behind the end before a read, and compaction takes the others.
-    """
+    """A topic; before each read a head of `meanwhile` is written, and compaction takes the others."""
 
     name = "snapshots"
 

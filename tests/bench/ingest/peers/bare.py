@@ -28,21 +28,9 @@ class BrokerError(RuntimeError):
 
 
 def deliver(address: str, topic: str, partitions: int, batches: Sequence[tuple[int, int]], turns: int) -> int:
-    """Has a topic delivered from its beginning to its end, partition by partition, and drops it.
-
-    How many records a fetch brought is told from its number of bytes, as a partition repeats batches of known sizes:
-    to look into it would take more than to receive it.
-
-    Args:
-        address: the broker's ``host:port``.
-        topic: the topic.
-        partitions: how many it has, all alike.
-        batches: (bytes, records) of each batch of a turn.
-        turns: how often a partition has them, one turn after the other.
-
-    Returns:
-        The bytes of the record batches.
-    """
+    """Has a topic delivered from its beginning to its end, partition by partition, and drops it."""
+    # A partition repeats batches of known (bytes, records), so the bytes of a fetch give its number of records;
+    # parsing the batches would cost more than receiving them.
     ends = list(accumulate(size for size, _ in batches))
     records = [0, *accumulate(count for _, count in batches)]
     buffer = memoryview(bytearray(FETCH_BYTES + ROOM))
