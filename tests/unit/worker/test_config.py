@@ -501,7 +501,6 @@ def test_point_13_what_kubernetes_says_of_a_service_is_left_alone(service):
 @pytest.mark.parametrize(
     ("variable", "text", "expected"),
     [
-        ("HTTP__PROT", "1", "http.prot (LDP_WORKER_HTTP__PROT): no such key"),
         (
             "REDIS__SERVICE_HOST",
             "10.96.7.1",

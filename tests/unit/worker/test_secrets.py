@@ -77,10 +77,7 @@ REFUSED = {
         f"{table}.{key} = {value}": f"[{table}]\n{key} = {value}"
         for table, keys in {
             "kafka": KEYS,
-            "redis": (
-                *("url", "password", "sentinel_password"),
-                *("ssl_cafile", "ssl_certfile", "ssl_keyfile"),
-            ),
+            "redis": ("url", "password", "sentinel_password", "ssl_cafile", "ssl_certfile", "ssl_keyfile"),
         }.items()
         for key in keys
         for value in (f'["{SECRET}"]', f'{{x = "{SECRET}"}}', f'[["{SECRET}"]]', NUMBER, f"[{NUMBER}]")
@@ -88,36 +85,15 @@ REFUSED = {
     **{f"kafka.{key} = text": f'[kafka]\n{key} = "{SECRET}"' for key in (*KEYS, "sasl_pasword", "password")},
     **{
         f"bootstrap_servers {given}": f"[kafka]\nbootstrap_servers = {given}"
-        for address in (
-            f"me:{SECRET}@localhost:9092",
-            f"SASL_SSL://me:{SECRET}@h:9092",
-            f"me:{LEFT}/{RIGHT}@h:1",
-        )
-        for given in (
-            f'"{address}"',
-            f'["{address}"]',
-            f'["localhost:9092", "{address}"]',
-            f'"h:1, {address}"',
-        )
+        for address in (f"me:{SECRET}@h:9092", f"SASL_SSL://me:{SECRET}@h:9092", f"me:{LEFT}/{RIGHT}@h:1")
+        for given in (f'"{address}"', f'["{address}"]', f'["h:1", "{address}"]', f'"h:1, {address}"')
     },
     **{
         f"{key} = {value}": f"{table}{key} = {value}"
         for table, key in (
-            *(
-                ("", "group"),
-                ("", "commit_every_seconds"),
-                ("", "kafka"),
-                ("", "redis"),
-                ("", "http"),
-                ("", "x"),
-            ),
-            *(
-                ("[snapshots]\n", "topic"),
-                ("[dead_letters]\n", "topic"),
-                ("[http]\n", "host"),
-                ("[http]\n", "port"),
-            ),
-            *(("[redis]\n", "pasword"), ("[redi]\n", "password")),
+            *(("", key) for key in ("group", "commit_every_seconds", "kafka", "redis", "http", "x")),
+            *(("[snapshots]\n", "topic"), ("[dead_letters]\n", "topic"), ("[redi]\n", "password")),
+            *(("[http]\n", "host"), ("[http]\n", "port"), ("[redis]\n", "pasword")),
         )
         for value in (f'"{LEFT} {RIGHT}"', f'"redis://me:{SECRET}@localhost"', f'["{SECRET}"]')
     },
@@ -230,19 +206,15 @@ def test_point_12_there_are_many_places():
     assert len(REFUSED) + len(OF_A_STREAM) + len(VARIABLES) + len(TAKEN) > 150
 
 
-@pytest.mark.parametrize("place", REFUSED)
+TEXTS = {place: text + STREAM for place, text in REFUSED.items()} | OF_A_STREAM
+
+
+@pytest.mark.parametrize("place", TEXTS)
 def test_point_12_a_refused_configuration_does_not_say_a_secret(place):
     with pytest.raises(ConfigError) as caught:
-        parse(REFUSED[place] + STREAM)
+        parse(TEXTS[place])
     assert_unsaid(str(caught.value))
     assert caught.value.__context__ is None or caught.value.__suppress_context__
-
-
-@pytest.mark.parametrize("place", OF_A_STREAM)
-def test_point_12_a_refused_stream_does_not_say_a_secret(place):
-    with pytest.raises(ConfigError) as caught:
-        parse(OF_A_STREAM[place])
-    assert_unsaid(str(caught.value))
 
 
 @pytest.mark.parametrize("name", VARIABLES)
