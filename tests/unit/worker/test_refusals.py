@@ -1,7 +1,7 @@
 """Every error code of the answers that a worker acts on, and what follows: an error of one partition is its own.
 
-`OUTCOMES` is the table of worker/README.md as data: the codes with an outcome of their own, and that of all others.
-The answers are injected where the client's own handlers take them.
+`OUTCOMES` is the table of docs/reference/broker-errors.md as data: codes with an outcome of their own, and all others.
+The tests inject the answers where the client's own handlers take them.
 """
 
 import contextlib
@@ -36,15 +36,15 @@ CODES = {code: error.__name__ for code, error in kafka_errors.kafka_errors.items
 OTHERS = None
 """Every code that has no line of its own."""
 
-WAITS = "the partition waits and is asked again, the others go on"
-CLAIMED = "the partition is let go of and claimed again"
-ALL_WAIT = "the partitions that were asked about wait and are asked again"
-SESSION = "the client begins another fetch session"
-RETRIED = "the claim is retried"
-NOT_OWNER = "the claim is given up: this worker is no member any more"
-KEPT = "what was known of the topic holds, it is asked again, and readiness says why"
-MISSING = "the topic is missing until an answer has it"
-CLOSED = "the topic is closed to this client, and readiness says so"
+WAITS = "the partition waits and the worker asks again; the other partitions continue"
+CLAIMED = "the worker releases the partition and claims it again"
+ALL_WAIT = "the requested partitions wait and the worker asks again"
+SESSION = "the client starts a new fetch session"
+RETRIED = "the worker retries the claim"
+NOT_OWNER = "the worker abandons the claim: it is no longer a member of the group"
+KEPT = "the worker keeps the last metadata of the topic and asks again; `/readyz` names the cause"
+MISSING = "the topic counts as missing until an answer contains it"
+CLOSED = "the topic is closed to this client, and `/readyz` reports this"
 
 _GROUP = {14: RETRIED, 15: RETRIED, 16: RETRIED, 24: RETRIED, 30: RETRIED, 69: RETRIED}
 _MEMBER = {22: NOT_OWNER, 25: NOT_OWNER, 27: NOT_OWNER, 82: NOT_OWNER, 110: RETRIED, 113: RETRIED}
@@ -58,7 +58,7 @@ OUTCOMES = {
     "Metadata, of a topic": {3: MISSING, 29: CLOSED, OTHERS: KEPT},
 }
 
-AGAIN = "the snapshot is published again with a new producer"
+AGAIN = "the worker publishes the snapshot again with a new producer"
 PUBLISHING = {
     "InitProducerId": {OTHERS: AGAIN},
     "AddPartitionsToTxn": {OTHERS: AGAIN},
@@ -306,9 +306,9 @@ def test_a_partition_that_is_refused_waits_longer_each_time_and_is_well_once_it_
     assert (refusals.lasting(), refusals.take_new()) == (set(), {})
 
 
-def test_the_table_of_the_readme_is_that_of_the_tests():
-    readme = (Path(__file__).parents[3] / "worker" / "README.md").read_text(encoding="utf-8")
-    section = readme.split("## Error codes of the brokers\n")[1].split("\n#")[0]
+def test_the_table_of_the_page_is_that_of_the_tests():
+    page = (Path(__file__).parents[3] / "docs/reference/broker-errors.md").read_text(encoding="utf-8")
+    section = page[page.index("| answer | codes |") : page.index("\n## Wrong answers\n")]
     rows = [
         tuple(cell.strip() for cell in row.split("|")[1:-1]) for row in re.findall(r"^\|.*\|$", section, re.M)
     ]
