@@ -14,7 +14,7 @@ from worker.observe.metrics import Metrics
 D, N = 15, 3000
 METHODS = ("base", "norm-sub", "base-cut")
 ENDS = ("low", "high", "anytime_low", "anytime_high")
-README = Path(__file__).parents[3] / "worker" / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 LABELS = [f"{'long ' * 20}{v}" for v in range(D)]
 
 
@@ -71,7 +71,7 @@ def test_a_stream_has_at_most_150_series_of_values():
         Shown.of(take(stream, stream.oracle.estimate(rising(), sum(rising())), Cut({}, {}), 1), 0.0).answers
     )
     assert sum(len(shown(metrics, f"value_{name}")) for name in ("frequency", *ENDS)) == 150
-    assert "\n150 a stream at most" in README.read_text(encoding="utf-8")
+    assert "A stream has at most 150 series of values." in PAGE.read_text(encoding="utf-8")
 
 
 def test_a_value_that_leaves_the_ten_is_shown_no_more():
