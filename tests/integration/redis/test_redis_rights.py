@@ -27,10 +27,10 @@ from worker.store import removal
 
 pytestmark = pytest.mark.integration
 
-README = (Path(__file__).parents[3] / "worker/README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/operate/redis.md").read_text(encoding="utf-8")
 RULES = {
     rule.replace("\\|", "|"): who.split(", ")
-    for rule, who in re.findall(r"^\| `([~+][^`]+)` \| ([a-z, ]+) \|", README, re.MULTILINE)
+    for rule, who in re.findall(r"^\| `([~+][^`]+)` \| ([a-z, ]+) \|", PAGE, re.MULTILINE)
 }
 PASSWORD, ADMIN = secrets.token_hex(8), secrets.token_hex(8)
 WHO = ["run", "audit", "check", "remove", "import"]

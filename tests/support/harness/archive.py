@@ -36,7 +36,7 @@ class Stored:
 
 
 def stored(world: World, partition: int) -> Stored:
-    """Reads a partition's keys as worker/README.md defines them."""
+    """Reads a partition's keys as docs/internals/storage-format.md defines them."""
     tag = f"{{{world.name}:{partition}}}"
     meta: Any = world.redis.hgetall(f"{tag}:meta")
     cells = {}
