@@ -1,4 +1,4 @@
-"""The numbered steps: docstring, body, README and kill points agree."""
+"""The numbered steps: docstring, body, document and kill points agree."""
 
 import importlib
 import inspect
@@ -16,21 +16,22 @@ from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.publishing.publisher import Publisher
 
 PUBLISHING = (Publisher.tick, Publisher._publish, KafkaSnapshotProducer.publish)
+CLAIMING = (Ownership.claim, Ownership._decide, Ownership._adopt)
 COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.settle)
 
 
 @pytest.mark.parametrize(
-    ("turn", "body", "first", "title"),
+    ("turn", "body", "first", "page", "title"),
     [
-        ("claim", (Ownership.claim, Ownership._decide, Ownership._adopt), Ownership.claim, "The claim"),
-        ("commit", COMMITTING, Ownership.commit, "The commit"),
-        ("publish", PUBLISHING, Publisher.tick, "Snapshots and the head"),
-        ("import", (Import,), Import.run, "Starting from history"),
+        ("claim", CLAIMING, Ownership.claim, "worker/README.md", "The claim"),
+        ("commit", COMMITTING, Ownership.commit, "worker/README.md", "The commit"),
+        ("publish", PUBLISHING, Publisher.tick, "worker/README.md", "Snapshots and the head"),
+        ("import", (Import,), Import.run, "docs/internals/import.md", "Steps"),
     ],
     ids=["claim", "commit", "publish", "import"],
 )
-def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_kill_points(
-    turn: str, body: tuple[Callable[..., Any], ...], first: Callable[..., Any], title: str
+def test_the_steps_have_the_same_numbers_in_docstring_body_document_and_kill_points(
+    turn: str, body: tuple[Callable[..., Any], ...], first: Callable[..., Any], page: str, title: str
 ) -> None:
     said = [int(number) for number in re.findall(r"^ +(\d+)\. ", first.__doc__ or "", re.MULTILINE)]
     assert said == list(range(1, len(said) + 1))
@@ -38,8 +39,8 @@ def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_kill_point
     assert sorted(int(number) for mark in marks for number in mark.split(" and ")) == said
     kills = IMPORTING if turn == "import" else [step for step in STEPS if step.turn == turn]
     assert sorted({step.number for step in kills}) == said
-    readme = (Path(__file__).parents[4] / "worker" / "README.md").read_text(encoding="utf-8")
-    section = readme.split(f"## {title}\n")[1].split("\n## ")[0]
+    text = (Path(__file__).parents[4] / page).read_text(encoding="utf-8")
+    section = text.split(f"## {title}\n")[1].split("\n## ")[0]
     assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said
 
 
