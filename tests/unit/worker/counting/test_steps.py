@@ -25,7 +25,7 @@ COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.se
     [
         ("claim", CLAIMING, Ownership.claim, "worker/README.md", "The claim"),
         ("commit", COMMITTING, Ownership.commit, "worker/README.md", "The commit"),
-        ("publish", PUBLISHING, Publisher.tick, "worker/README.md", "Snapshots and the head"),
+        ("publish", PUBLISHING, Publisher.tick, "docs/explanation/snapshots.md", "Steps"),
         ("import", (Import,), Import.run, "docs/internals/import.md", "Steps"),
     ],
     ids=["claim", "commit", "publish", "import"],
