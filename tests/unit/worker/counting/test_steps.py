@@ -23,8 +23,8 @@ COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.se
 @pytest.mark.parametrize(
     ("turn", "body", "first", "page", "title"),
     [
-        ("claim", CLAIMING, Ownership.claim, "worker/README.md", "The claim"),
-        ("commit", COMMITTING, Ownership.commit, "worker/README.md", "The commit"),
+        ("claim", CLAIMING, Ownership.claim, "docs/internals/partition-lifecycle.md", "Claim"),
+        ("commit", COMMITTING, Ownership.commit, "docs/internals/partition-lifecycle.md", "Commit"),
         ("publish", PUBLISHING, Publisher.tick, "docs/explanation/snapshots.md", "Steps"),
         ("import", (Import,), Import.run, "docs/internals/import.md", "Steps"),
     ],
