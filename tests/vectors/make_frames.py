@@ -3,7 +3,7 @@
     python make_frames.py
 
 It needs the standard library alone and shares no code with the project: what is good, and why each other record is
-not, is written here from "The wire" in ldp/README.md, case by case.
+not, is written here from docs/reference/wire-format.md, case by case.
 """
 
 import hashlib
