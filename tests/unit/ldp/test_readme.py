@@ -16,6 +16,10 @@ PAGES = {
     **{
         name: page(name)
         for name in (
+            "guides/browsers-and-explicit-channels",
+            "guides/choose-a-method",
+            "guides/choose-a-protocol",
+            "guides/poisoning",
             "reference/wire-format",
             "reference/wire-format-coins",
             "reference/wire-format-vectors",
