@@ -1,4 +1,4 @@
-"""Runs the examples of ldp/README.md in a folder with an archive: ``python -m tests.support.engines.readme FOLDER``.
+"""Runs the examples of docs/guides/spark-and-beam.md in a folder: ``python -m tests.support.engines.readme FOLDER``.
 
 They find there what they name: colours.json; archive, the records as Spark's source for Kafka has them; and
 reports.jsonl, the records that are JSON, a line each.
@@ -14,12 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from tests.support.docs import page
 from tests.support.engines.archive import FOLDERS
 
-PAGE = Path(__file__).parents[3] / "ldp" / "README.md"
-
 (folder,) = FOLDERS
-blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+blocks = re.findall(r"^```python\n(.*?)^```$", page("guides/spark-and-beam"), re.MULTILINE | re.DOTALL)
 os.chdir(folder)
 rows = [json.loads(line) for line in Path("records.jsonl").read_text(encoding="utf-8").splitlines()]
 for row in rows:

@@ -20,6 +20,7 @@ PAGES = {
             "guides/choose-a-method",
             "guides/choose-a-protocol",
             "guides/poisoning",
+            "guides/read-snapshots",
             "reference/wire-format",
             "reference/wire-format-coins",
             "reference/wire-format-vectors",
