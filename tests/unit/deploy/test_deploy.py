@@ -19,6 +19,7 @@ from deploy.local import services
 from tests.long.alerts.rules import RULES, rules
 from tests.support import prometheus, shared
 from tests.support.dashboards import exposed
+from tests.support.docs import page
 from worker import cli, config
 from worker.config import schema
 
@@ -187,7 +188,7 @@ def test_every_recorded_series_is_tested_named_as_it_should_be_and_used() -> Non
     tested = " ".join(case["expr"] for test in RULES_TESTS for case in test.get("promql_expr_test", []))
     asked = " ".join(rule["expr"] for rule in rules())
     levels = {"stream": ["stream"], "stream_partition": ["stream", "partition"], "server": ["server"]}
-    readme = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    documented = page("operate/dashboards")
     for name, expression in recorded.items():
         level, metric, operations = name.split(":")
         assert metric.startswith("ldp_worker_")
@@ -195,7 +196,7 @@ def test_every_recorded_series_is_tested_named_as_it_should_be_and_used() -> Non
         assert f"by ({', '.join(levels[level])})" in expression
         assert name in tested
         assert name in asked
-        assert f"| `{name}` |" in readme
+        assert f"| `{name}` |" in documented
     assert set(re.findall(r"\b[a-z_]+:\w+:\w+", asked)) <= recorded.keys()
 
 
