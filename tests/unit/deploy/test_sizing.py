@@ -1,4 +1,4 @@
-"""What deploy/README.md says of sizes is what its commands print, and what they print is what the code makes."""
+"""The pages on capacity, the output of their commands, and the sizes that the code produces."""
 
 import json
 import math
@@ -16,6 +16,7 @@ from deploy.sizing import formulas as sizing
 from ldp.analysis.protocol_selection import plan
 from ldp.snapshot import JSON, Cut, encode, rounded, take
 from ldp.snapshot.documents import VECTORS
+from tests.support.docs import page
 from worker.config import parse
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
@@ -23,8 +24,7 @@ from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.windows import ALL, Pane
 
 ROOT = Path(__file__).parents[3]
-README = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
-SECTION = README[README.index("## How much it takes") : README.index("## Backup and restore")]
+SECTION = page("operate/capacity") + page("operate/capacity-large")
 
 
 def load(protocol, d, *reports, partitions=1):
@@ -154,9 +154,9 @@ def test_a_snapshot_has_so_many_bytes(d, partitions):
 
 
 def test_what_a_record_takes_is_what_the_other_page_says():
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for protocol, name in ((2, "pgr"), (5, "olh")):
-        rows = re.findall(r"^\| (one report|100 reports) \|(.*)\|$", page, re.MULTILINE)
+        rows = re.findall(r"^\| (one report|100 reports) \|(.*)\|$", readme, re.MULTILINE)
         for batch, (_, cells) in zip((1, 100), rows, strict=True):
             said = float(cells.split("|")[0 if protocol == 2 else 3])
             rate = sizing.Load("s", ldp.oracle(name, "1", 1024), 1, (1,), rate=1.0, batch=batch)
@@ -220,7 +220,7 @@ def test_what_is_concluded_on_paper_is_what_the_numbers_say():
     assert f"T / r: 3·10⁸ counters at T = 5 s and r = 16 ns, {most / pgr.oracle.state_size:.0f} part" in text
     assert f"about {pgr.redis_bytes / 8e6:.0f} MB of `pgr`" in text
     assert f"{pgr.cut_bytes / 1e9:.1f} GB of `pgr` are {8 * pgr.cut_bytes / 10e9:.0f} s of 10 Gbit/s" in text
-    assert f"each takes {pgr.commit_bytes(1) / 60 / 8e6:.0f} MB/s" in text
+    assert f"receives {pgr.commit_bytes(1) / 60 / 8e6:.0f} MB/s" in text
     assert f"{pgr.commit_bytes(1) / 1e9:.1f} GB/s in all" in text
     errors = [math.sqrt(tables.variance(oracle)) for oracle in tables.PAPER]
     assert round(100 * (errors[0] / errors[2] - 1)) == 1
