@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tests.support.harness import World, dead_letters, until
 from tests.support.harness.history import history
-from tests.support.harness.rights import LIMITED, LIMITED_PASSWORD, README, acl, lines
+from tests.support.harness.rights import DOCUMENTED, LIMITED, LIMITED_PASSWORD, acl, lines
 from worker import check
 from worker.cli import cli
 
@@ -25,7 +25,7 @@ def limited(secure, folder, user, **more):
 
 
 def names(world):
-    """Maps the names of the README's example to the stream's."""
+    """Maps the names of the page's example to the stream's."""
     return {
         "colour-reports": world.topic,
         "ldp-worker-colours": world.group,
@@ -93,8 +93,10 @@ ROWS = [f"--operation {operation} --topic ldp-rows" for operation in ("Write", "
 @pytest.mark.long
 @pytest.mark.parametrize(("user", "without"), [(LIMITED[-1], None), (LIMITED[-2], "Write")])
 def test_rows_need_the_documented_rights(secure, tmp_path, user, without):
-    said = "| `rows.topic`, to write rows | Write and Read on `ldp-rows`, and DescribeConfigs for `check` |"
-    assert said in README.read_text(encoding="utf-8")
+    said = (
+        "| `rows.topic`, to write rows | also Write and Read on `ldp-rows`, and DescribeConfigs for `check` |"
+    )
+    assert said in DOCUMENTED
     assert len(LIMITED) >= len(lines()) + 3
     with limited(secure, tmp_path / "rows", user, rows={}) as world:
         named = names(world) | {"ldp-rows": world.config.rows.topic}

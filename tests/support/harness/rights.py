@@ -1,12 +1,13 @@
-"""The `kafka-acls` lines of worker/README.md as ACLs."""
+"""The `kafka-acls` lines of docs/operate/secure.md as ACLs."""
 
 import re
 import shlex
-from pathlib import Path
 
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-README = Path(__file__).parents[3] / "worker" / "README.md"
+from tests.support.docs import page
+
+DOCUMENTED = page("operate/secure")
 LIMITED, LIMITED_PASSWORD = tuple(f"limited{n}" for n in range(12)), "limited"
 """Users of the secure services without rights of their own."""
 _KINDS = {
@@ -18,10 +19,8 @@ _KINDS = {
 
 
 def lines() -> list[str]:
-    """Returns the rights of the README, without the common prefix."""
-    return re.findall(
-        r"^kafka-acls\.sh \$TO (--operation .+)$", README.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    """Returns the rights of the page, without the common prefix."""
+    return re.findall(r"^kafka-acls\.sh \$TO (--operation .+)$", DOCUMENTED, re.MULTILINE)
 
 
 def acl(line: str, user: str, names: dict[str, str]) -> ACL:
