@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from worker.cli import cli
+from tests.support.docs import page
 from worker.config import Config, parse
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
@@ -85,7 +86,7 @@ def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
 def test_every_key_is_explained():
     config = parse(blocks("toml")[0])
     assert isinstance(config, Config)
-    table = README[README.index("## Configuration") : README.index("## Wire formats")]
+    table = page("reference/configuration") + page("reference/configuration-streams")
     from worker.config import schema
 
     for name, field in schema.File.model_fields.items():
@@ -100,7 +101,7 @@ def test_every_key_is_explained():
 
 
 def test_every_default_is_right():
-    table = README[README.index("## Configuration") : README.index("## Wire formats")]
+    table = page("reference/configuration")
     config = parse(blocks("toml")[0])
     rows = re.findall(r"^\| (`[a-z_.`, ]+`) \| (`[^|]+`) \|", table, re.MULTILINE)
     checked = 0

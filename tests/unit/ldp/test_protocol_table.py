@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ldp.oracles import ORACLES, PROTOCOLS
+from tests.support.docs import page
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
 SECTION = README[README.index("## Protocols") : README.index("## Methods")]
@@ -14,7 +15,7 @@ SECTION = README[README.index("## Protocols") : README.index("## Methods")]
 def test_every_protocol_has_a_row():
     rows = re.findall(r"^\| `(\w+)` \|", SECTION, re.MULTILINE)
     assert rows == ["protocol", *ORACLES]
-    (listed,) = re.findall(r"^\| `streams\.protocol` \| \| (.+) \|$", README, re.MULTILINE)
+    (listed,) = re.findall(r"^\| `streams\.protocol` \| \| (.+) \|$", page("reference/configuration-streams"), re.MULTILINE)
     assert re.findall(r"`(\w+)`", listed) == list(PROTOCOLS)
 
 

@@ -159,7 +159,7 @@ print(json.dumps([dict(zip(found.columns, map(str, found.types))), found.fetchal
 
 
 def test_duckdb_reads_them_with_their_types(tmp_path):
-    """As the README has it: the JSON lines, and nothing said of their columns."""
+    """As the page on databases has it: the JSON lines, and nothing said of their columns."""
     snapshot = taken(WINDOW)
     rows = encode_rows(snapshot, slots(["base", "norm"], 4, QUERIES, 5))
     file = tmp_path / "rows.jsonl"

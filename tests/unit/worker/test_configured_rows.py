@@ -1,19 +1,17 @@
 """The table of rows: what it takes, what topic that needs, and what is refused because no worker should do it."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from ldp.snapshot import Cut, Period, Slots, encode_rows, slots, take
+from tests.support.docs import page
 from tests.support.estimates import estimated
 from worker.check import Level
 from worker.check.topics import judge_topics
 from worker.config import ConfigError, parse
 from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, TOP, row_cost
 from worker.kafka.client import topics
-
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
 
 
 def config(rows="", stream="domain_size = 1000"):
@@ -94,8 +92,8 @@ def test_more_rows_than_anybody_should_read_are_refused():
     assert row_cost(Slots(("base",), {"": 500}), found).topic is None
 
 
-def test_the_readme_says_the_limits():
-    section = README[README.index("### Rows for databases") : README.index("## Versions")]
+def test_the_page_has_the_limits_and_columns():
+    section = page("guides/databases")
     assert f"{MOST_AT_ONCE_ROWS:,} rows of a snapshot or {MOST_ROWS:,} of a stream" in section
     assert f"the {TOP} most frequent values" in section
     columns = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)

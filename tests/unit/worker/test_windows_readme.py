@@ -1,10 +1,11 @@
-"""README's section on windows says what its own commands compute, and what the configuration takes."""
+"""The page on windows says what its own commands compute, and what the configuration takes."""
 
 import contextlib
 import io
 import re
 from pathlib import Path
 
+from tests.support.docs import page
 from worker.config import parse
 from worker.config.schema import StreamTable
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
@@ -13,8 +14,7 @@ from worker.counting.windows import Windowing
 from worker.kafka.snapshots.topic import transaction_seconds
 from worker.observe.metrics import Metrics
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-SECTION = README[README.index("## Windows\n") : README.index("## How long to keep which topic")]
+SECTION = page("guides/windows")
 STREAM = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 
 
@@ -24,7 +24,7 @@ def printed(number):
         number
     ]
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(code, {})  # what README has its readers run
+        exec(code, {})  # what the page has its readers run
     return out.getvalue()
 
 
@@ -63,7 +63,7 @@ def test_the_bounds_are_those_of_the_configuration():
 
 def test_the_defaults_are_those_of_the_configuration():
     for key in ("windows", "grace", "out_of_order", "idle_after", "retain"):
-        (said,) = re.findall(rf"^\| `streams\.{key}` \| `(.*?)` \|", README, re.MULTILINE)
+        (said,) = re.findall(rf"^\| `streams\.{key}` \| `(.*?)` \|", page("reference/configuration-streams"), re.MULTILINE)
         default = StreamTable.model_fields[key].default
         assert said == str(default if isinstance(default, list) else f'"{default}"').replace("'", '"')
 
