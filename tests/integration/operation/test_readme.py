@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from worker.cli import cli
 from tests.support.docs import page
+from worker.cli import cli
 from worker.config import Config, parse
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")

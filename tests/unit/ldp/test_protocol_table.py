@@ -13,7 +13,8 @@ SECTION = page("guides/choose-a-protocol").partition("## Hash functions")[0]
 def test_every_protocol_has_a_row():
     rows = re.findall(r"^\| `(\w+)` \|", SECTION, re.MULTILINE)
     assert rows == ["protocol", *ORACLES]
-    (listed,) = re.findall(r"^\| `streams\.protocol` \| \| (.+) \|$", page("reference/configuration-streams"), re.MULTILINE)
+    keys = page("reference/configuration-streams")
+    (listed,) = re.findall(r"^\| `streams\.protocol` \| \| (.+) \|$", keys, re.MULTILINE)
     assert re.findall(r"`(\w+)`", listed) == list(PROTOCOLS)
 
 

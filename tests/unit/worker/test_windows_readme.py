@@ -62,8 +62,9 @@ def test_the_bounds_are_those_of_the_configuration():
 
 
 def test_the_defaults_are_those_of_the_configuration():
+    keys = page("reference/configuration-streams")
     for key in ("windows", "grace", "out_of_order", "idle_after", "retain"):
-        (said,) = re.findall(rf"^\| `streams\.{key}` \| `(.*?)` \|", page("reference/configuration-streams"), re.MULTILINE)
+        (said,) = re.findall(rf"^\| `streams\.{key}` \| `(.*?)` \|", keys, re.MULTILINE)
         default = StreamTable.model_fields[key].default
         assert said == str(default if isinstance(default, list) else f'"{default}"').replace("'", '"')
 
