@@ -17,6 +17,7 @@ from ldp.cli import cli
 from ldp.counts import read_counts
 from ldp.files import Aggregator, perturbed
 from ldp.oracles import ORACLES
+from tests.support.docs import page
 
 SCHEMA = Draft202012Validator(
     json.loads((Path(ldp.__file__).parent / "snapshot" / "snapshot.schema.json").read_text(encoding="utf-8"))
@@ -129,10 +130,9 @@ def test_invalid_counts_are_refused(stream, document, error, says):
         read_counts(stream, document)
 
 
-# In SQL, as ldp/README.md shows it, from JSON frames as clients and `ldp perturb` write them, a line each
+# Queries of docs/tutorials/files-only.md, on JSON frames as clients and `ldp perturb` write them
 
-README = (Path(ldp.__file__).parent / "README.md").read_text(encoding="utf-8")
-TABLE, INDICES, BITS = re.findall(r"```sql\n(.*?)```", README, re.DOTALL)
+TABLE, INDICES, BITS = re.findall(r"```sql\n(.*?)```", page("tutorials/files-only"), re.DOTALL)
 
 
 @pytest.mark.parametrize("name", ["grr", "pgr", "oue", "subset"])

@@ -21,9 +21,11 @@ PAGES = {
             "guides/choose-a-protocol",
             "guides/poisoning",
             "guides/read-snapshots",
+            "reference/state-files",
             "reference/wire-format",
             "reference/wire-format-coins",
             "reference/wire-format-vectors",
+            "tutorials/files-only",
         )
     },
 }
