@@ -24,6 +24,7 @@ from ruamel.yaml import YAML
 
 from deploy.kubernetes import rules
 from tests.support import prometheus, shared
+from tests.support.docs import page
 from worker import cli, config
 from worker.check import kafka as check_kafka
 from worker.check import redis as check_redis
@@ -36,12 +37,12 @@ GRAFANA = FOLDER.parent / "grafana"
 DASHBOARDS = GRAFANA / "dashboards"
 ROOT = FOLDER.parent.parent
 IMAGE = (ROOT / "Dockerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
-README = (FOLDER / "README.md").read_text(encoding="utf-8")
+PAGE = page("operate/kubernetes")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CRDS = json.loads((ROOT / "tests/vectors/crds.schema.json").read_text(encoding="utf-8"))
 OVERLAYS = ("try-out", "production")
 VERSIONS = ("1.27", "1.37")
-"""The oldest Kubernetes that README.md names, and the newest whose schemas there are."""
+"""The oldest Kubernetes that the page names, and the newest whose schemas there are."""
 SECRETS = "/run/secrets/ldp-worker"
 NAME = "app.kubernetes.io/name"
 WORKER = {NAME: "ldp-worker"}
@@ -240,7 +241,7 @@ def test_production_speaks_tls_and_has_its_secrets_as_files(tmp_path: Path) -> N
     mount = {"name": volume["name"], "mountPath": SECRETS, "readOnly": True}
     assert mount in worker("production")["volumeMounts"]
     assert volume["secret"]["defaultMode"] == 0o440
-    create = re.search(r"create secret generic ldp-worker (.*?)\nkubectl", README, re.DOTALL)
+    create = re.search(r"create secret generic ldp-worker (.*?)\nkubectl", PAGE, re.DOTALL)
     assert create is not None
     assert volume["secret"]["secretName"] == "ldp-worker"
     assert set(re.findall(r"--from-file=([\w.-]+?)(?:=| |$)", create[1], re.MULTILINE)) == names
@@ -379,7 +380,7 @@ def test_images_have_a_version_and_are_those_that_are_tested() -> None:
     of_production = {image for name, image in images.items() if name.startswith("production")}
     assert of_production == {f"registry.example.com/ldp-worker:{PROJECT['version']}"}
     assert set(images.values()) - of_production == {f"ldp-worker:{PROJECT['version']}"}
-    assert f"ldp-worker:{PROJECT['version']}" in README
+    assert f"ldp-worker:{PROJECT['version']}" in PAGE
 
 
 # --- how many, where, and how they change --------------------------------------------------------------------------
