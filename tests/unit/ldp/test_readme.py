@@ -2,32 +2,29 @@
 
 import doctest
 import re
-from pathlib import Path
 
 import pytest
 
-import ldp
 from ldp.oracles import PROTOCOLS
 from tests.support.docs import page
 
-README = Path(ldp.__file__).with_name("README.md").read_text(encoding="utf-8")
 PAGES = {
-    "README": README,
-    **{
-        name: page(name)
-        for name in (
-            "guides/browsers-and-explicit-channels",
-            "guides/choose-a-method",
-            "guides/choose-a-protocol",
-            "guides/poisoning",
-            "guides/read-snapshots",
-            "reference/state-files",
-            "reference/wire-format",
-            "reference/wire-format-coins",
-            "reference/wire-format-vectors",
-            "tutorials/files-only",
-        )
-    },
+    name: page(name)
+    for name in (
+        "explanation/anytime-valid-intervals",
+        "guides/browsers-and-explicit-channels",
+        "guides/choose-a-method",
+        "guides/choose-a-protocol",
+        "guides/poisoning",
+        "guides/python-client",
+        "guides/read-snapshots",
+        "reference/state-files",
+        "reference/wire-format",
+        "reference/wire-format-coins",
+        "reference/wire-format-vectors",
+        "tutorials/files-only",
+        "tutorials/notebook",
+    )
 }
 
 
