@@ -1,7 +1,7 @@
 """What a producer's choices cost: bytes of the topic a report, and how fast a worker counts them from there.
 
-Run as ``python -m tests.bench.choices``; it prints the table of README.md, "What a record costs". The bytes are those
-of full record batches as kafka-python makes them, headers included; the codecs' versions change them a little. The
+Run as ``python -m tests.bench.choices``; it prints the table of docs/guides/send-reports.md. The bytes are those of
+full record batches as kafka-python makes them, headers included; the codecs' versions change them a little. The
 speeds are ratios within one run: from the bytes of a fetch to the counts (`Reader`, `PartitionState`) on one core, in
 lz4, without the fetching itself. ``--bytes`` leaves them out.
 """

@@ -1,4 +1,4 @@
-"""The configuration, commands and code of README.md run as written."""
+"""The configuration, commands and code of the first tutorial and README.md run as written."""
 
 import json
 import re
@@ -12,22 +12,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.support.docs import page
+from tests.support.docs import blocks, page
 from worker.cli import cli
 from worker.config import Config, parse
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+README = page("README.md")
+TUTORIAL = page("tutorials/first-stream")
 WORKER = Path(sys.executable).with_name("ldp-worker")
-
-
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.integration
 def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
     own = secrets.token_hex(4)
-    toml, (producer, consumer) = blocks("toml")[0], blocks("python")
+    toml, (producer, consumer) = blocks(TUTORIAL, "toml")[0], blocks(TUTORIAL, "python")
 
     def here(text):
         for name in ("colour-reports", "ldp-snapshots"):
@@ -83,8 +80,16 @@ def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
     assert code == 0, (tmp_path / "log").read_text()
 
 
+def test_other_pages_show_the_same_code():
+    for language in ("toml", "python"):
+        assert blocks(README, language) == blocks(TUTORIAL, language)
+    producer, consumer = blocks(TUTORIAL, "python")
+    assert producer in page("guides/send-reports")
+    assert consumer in page("guides/read-snapshots")
+
+
 def test_every_key_is_explained():
-    config = parse(blocks("toml")[0])
+    config = parse(blocks(TUTORIAL, "toml")[0])
     assert isinstance(config, Config)
     table = page("reference/configuration") + page("reference/configuration-streams")
     from worker.config import schema
@@ -102,7 +107,7 @@ def test_every_key_is_explained():
 
 def test_every_default_is_right():
     table = page("reference/configuration")
-    config = parse(blocks("toml")[0])
+    config = parse(blocks(TUTORIAL, "toml")[0])
     rows = re.findall(r"^\| (`[a-z_.`, ]+`) \| (`[^|]+`) \|", table, re.MULTILINE)
     checked = 0
     for keys, defaults in rows:
@@ -119,10 +124,10 @@ def test_every_default_is_right():
 
 def test_every_target_and_command_exists():
     makefile = (Path(__file__).parents[3] / "Makefile").read_text()
-    targets = set(re.findall(r"`make ([a-z]+)", README)) | {"demo", "test"}
+    targets = set(re.findall(r"`make ([a-z]+)", README + page("internals/benchmarks"))) | {"demo", "test"}
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    said = set(re.findall(r"ldp-worker ([a-z][a-z-]+)", README)) - {"names"}
+    said = set(re.findall(r"(?m)(?:^|`)ldp-worker ([a-z][a-z-]+)", README + TUTORIAL)) - {"collects"}
     known = subprocess.run([WORKER, "--help"], capture_output=True, text=True, timeout=180, check=True).stdout
     for command in said:
         assert re.search(rf"^  {command} ", known, re.MULTILINE), command

@@ -1,7 +1,7 @@
 """What `pip install` brings, tried: the wheel is built, and installed into three fresh environments.
 
     alone           makes reports of every protocol: the device's client runs on the standard library
-    mathematics     runs README's "On files"; ldp-worker says which extra it needs
+    mathematics     runs the commands of docs/tutorials/files-only.md; ldp-worker says which extra it needs
     worker          serves: ldp-worker checks a configuration, and says that nobody answers
 
 The wheel is built as `make venv` builds, by the locked build backend. What it needs is installed in the lock's
@@ -118,12 +118,12 @@ def client_alone(wheel: Path, folder: Path) -> None:
 
 
 def mathematics(wheel: Path, folder: Path) -> None:
-    """Runs README's commands on files, and a worker that is not there."""
+    """Runs the tutorial's commands on files, and a worker that is not there."""
     commands = environment(folder, str(wheel))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (typed,) = re.findall(r"^```sh\n([^`]*ldp perturb[^`]*)^```$", readme, re.MULTILINE)
+    tutorial = (ROOT / "docs/tutorials/files-only.md").read_text(encoding="utf-8")
+    (typed,) = re.findall(r"^```sh\n([^`]*ldp perturb[^`]*)^```$", tutorial, re.MULTILINE)
     done = run("bash", "-eu", "-c", typed, folder=folder, path=str(commands))
-    must(done.code == 0 and "file: 10,000 reports" in done.out, "README's commands on files run", done)
+    must(done.code == 0 and "file: 10,000 reports" in done.out, "the tutorial's commands on files run", done)
     done = run("bash", "-eu", "-c", typed.replace(" --top 3", ""), folder=folder, path=str(commands))
     must(done.code == 0 and len(done.out.splitlines()) == 13, "a snapshot is written", done)
     done = run(commands / "ldp", "reproduce", folder=folder)

@@ -154,9 +154,9 @@ def test_a_snapshot_has_so_many_bytes(d, partitions):
 
 
 def test_what_a_record_takes_is_what_the_other_page_says():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = page("guides/send-reports")
     for protocol, name in ((2, "pgr"), (5, "olh")):
-        rows = re.findall(r"^\| (one report|100 reports) \|(.*)\|$", readme, re.MULTILINE)
+        rows = re.findall(r"^\| (one report|100 reports) \|(.*)\|$", text, re.MULTILINE)
         for batch, (_, cells) in zip((1, 100), rows, strict=True):
             said = float(cells.split("|")[0 if protocol == 2 else 3])
             rate = sizing.Load("s", ldp.oracle(name, "1", 1024), 1, (1,), rate=1.0, batch=batch)

@@ -24,6 +24,7 @@ from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.files import Aggregator, perturbed, values
 from ldp.oracles import ORACLES
+from tests.support.docs import page
 from worker.audit.records import Records
 from worker.audit.recount import recount
 
@@ -405,9 +406,8 @@ def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
 
 
 @pytest.mark.slow
-def test_the_readme_shows_what_it_prints(tmp_path):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+def test_the_tutorial_shows_what_it_prints(tmp_path):
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page("tutorials/files-only"), re.MULTILINE | re.DOTALL)
     (i,) = (i for i, (language, text) in enumerate(blocks) if language == "sh" and "ldp perturb" in text)
     shown = blocks[i + 1][1].splitlines()
     done = shell(blocks[i][1], cwd=tmp_path)

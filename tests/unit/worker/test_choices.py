@@ -1,16 +1,15 @@
-"""What a record costs: README's bytes are those of the encoders, in record batches that are written out once more."""
+"""What a record costs: the page's bytes are those of the encoders, in record batches that are written out once more."""
 
 from functools import partial
-from pathlib import Path
 
 import lz4.frame
 import pytest
 import zstandard
 
 from tests.bench import choices
+from tests.support.docs import page
 
-PAGE = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-TABLE = PAGE.partition("## What a record costs")[2].partition("\n## ")[0]
+TABLE = page("guides/send-reports").partition("## Cost of a record")[2].partition("\n## ")[0]
 BATCH_HEADER = 61
 BATCH = 128 << 10
 COMPRESS = {
