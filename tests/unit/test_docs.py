@@ -32,6 +32,10 @@ def test_a_page_is_short_and_names_files_and_methods_that_exist(page: Path) -> N
     assert [pair for pair in named if not WORDS.issuperset(pair)] == []
 
 
+def test_the_readme_is_short() -> None:
+    assert (ROOT / "README.md").stat().st_size <= 10_000
+
+
 @pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_and_anchors_exist(page: Path) -> None:
     for path, anchor in re.findall(r"\]\((?!\w+:)([^()\s#]*)#?([^()\s]*)\)", prose(page)):

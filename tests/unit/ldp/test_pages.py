@@ -34,7 +34,7 @@ def test_the_examples_run(name, tmp_path, monkeypatch):
     text = PAGES[name]
     blocks = re.findall(r"^```pycon\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     others = re.findall(
-        r"^```(?:sql|sh|python|toml)$", text, re.MULTILINE
+        r"^```(?:sql|sh|python|toml|text)$", text, re.MULTILINE
     )  # tests/unit/ldp/test_counts.py runs those in SQL, tests/integration/engines/test_engines.py those on engines
     assert len(blocks) + len(others) == text.count("```") // 2
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, name, None, 0)
