@@ -56,13 +56,10 @@ _LONG = {
 
 @dataclass(frozen=True)
 class Point:
-    """A kill point.
+    """A kill point: a step, and the way in which a worker reaches it.
 
-    Attributes:
-        way: how a worker comes there. ``fresh``: it claims a stream that nobody counted yet, alone. ``joins``: it
-            joins another. ``follows``: it takes over from the stream's publisher, which is killed before. ``runs``: it
-            counts, alone or with another.
-        aim: the step, and when.
+    ``fresh``: it claims an uncounted stream alone. ``joins``: it joins another worker. ``follows``: it takes over from
+    the publisher, which is killed first. ``runs``: it counts.
     """
 
     way: str
@@ -138,14 +135,7 @@ class Outcome:
 
 
 class Ground(World):
-    """Stream whose workers die one after the other; a context manager.
-
-    Args:
-        kafka: the bootstrap string.
-        redis_url: where the counts go.
-        folder: for configurations and logs; it is made.
-        seed: says who dies, where there is a choice.
-    """
+    """Stream whose workers die one after the other; a context manager. The seed chooses which."""
 
     worker = Dying
 

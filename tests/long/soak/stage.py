@@ -54,17 +54,9 @@ _MALFORMED = 0.02
 
 
 class Load:
-    """Sends records at a steady rate, some malformed, on its own thread.
+    """Sends records at a steady rate a second, some malformed, on its own thread.
 
-    Args:
-        world: whose stream.
-        rate: records a second.
-        seed: says what they hold.
-
-    Attributes:
-        reports: what was sent and is to be counted, a piece a record.
-        malformed: how many records are to be rejected.
-        failed: how many records were not acknowledged; whether they were written is then not known.
+    The log has all records of `reports` and `malformed`, and possibly some of the `failed`, unacknowledged ones.
     """
 
     def __init__(self, world: World, rate: float, seed: int) -> None:
@@ -140,15 +132,9 @@ class _Stream(World):
 
 
 class Stage:
-    """Services, stream and workers; a context manager.
+    """Services, stream and two workers; a context manager.
 
-    Two workers count: ``steady``, which is stopped at most for a while, so that its memory can be followed, and
-    ``mortal``, which is killed and replaced.
-
-    Args:
-        seed: for the load, and for what faults draw.
-        rate: records a second.
-        say: told what takes a moment.
+    `steady` is stopped only for a while, so that its memory can be followed. `mortal` is killed and replaced.
     """
 
     steady: Worker

@@ -64,6 +64,11 @@ def written(commits):
     commits._writing.result(30)
 
 
+def turn(commits):
+    commits.turn()
+    written(commits)
+
+
 def test_a_commit_is_written_on_a_thread_of_its_own_while_the_other_goes_on(ownership, commits):
     ownership.go.clear()
     assert not commits.turn()
@@ -78,8 +83,7 @@ def test_a_commit_is_written_on_a_thread_of_its_own_while_the_other_goes_on(owne
 
 
 def test_commits_are_due_by_time(ownership, commits):
-    commits.turn()
-    written(commits)
+    turn(commits)
     ownership.now += 0.99
     assert commits.turn()  # it is taken up at once
     assert ownership.new() == [PREPARE, WRITE, SETTLE]
@@ -108,8 +112,7 @@ def test_commits_are_due_by_what_a_crash_would_lose(ownership):
 
 def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
     ownership.takes = 0.7
-    commits.turn()
-    written(commits)
+    turn(commits)
     ownership.now += 1.0
     assert commits.turn()  # the next one is due by time alone, as nobody knew how long it takes
     written(commits)
@@ -121,57 +124,47 @@ def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
     assert not commits.turn()
     assert ownership.new() == []
     ownership.now += 2
-    commits.turn()
-    written(commits)
+    turn(commits)
     assert ownership.new() == [PREPARE, WRITE]
 
 
 def test_a_store_that_was_slow_once_puts_no_commit_off_for_long(ownership, commits):
     ownership.takes = 44.0
-    commits.turn()
-    written(commits)
+    turn(commits)
     ownership.takes = 0.0
-    commits.turn()
-    written(commits)
+    turn(commits)
     commits.turn()
     ownership.new()
     ownership.now += LONGEST_SECONDS - 1
     commits.turn()
     assert ownership.new() == []
     ownership.now += 2
-    commits.turn()
-    written(commits)
+    turn(commits)
     assert ownership.new() == [PREPARE, WRITE]
 
 
 def test_what_is_waited_for_before_writing_puts_nothing_off(ownership, commits):
     ownership.prepares = 8.0  # until the dead letters are acknowledged
-    commits.turn()
-    written(commits)
+    turn(commits)
     ownership.prepares = 0.0
     ownership.now += 1.01
-    commits.turn()
-    written(commits)
+    turn(commits)
     ownership.new()
     ownership.now += 1.01
-    commits.turn()
-    written(commits)
+    turn(commits)
     assert ownership.new() == [SETTLE, PREPARE, WRITE]
 
 
 def test_a_store_that_did_not_answer_puts_nothing_off(ownership, commits):
     ownership.takes, ownership.unavailable = 7.0, True
-    commits.turn()
-    written(commits)
+    turn(commits)
     commits.turn()  # it is tried again
     written(commits)
     ownership.takes, ownership.unavailable = 0.0, False
-    commits.turn()
-    written(commits)
+    turn(commits)
     ownership.new()
     ownership.now += 1.01
-    commits.turn()
-    written(commits)
+    turn(commits)
     assert ownership.new() == [SETTLE, PREPARE, WRITE]
 
 
@@ -183,7 +176,6 @@ def test_where_nothing_is_to_be_written_a_turn_is_over_all_the_same(ownership, c
 
 def test_lost_counts_end_the_polling_thread_not_the_writing_one(ownership, commits):
     ownership.lost = StateLost("gone")
-    commits.turn()
-    written(commits)
+    turn(commits)
     with pytest.raises(StateLost):
         commits.turn()
