@@ -94,13 +94,7 @@ class Unjustified(AssertionError):  # noqa: N818  # what it is
 class Times:
     """Timestamps of a topic's records; some are late, early or missing.
 
-    Args:
-        rng: draws them.
-        fixed: attributes that are not drawn.
-
-    Attributes:
-        appended: whether the broker stamps them, as they come.
-        grid: what they are multiples of; on half seconds they, and lines, often fall on the ends of panes.
+    They are multiples of `grid`: on half seconds, timestamps and watermarks often equal the ends of panes.
     """
 
     def __init__(self, rng: random.Random, fixed: Mapping[str, float]) -> None:

@@ -22,14 +22,9 @@ NO_LINE: Json = {"closed": 0, "bounded": [], "starts": []}
 class Windows:
     """Windows of one stream that were published so far.
 
-    Attributes:
-        finals: window and start of all that were final, with what they said.
-        again: those of before the head was deleted.
-        latest: window and start -> what the newest message says of it.
-        live: window -> the starts whose messages are on the topic.
-        frozen: beginning and end of each final window, which takes no more reports -> the offsets of its head.
-        counted: partition -> the recount at the newest head's offset.
-        come: the time then from which that of windows that are over is counted.
+    `finals` has all final windows, `again` those before the head was deleted, `latest` each window's newest message,
+    and `live` the starts on the topic. `frozen` maps final windows to their head's offsets, `counted` partitions to the
+    recount at the newest head, and `come` is the time from which windows that are over are counted.
     """
 
     def __init__(self, truth: Truth) -> None:
