@@ -32,8 +32,14 @@ def test_a_page_is_short_and_names_files_and_methods_that_exist(page: Path) -> N
     assert [pair for pair in named if not WORDS.issuperset(pair)] == []
 
 
-def test_the_readme_is_short() -> None:
-    assert (ROOT / "README.md").stat().st_size <= 10_000
+def test_the_readmes_are_short_and_the_index_has_every_page() -> None:
+    assert [
+        path.stat().st_size <= most for path, most in zip(READMES, (10_000, 3000, 3000, 3000), strict=True)
+    ] == [True] * 4
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES if f"({page.relative_to(ROOT / 'docs')})" not in index] == [
+        "README.md"
+    ]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda page: str(page.relative_to(ROOT)))
