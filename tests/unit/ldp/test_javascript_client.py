@@ -44,7 +44,7 @@ def in_node(what, **more):
 
 IN_A_PAGE = """async (request) => {
     const source = await (await fetch("/ldp/clients/javascript/ldp-client.js")).text();
-    const { answer } = await import("/tests/javascript/asked.mjs");
+    const { answer } = await import("/tests/support/javascript/asked.mjs");
     return JSON.stringify(await answer(JSON.parse(request), source));
 }"""
 
