@@ -13,7 +13,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 # Otherwise each process of a test or of the demo compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test full unit fuzz histories mutants kills soak containers alerts lint format package sbom lock bench clean
+.PHONY: help venv demo test full unit fuzz histories mutants kills soak containers alerts lint format reference package sbom lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -84,6 +84,9 @@ lint: venv ## Check style, formatting, types, import contracts, and the files th
 format: venv ## Format the code, and mend what ruff can mend
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+reference: venv ## Write the pages of docs/reference that are generated from the code
+	@$(BIN)/python -m docs.generate
 
 package: venv ## Build the wheel, and try it in fresh environments: alone, with its dependencies, with the worker's extra
 	@$(BIN)/python -m tests.long.packaging

@@ -298,20 +298,3 @@ class Metrics:
             metric.remove(stream, str(partition))
         for reason in ("admission", "room"):
             self.waiting.remove(stream, str(partition), reason)
-
-
-def table() -> str:
-    """Returns all metrics as a table in Markdown.
-
-    Example:
-        >>> table().splitlines()[2]
-        '| `ldp_worker_records_total` | `stream`, `outcome` | Records read, by outcome. |'
-    """
-    rows = ["| metric | labels | what it says |", "| --- | --- | --- |"]
-    for metric in vars(Metrics()).values():
-        if isinstance(metric, Counter | Gauge | Histogram | Info):
-            (family,) = metric.describe()
-            labels = ", ".join(f"`{name}`" for name in metric._labelnames)  # noqa: SLF001  # said nowhere else
-            name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
-            rows.append(f"| `{name}` | {labels} | {family.documentation} |")
-    return "\n".join(rows)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tests.support.docs import page
 from worker.config import parse
-from worker.config.schema import StreamTable
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
 from worker.config.windows import MOST_BYTES, MOST_KEPT, MOST_OPEN, MOST_PANES
 from worker.counting.windows import Windowing
@@ -59,14 +58,6 @@ def test_the_bounds_are_those_of_the_configuration():
     a_second = "may be open for {} s, or a second for each {} MiB where that is more"
     assert a_second.format(transaction_seconds(0), 16) in text
     assert transaction_seconds(100 * 16 << 20) == 100
-
-
-def test_the_defaults_are_those_of_the_configuration():
-    keys = page("reference/configuration-streams")
-    for key in ("windows", "grace", "out_of_order", "idle_after", "retain"):
-        (said,) = re.findall(rf"^\| `streams\.{key}` \| `(.*?)` \|", keys, re.MULTILINE)
-        default = StreamTable.model_fields[key].default
-        assert said == str(default if isinstance(default, list) else f'"{default}"').replace("'", '"')
 
 
 def test_metrics_and_alerts_that_are_named_are_there():

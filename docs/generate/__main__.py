@@ -1,0 +1,25 @@
+"""Writes the pages of docs/reference that are generated from the code."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from docs.generate import metrics
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+PAGES: dict[str, Callable[[], str]] = {
+    "metrics.md": metrics.page,
+}
+"""The function that returns the text of each page, by file name."""
+
+
+def main() -> None:
+    """Writes every page whose text has changed."""
+    for name, text in PAGES.items():
+        path, new = REFERENCE / name, text()
+        if not path.exists() or path.read_text(encoding="utf-8") != new:
+            path.write_text(new, encoding="utf-8")
+            print(f"wrote {path.relative_to(REFERENCE.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()

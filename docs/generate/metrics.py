@@ -1,0 +1,20 @@
+"""The page of the metrics, from the worker's registry."""
+
+from prometheus_client import Counter, Gauge, Histogram, Info
+
+from docs.generate.markdown import fill, table
+from worker.observe.metrics import Metrics
+
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
+def page() -> str:
+    """Returns the page of the metrics."""
+    rows = [("metric", "type", "labels", "description")]
+    for metric in vars(Metrics()).values():
+        if isinstance(metric, Counter | Gauge | Histogram | Info):
+            (family,) = metric.describe()
+            labels = ", ".join(f"`{name}`" for name in metric._labelnames)  # noqa: SLF001  # has no public name
+            name = family.name + _SUFFIXES.get(family.type, "")
+            rows.append((f"`{name}`", family.type, labels, family.documentation))
+    return fill("metrics.md", metrics=table(*rows))
