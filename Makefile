@@ -6,14 +6,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # uv installs in a tenth of pip's time, as it does not compile every module; pip knows more ways to reach an index.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
-LOCKS := requirements-dev.lock requirements.lock tests/support/engines/requirements.lock
+LOCKS := requirements-dev.lock requirements.lock requirements-docs.lock tests/support/engines/requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 # Otherwise each process of a test or of the demo compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test full unit fuzz histories mutants kills soak containers alerts lint format reference package sbom lock bench clean
+.PHONY: help venv demo docs test full unit fuzz histories mutants kills soak containers alerts lint format reference package sbom lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -99,8 +99,17 @@ lock: venv ## Write the locks anew from pyproject.toml; versions stay where they
 	@for lock in $(LOCKS); do cp -p $$lock $$lock.before; done
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements-dev.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra worker --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --group docs --output-file requirements-docs.lock
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra spark --extra beam --group engines --output-file tests/support/engines/requirements.lock pyproject.toml
 	@for lock in $(LOCKS); do if cmp -s $$lock $$lock.before; then mv $$lock.before $$lock; else rm $$lock.before; fi; done
+
+DOCS := .venv-docs
+
+docs: venv ## Build the documentation site in build/docs/site, offline once $(DOCS) exists; a broken link fails
+	@[ -e $(DOCS)/.installed ] && [ ! requirements-docs.lock -nt $(DOCS)/.installed ] || { $(PYTHON) -m venv --clear $(DOCS) && \
+	  $(BIN)/uv pip install --quiet --python $(DOCS)/bin/python --require-hashes -r requirements-docs.lock && touch $(DOCS)/.installed; }
+	@$(DOCS)/bin/python docs/site.py
+	@$(DOCS)/bin/zensical build --strict --clean --config-file build/docs/mkdocs.yml
 
 bench: venv ## Measure against peers; one JSON line a result
 	@$(BIN)/python -m tests.bench
