@@ -24,7 +24,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
 
     Refuses while a worker counts the stream. After an interruption, run the command again.
     """
-    from worker.config.schema import NAME
+    from worker.config.values import NAME
     from worker.kafka.client import brokers, topics
     from worker.kafka.snapshots import removal
     from worker.observe import logs

@@ -7,7 +7,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from worker.config.redaction import key_name, said
-from worker.config.schema import LABEL_TAGS, File
+from worker.config.schema import File
+from worker.config.values import LABEL_TAGS
 
 _MANY = 20
 """Maximum number of reported faults."""

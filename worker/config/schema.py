@@ -1,8 +1,6 @@
 """Schema of the configuration: tables, keys, types, defaults and limits."""
 
-import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -24,104 +22,32 @@ from pydantic import (
 
 from ldp.consistency import METHODS
 from worker.config import address
-from worker.config.redaction import is_broker, is_endpoint
+from worker.config.redaction import is_endpoint
+from worker.config.values import (
+    LABEL_TAGS,
+    Broker,
+    HostName,
+    Lasting,
+    Length,
+    Name,
+    Number,
+    Probability,
+    Retention,
+    Seconds,
+    TopicName,
+    are_methods,
+    exact,
+    must,
+    split,
+    window,
+)
 from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
-from worker.counting.windows import ALL, milliseconds, parse
+from worker.counting.windows import ALL
 from worker.login import Credentials, tokens_of
 
-
-def _split(value: object) -> object:
-    return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
-
-
-def _must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
-    """Returns a validator that refuses other values and names the allowed ones."""
-
-    def validate(value: Any) -> Any:
-        if not holds(value):
-            raise ValueError(allowed)
-        return value
-
-    return AfterValidator(validate)
-
-
-def _exact(what: str) -> BeforeValidator:
-    """Returns a validator that refuses a float where a number is exact."""
-
-    def validate(value: object) -> object:
-        if isinstance(value, float) and math.isfinite(value):
-            raise ValueError(
-                f'write it in quotes, "{value}": {what} is taken exactly as written, which no float is'
-            )
-        return value
-
-    return BeforeValidator(validate)
-
-
-Probability = Annotated[str | StrictInt, _exact("a probability")]
-
-TopicName = Annotated[
-    str,
-    _must(
-        lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
-        "allowed are 1 to 249 of A-Z a-z 0-9 . _ - but not . or .. alone",
-    ),
-]
-NAME = r"[A-Za-z0-9._-]{1,200}"
-"""Pattern of the names of groups and streams."""
-Name = Annotated[
-    str,
-    _must(lambda name: re.fullmatch(NAME, name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"),
-]
-Broker = Annotated[
-    str,
-    _must(is_broker, "allowed is host:port, such as localhost:9092, without a scheme, user or password"),
-]
-Seconds = Annotated[
-    StrictFloat, _must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
-]
 _BEAT_MS = 1_000
-LABEL_TAGS = ("<labels>", "<file of labels>")
-"""Parts of the location of a fault in `streams.labels`: a list of labels, or the path of a file."""
 PARTS = 16
 """Fraction of a stream's memory for a batch: two are decoded, with columns of four times the size."""
-FOREVER = "forever"
-"""Value of `streams.retain` that deletes nothing."""
-
-
-def _window(name: str) -> str:
-    try:
-        if name != ALL:
-            parse(name)
-    except ValueError as error:
-        raise ValueError(str(error).rpartition(" given; ")[2]) from None
-    return name
-
-
-def _is_length(text: str, least: int = 0) -> bool:
-    """Returns whether a text is a duration of at least so many milliseconds."""
-    try:
-        return milliseconds(text) >= least
-    except ValueError:
-        return False
-
-
-Length = Annotated[
-    str,
-    _must(_is_length, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
-]
-Lasting = Annotated[
-    str,
-    _must(lambda text: _is_length(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
-]
-Retention = Annotated[
-    str,
-    _must(
-        lambda text: text == FOREVER or _is_length(text, 1),
-        "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
-    ),
-]
-Number = Annotated[StrictInt, _must(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
 
 
 class Table(BaseModel):
@@ -142,7 +68,7 @@ _ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 class Kafka(Table):
     """``[kafka]``: the connection to the brokers."""
 
-    bootstrap_servers: Annotated[list[Broker], BeforeValidator(_split), Field(min_length=1)] = [
+    bootstrap_servers: Annotated[list[Broker], BeforeValidator(split), Field(min_length=1)] = [
         "localhost:9092"
     ]
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -151,7 +77,7 @@ class Kafka(Table):
     sasl_password: SecretStr | None = None
     sasl_oauthbearer_token_endpoint_url: Annotated[
         str | None,
-        _must(
+        must(
             lambda url: url is None or is_endpoint(url),
             "allowed is https://host:port/path, or http://, without a user or password",
         ),
@@ -162,20 +88,20 @@ class Kafka(Table):
     ssl_keyfile: Path | None = None
     max_batch_bytes: Annotated[
         StrictInt,
-        _must(lambda n: 1 << 10 <= n <= 1 << 30, "allowed are 1024 (1 KiB) to 1073741824 (1 GiB) bytes"),
+        must(lambda n: 1 << 10 <= n <= 1 << 30, "allowed are 1024 (1 KiB) to 1073741824 (1 GiB) bytes"),
     ] = MAX_BATCH_BYTES
     memory_bytes: Annotated[
         StrictInt,
-        _must(
+        must(
             lambda n: 1 << 24 <= n <= 1 << 36, "allowed are 16777216 (16 MiB) to 68719476736 (64 GiB) bytes"
         ),
     ] = 256 << 20
     session_timeout_seconds: Annotated[
-        StrictFloat, _must(lambda seconds: 1 <= seconds <= 1800, "allowed are 1 to 1800 seconds")
+        StrictFloat, must(lambda seconds: 1 <= seconds <= 1800, "allowed are 1 to 1800 seconds")
     ] = 10.0
     member: Annotated[
         str | None,
-        _must(
+        must(
             lambda name: name is None or re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}", name),
             "allowed are 1 to 200 of A-Z a-z 0-9 . _ - but not . or .. alone",
         ),
@@ -263,7 +189,7 @@ class Kafka(Table):
 class Redis(Table):
     """``[redis]``: the connection to Redis; `worker.config.redaction` redacts the URL."""
 
-    url: Annotated[str, Field(repr=False), _must(address.read, address.ALLOWED)] = "redis://localhost:6379/0"
+    url: Annotated[str, Field(repr=False), must(address.read, address.ALLOWED)] = "redis://localhost:6379/0"
     password: SecretStr | None = None
     sentinel_password: SecretStr | None = None
     ssl_cafile: Path | None = None
@@ -291,33 +217,18 @@ class Redis(Table):
         return self
 
 
-HostName = Annotated[
-    str,
-    _must(
-        lambda name: re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name),
-        "allowed are host names without a port, such as ldp.example.org",
-    ),
-    AfterValidator(str.lower),
-]
-
-
 class Http(Table):
     """``[http]``: the server of metrics, probes and the page; port 0 takes a free one."""
 
     host: Annotated[
         str,
-        _must(
+        must(
             lambda host: re.fullmatch(r"[\w.:-]*", host), "allowed is a name or an address, such as 0.0.0.0"
         ),
     ] = "127.0.0.1"
-    port: Annotated[StrictInt, _must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
+    port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
     page: StrictBool = True
-    names: Annotated[list[HostName], BeforeValidator(_split)] = []
-
-
-def _are_methods(names: list[str]) -> bool:
-    """Returns whether names are distinct names of methods, at least one."""
-    return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}
+    names: Annotated[list[HostName], BeforeValidator(split)] = []
 
 
 class Snapshots(Table):
@@ -326,24 +237,24 @@ class Snapshots(Table):
     topic: TopicName = "ldp-snapshots"
     every_seconds: Seconds = 5.0
     level: Annotated[
-        StrictFloat, _must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
+        StrictFloat, must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
     ] = 0.95
     methods: Annotated[
         list[str],
-        _must(
-            lambda names: _are_methods(names) and "base" in names,
+        must(
+            lambda names: are_methods(names) and "base" in names,
             f"allowed is a list with base and any others, each once, of {', '.join(METHODS)}",
         ),
         AfterValidator(lambda names: [name for name in METHODS if name in names]),
     ] = list(METHODS)
     changed_level: Annotated[
         StrictFloat,
-        _must(lambda level: 0 <= level < 1, "allowed are 0, never, and what is greater and less than 1"),
+        must(lambda level: 0 <= level < 1, "allowed are 0, never, and what is greater and less than 1"),
     ] = 0.01
     changed_at_least: Annotated[
-        StrictFloat, _must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
+        StrictFloat, must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
     ] = 0.0
-    fewest_new: Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
+    fewest_new: Annotated[StrictInt, must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
 
 
 class Rows(Table):
@@ -352,8 +263,8 @@ class Rows(Table):
     topic: TopicName | None = None
     methods: Annotated[
         list[str],
-        _must(
-            _are_methods,
+        must(
+            are_methods,
             f"allowed is a list with one or more, each once, of {', '.join(METHODS)}",
         ),
     ] = ["base", "norm-sub"]
@@ -386,7 +297,7 @@ class StreamTable(Table):
     name: Name
     topic: TopicName
     protocol: str
-    epsilon: Annotated[str | StrictInt | None, _exact("ε")] = None
+    epsilon: Annotated[str | StrictInt | None, exact("ε")] = None
     p: Probability | None = None
     q: Probability | None = None
     f: Probability | None = None
@@ -398,7 +309,7 @@ class StreamTable(Table):
     prime: StrictInt | None = None
     dimension: StrictInt | None = None
     recount_after: (
-        Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
+        Annotated[StrictInt, must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
     ) = None
     labels: (
         Annotated[
@@ -409,7 +320,7 @@ class StreamTable(Table):
     ) = None
     most_reports: Number = MOST_REPORTS
     revision: Number | None = None
-    windows: Annotated[list[Annotated[str, AfterValidator(_window)]], Field(min_length=1)] = [ALL]
+    windows: Annotated[list[Annotated[str, AfterValidator(window)]], Field(min_length=1)] = [ALL]
     grace: Length = "0s"
     out_of_order: Length = "10s"
     idle_after: Lasting = "5m"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ldp.consistency import METHODS
 from worker.config.faults import ConfigError
 from worker.config.redaction import said
-from worker.config.schema import FOREVER, StreamTable
+from worker.config.schema import StreamTable
+from worker.config.values import FOREVER
 from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
 
 MOST_PANES = 4096

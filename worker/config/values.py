@@ -1,0 +1,118 @@
+"""Values that keys of the configuration allow."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, StrictFloat, StrictInt
+
+from ldp.consistency import METHODS
+from worker.config.redaction import is_broker
+from worker.counting.windows import ALL, milliseconds, parse
+
+
+def split(value: object) -> object:
+    """Splits the text of an environment variable at its commas."""
+    return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+
+
+def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
+    """Returns a validator that refuses other values and names the allowed ones."""
+
+    def validate(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(allowed)
+        return value
+
+    return AfterValidator(validate)
+
+
+def exact(what: str) -> BeforeValidator:
+    """Returns a validator that refuses a float where a number is exact."""
+
+    def validate(value: object) -> object:
+        if isinstance(value, float) and math.isfinite(value):
+            raise ValueError(
+                f'write it in quotes, "{value}": {what} is taken exactly as written, which no float is'
+            )
+        return value
+
+    return BeforeValidator(validate)
+
+
+Probability = Annotated[str | StrictInt, exact("a probability")]
+
+TopicName = Annotated[
+    str,
+    must(
+        lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
+        "allowed are 1 to 249 of A-Z a-z 0-9 . _ - but not . or .. alone",
+    ),
+]
+NAME = r"[A-Za-z0-9._-]{1,200}"
+"""Pattern of the names of groups and streams."""
+Name = Annotated[
+    str,
+    must(lambda name: re.fullmatch(NAME, name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"),
+]
+Broker = Annotated[
+    str,
+    must(is_broker, "allowed is host:port, such as localhost:9092, without a scheme, user or password"),
+]
+Seconds = Annotated[
+    StrictFloat, must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
+]
+LABEL_TAGS = ("<labels>", "<file of labels>")
+"""Parts of the location of a fault in `streams.labels`: a list of labels, or the path of a file."""
+FOREVER = "forever"
+"""Value of `streams.retain` that deletes nothing."""
+
+
+def window(name: str) -> str:
+    """Returns the name of a window if it is valid; raises ValueError with the allowed names."""
+    try:
+        if name != ALL:
+            parse(name)
+    except ValueError as error:
+        raise ValueError(str(error).rpartition(" given; ")[2]) from None
+    return name
+
+
+def _is_length(text: str, least: int = 0) -> bool:
+    """Returns whether a text is a duration of at least so many milliseconds."""
+    try:
+        return milliseconds(text) >= least
+    except ValueError:
+        return False
+
+
+Length = Annotated[
+    str,
+    must(_is_length, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
+]
+Lasting = Annotated[
+    str,
+    must(lambda text: _is_length(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
+]
+Retention = Annotated[
+    str,
+    must(
+        lambda text: text == FOREVER or _is_length(text, 1),
+        "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
+    ),
+]
+Number = Annotated[StrictInt, must(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
+HostName = Annotated[
+    str,
+    must(
+        lambda name: re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name),
+        "allowed are host names without a port, such as ldp.example.org",
+    ),
+    AfterValidator(str.lower),
+]
+
+
+def are_methods(names: list[str]) -> bool:
+    """Returns whether names are distinct names of methods, at least one."""
+    return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}
