@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import metrics
+from docs.generate import configuration, metrics
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration.worker,
+    "configuration-streams.md": configuration.streams,
     "metrics.md": metrics.page,
 }
 """The function that returns the text of each page, by file name."""

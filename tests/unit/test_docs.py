@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.__main__ import PAGES as GENERATED
-from docs.generate.__main__ import REFERENCE
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 READMES = [ROOT / folder / "README.md" for folder in (".", "deploy", "ldp", "worker")]
@@ -51,8 +48,3 @@ def test_relative_links_and_anchors_exist(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
-
-
-@pytest.mark.parametrize("name", GENERATED)
-def test_a_generated_page_is_up_to_date(name: str) -> None:
-    assert (REFERENCE / name).read_text(encoding="utf-8") == GENERATED[name](), "run make reference"

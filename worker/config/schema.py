@@ -53,7 +53,9 @@ PARTS = 16
 class Table(BaseModel):
     """A table of the file: refuses unknown keys, and hides values in errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
 
 
 def secret(value: SecretStr | None) -> str | None:
@@ -71,10 +73,15 @@ class Kafka(Table):
     bootstrap_servers: Annotated[list[Broker], BeforeValidator(split), Field(min_length=1)] = [
         "localhost:9092"
     ]
+    """Addresses of the brokers."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Protocol of the connection to the brokers."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """Login mechanism of a `SASL` protocol."""
     sasl_username: str | None = None
+    """Name of the login. For `OAUTHBEARER`, the client's id."""
     sasl_password: SecretStr | None = None
+    """Password of the login. For `OAUTHBEARER`, the client's secret."""
     sasl_oauthbearer_token_endpoint_url: Annotated[
         str | None,
         must(
@@ -82,23 +89,38 @@ class Kafka(Table):
             "allowed is https://host:port/path, or http://, without a user or password",
         ),
     ] = None
+    """For `OAUTHBEARER`: the endpoint that issues tokens for client credentials. The worker sends the secret
+    to the endpoint, so the URL must use `https://` unless the endpoint is on this machine. The system's
+    authorities or `kafka.ssl_cafile` must have signed the endpoint's certificate. The worker renews tokens
+    before they expire."""
     sasl_oauthbearer_scope: str | None = None
+    """For `OAUTHBEARER`: the scope, if the endpoint needs one."""
     ssl_cafile: Path | None = None
+    """Path of the authority's certificate that signed the brokers' certificates."""
     ssl_certfile: Path | None = None
+    """Path of the client certificate."""
     ssl_keyfile: Path | None = None
+    """Path of the client certificate's key, which has no password."""
     max_batch_bytes: Annotated[
         StrictInt,
         must(lambda n: 1 << 10 <= n <= 1 << 30, "allowed are 1024 (1 KiB) to 1073741824 (1 GiB) bytes"),
     ] = MAX_BATCH_BYTES
+    """Largest size of a record batch after decompression. The worker rejects a larger batch as one record,
+    for every producer."""
     memory_bytes: Annotated[
         StrictInt,
         must(
             lambda n: 1 << 24 <= n <= 1 << 36, "allowed are 16777216 (16 MiB) to 68719476736 (64 GiB) bytes"
         ),
     ] = 256 << 20
+    """Bytes per stream and process that may be fetched and decompressed but not counted yet. At least 16
+    times `kafka.max_batch_bytes`. A fetch is 1/64 of this value."""
     session_timeout_seconds: Annotated[
         StrictFloat, must(lambda seconds: 1 <= seconds <= 1800, "allowed are 1 to 1800 seconds")
     ] = 10.0
+    """Time without a heartbeat after which other workers receive the partitions. 1 to 1800, within the
+    brokers' limits (`check` asks the brokers; their default is 6 to 1800). The value bounds the pause after a
+    SIGKILL."""
     member: Annotated[
         str | None,
         must(
@@ -106,6 +128,9 @@ class Kafka(Table):
             "allowed are 1 to 200 of A-Z a-z 0-9 . _ - but not . or .. alone",
         ),
     ] = None
+    """Name of this worker, different for each worker. A worker that is killed and returns within the session
+    timeout continues with its partitions at once, and no partition moves. Several processes use `NAME-0`,
+    `NAME-1`, …"""
 
     @model_validator(mode="after")
     def _sasl(self) -> Self:
@@ -190,11 +215,20 @@ class Redis(Table):
     """``[redis]``: the connection to Redis; `worker.config.redaction` redacts the URL."""
 
     url: Annotated[str, Field(repr=False), must(address.read, address.ALLOWED)] = "redis://localhost:6379/0"
+    """URL of Redis: `redis://host:port/number`, `unix://path`,
+    `redis+sentinel://host:port,host:port/master/number` or `redis+cluster://host:port,host:port`. With TLS
+    `rediss://`, `rediss+sentinel://` or `rediss+cluster://`. A user name precedes the hosts:
+    `redis://worker@host`."""
     password: SecretStr | None = None
+    """Password of Redis. In the URL, write `@ / ? #` as `%40 %2F %3F %23`."""
     sentinel_password: SecretStr | None = None
+    """Password of the Sentinels, if they need one of their own."""
     ssl_cafile: Path | None = None
+    """Path of a private authority's certificate that signed the certificate of Redis."""
     ssl_certfile: Path | None = None
+    """Path of the client certificate, if Redis requires one."""
     ssl_keyfile: Path | None = None
+    """Path of the client certificate's key, which has no password."""
 
     @property
     def address(self) -> address.Address:
@@ -226,19 +260,29 @@ class Http(Table):
             lambda host: re.fullmatch(r"[\w.:-]*", host), "allowed is a name or an address, such as 0.0.0.0"
         ),
     ] = "127.0.0.1"
+    """Address of `/metrics`, `/healthz`, `/readyz` and the page. `0.0.0.0` accepts connections from other
+    machines and is the image's value."""
     port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
+    """Port of the address. 0 takes a free port."""
     page: StrictBool = True
+    """Serve a page at `/` that shows the streams and their snapshots to every client that reaches the port.
+    The worker reads snapshots for the page only on request."""
     names: Annotated[list[HostName], BeforeValidator(split)] = []
+    """Host names that the page accepts, in addition to `localhost`, `http.host` and IP addresses, such as the
+    public name of a reverse proxy. Other names get 421. Probes and `/metrics` answer under any name."""
 
 
 class Snapshots(Table):
     """``[snapshots]``: the snapshot topic and its contents."""
 
     topic: TopicName = "ldp-snapshots"
+    """Topic of the snapshots, compacted. All messages are in partition 0."""
     every_seconds: Seconds = 5.0
+    """Interval between snapshots of a stream, if something changed."""
     level: Annotated[
         StrictFloat, must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
     ] = 0.95
+    """Confidence level of Base's intervals."""
     methods: Annotated[
         list[str],
         must(
@@ -247,42 +291,60 @@ class Snapshots(Table):
         ),
         AfterValidator(lambda names: [name for name in METHODS if name in names]),
     ] = list(METHODS)
+    """Methods whose frequencies are published: `base`, and any of the paper's ten, for example `["base",
+    "norm-sub"]`. The worker does not recommend other methods, and deletes their earlier messages from the
+    topic."""
     changed_level: Annotated[
         StrictFloat,
         must(lambda level: 0 <= level < 1, "allowed are 0, never, and what is greater and less than 1"),
     ] = 0.01
+    """Largest average false discovery rate of the values and sets that the worker reports as changed from one
+    final window to the next. If nothing changed, the probability of any report. `0` disables the comparison.
+    """
     changed_at_least: Annotated[
         StrictFloat, must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
     ] = 0.0
+    """Largest difference of a frequency that is not a change. With many reports, the smallest drift is
+    detected."""
     fewest_new: Annotated[StrictInt, must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
+    """Smallest number of new reports in a snapshot. The publisher delays a snapshot with fewer new reports,
+    but more than 0, unless a partition waits for final windows or for its admission. Meanwhile
+    `LdpSnapshotOld` may fire."""
 
 
 class Rows(Table):
     """``[rows]``: the optional topic of flat records for databases."""
 
     topic: TopicName | None = None
+    """Topic of flat records for databases, for example `"ldp-rows"`. Without a name, the worker publishes no
+    rows."""
     methods: Annotated[
         list[str],
-        must(
-            are_methods,
-            f"allowed is a list with one or more, each once, of {', '.join(METHODS)}",
-        ),
+        must(are_methods, f"allowed is a list with one or more, each once, of {', '.join(METHODS)}"),
     ] = ["base", "norm-sub"]
+    """Methods of the rows. Each must be in `snapshots.methods`."""
 
 
 class DeadLetters(Table):
     """``[dead_letters]``: the topic of malformed records."""
 
     topic: TopicName = "ldp-dead-letters"
+    """Topic of malformed records, with the reason in the headers. If there are many, the worker produces a
+    sample. With `streams.late_letters`, the topic includes late records."""
 
 
 class QueryTable(Table):
     """``[[streams.queries]]``: a named set of values, or the most frequent values."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    """Name of the query: 1 to 200 characters, no control characters."""
     values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
+    """A set of values: labels or indices."""
     where: Annotated[list[str], Field(min_length=1)] | None = None
+    """The values whose label matches at least one pattern, `["*heart*", "cupid"]`. `*` is any characters, `?`
+    one character, `[abc]` one of these; case matters."""
     top: StrictInt | None = None
+    """A number k: the k most frequent values."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -295,22 +357,43 @@ class StreamTable(Table):
     """``[[streams]]``: a topic of reports and its protocol."""
 
     name: Name
+    """Name of the stream: 1 to 200 of `A-Z a-z 0-9 . _ -`."""
     topic: TopicName
+    """Topic of the reports. One topic per stream, one stream per topic."""
     protocol: str
+    """Protocol of the reports: `grr`, `olh`, `oue`, `sue`, `subset`, `hadamard` or `pgr`; or with explicit
+    probabilities `response` or `unary`."""
     epsilon: Annotated[str | StrictInt | None, exact("ε")] = None
+    """Privacy parameter ε: a string or a whole number, never a float, such as `"1"`, `"0.5"` or `"1/3"`.
+    Explicit channels have no ε, except `"infinite"`."""
     p: Probability | None = None
+    """Probability p of `response` or `unary`, such as `"3/4"` or `"0.75"`."""
     q: Probability | None = None
+    """Probability q of `unary`."""
     f: Probability | None = None
+    """RAPPOR's probability f of `unary`."""
     rates: Annotated[list[Probability], Field(min_length=1)] | None = None
+    """For `response` with two values, instead of p: up to 16 ascending rates that reports may have, such as
+    `["0.4994798"]`."""
     domain_size: StrictInt | None = None
+    """Number of values, d. Without this key, the number of labels."""
     hash: str | None = None
+    """For `olh`: the hash function. Without this key, `"mul32"`."""
     g: StrictInt | None = None
+    """For `olh`: the number of buckets. Without this key, the best number."""
     k: StrictInt | None = None
+    """For `subset`: the number of values that a report names. Without this key, the best number."""
     prime: StrictInt | None = None
+    """For `pgr`: the prime of the reports' geometry. Set `prime` and `dimension`, or neither for the best
+    pair."""
     dimension: StrictInt | None = None
+    """For `pgr`: the dimension of the reports' geometry. Set `prime` and `dimension`, or neither for the best
+    pair."""
     recount_after: (
         Annotated[StrictInt, must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
     ) = None
+    """Number of a snapshot. If counts of snapshots up to this number were lost, the worker continues without
+    them. The worker restores recorded gaps that the topic can fill."""
     labels: (
         Annotated[
             Annotated[list[str], Tag(LABEL_TAGS[0])] | Annotated[Path, Tag(LABEL_TAGS[1])],
@@ -318,23 +401,42 @@ class StreamTable(Table):
         ]
         | None
     ) = None
+    """Names of the values, without control characters; or the path of a file with one label per line."""
     most_reports: Number = MOST_REPORTS
+    """Largest number of reports in a record. The worker rejects a record with more. Set 1 if devices write to
+    the topic themselves, because otherwise one record can have 1,000,000 votes."""
     revision: Number | None = None
+    """A number that orders two configurations. The higher one is newer."""
     windows: Annotated[list[Annotated[str, AfterValidator(window)]], Field(min_length=1)] = [ALL]
+    """Windows in event time, such as `"1h"` or `"24h every 1h"`. `all` always exists."""
     grace: Length = "0s"
+    """Time that a window waits for delayed reports. With the brokers' timestamps no report is delayed. With
+    the producers' timestamps, set the longest delay of a device."""
     out_of_order: Length = "10s"
+    """Largest disorder of the timestamps in a topic. With the brokers' clocks the disorder is small. With the
+    producers' timestamps, use the limit by which the topic lets timestamps be ahead."""
     idle_after: Lasting = "5m"
+    """Time without a later report after which a partition is idle. Longer than a worker takes to restart."""
     retain: Retention = "7d"
+    """Time that messages of a final window stay on the snapshot topic, in event time after the window's end;
+    or `"forever"`."""
     late_letters: StrictBool = False
+    """Produce a dead letter for each late record, too. The worker accepts and counts late records anyway."""
     queries: list[QueryTable] = []
+    """Queries whose answers each snapshot contains: tables with a `name` and one of `values`, `where` and
+    `top`."""
 
 
 class File(Table):
     """The whole file."""
 
     group: Name = "ldp-worker"
+    """Prefix of the consumer groups: `<group>-<stream>`."""
     commit_every_seconds: Seconds = 1.0
+    """Interval between commits to Redis. If commits take more than a tenth of the time, the worker commits
+    less often, at most 10 s later."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level of logged events. `debug` includes the events of the Kafka client library."""
     kafka: Kafka = Kafka()
     redis: Redis = Redis()
     http: Http = Http()

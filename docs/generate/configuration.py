@@ -1,0 +1,92 @@
+"""The pages of the configuration, from the schema and the descriptions of its keys."""
+
+import json
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from docs.generate.markdown import fill, table
+from worker.config import schema, values
+
+_TYPES = {
+    bool: "boolean",
+    float: "number",
+    int: "integer",
+    str: "string",
+    SecretStr: "string",
+    Path: "path",
+    schema.QueryTable: "table",
+}
+_DURATIONS = {get_args(each)[1] for each in (values.Length, values.Lasting, values.Retention)}
+_UNITS = {"_seconds": " (seconds)", "_bytes": " (bytes)"}
+
+
+def worker() -> str:
+    """Returns the page of all keys outside of `[[streams]]`."""
+    tables = {
+        name: keys(type(field.default), f"{name}.")
+        for name, field in schema.File.model_fields.items()
+        if isinstance(field.default, schema.Table)
+    }
+    outputs = tables["snapshots"] + tables["rows"] + tables["dead_letters"]
+    return fill(
+        "configuration.md",
+        worker=_page(keys(schema.File)),
+        kafka=_page(tables["kafka"]),
+        redis=_page(tables["redis"]),
+        http=_page(tables["http"]),
+        outputs=_page(outputs),
+    )
+
+
+def streams() -> str:
+    """Returns the page of the keys of `[[streams]]`."""
+    return fill(
+        "configuration-streams.md",
+        streams=_page(keys(schema.StreamTable, "streams.")),
+        queries=_page(keys(schema.QueryTable, "streams.queries.")),
+    )
+
+
+def keys(model: type[schema.Table], prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """Returns the name, type, default and description of each key of a table, except of tables."""
+    return [
+        (f"`{prefix}{name}`", kind(name, field), default(field), " ".join((field.description or "").split()))
+        for name, field in model.model_fields.items()
+        if field.description
+    ]
+
+
+def default(field: FieldInfo) -> str:
+    """Returns the default of a key as TOML; nothing if it has none."""
+    if field.is_required():
+        return "required"
+    return "" if field.default is None else f"`{json.dumps(field.default)}`"
+
+
+def kind(name: str, field: FieldInfo) -> str:
+    """Returns the type of a key, with its unit."""
+    if _DURATIONS.intersection(each for each in field.metadata if each.__hash__):
+        return "duration"
+    unit = next((text for suffix, text in _UNITS.items() if name.endswith(suffix)), "")
+    return _kind(field.annotation) + unit
+
+
+def _kind(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{json.dumps(each)}`" for each in arguments)
+    if origin is list:
+        return f"list of {_kind(arguments[0]).replace(' or ', 's or ')}s"
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_kind(each) for each in arguments if each is not NoneType))
+    return _TYPES[annotation]
+
+
+def _page(rows: list[tuple[str, str, str, str]]) -> str:
+    return table(("key", "type", "default", "description"), *rows)

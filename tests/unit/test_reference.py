@@ -1,0 +1,41 @@
+"""The generated pages in docs/reference are up to date and complete."""
+
+import re
+
+import pytest
+from prometheus_client import generate_latest
+
+from docs.generate.__main__ import PAGES, REFERENCE
+from tests.support.docs import page
+from tests.unit.worker.test_init import WHOLE
+from worker.observe.metrics import Metrics
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_up_to_date(name):
+    assert (REFERENCE / name).read_text(encoding="utf-8") == PAGES[name](), "run make reference"
+
+
+def rows(name):
+    """Returns the first cells of the tables of a page."""
+    return set(re.findall(r"(?m)^\| `([^`]+)` \|", page(f"reference/{name}")))
+
+
+def keys(table, prefix=""):
+    """Returns the keys of a parsed TOML table; of a list of tables, those of the first."""
+    for name, value in table.items():
+        inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
+        if isinstance(inner, dict):
+            yield from keys(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def test_every_key_of_the_template_has_a_row():
+    explained = rows("configuration") | rows("configuration-streams")
+    assert set(keys(WHOLE)) - explained == set()
+
+
+def test_every_exported_metric_has_a_row():
+    exported = re.findall(r"# HELP (ldp_worker_\S+)", generate_latest(Metrics().registry).decode())
+    assert {name for name in exported if not name.endswith("_created")} == rows("metrics")
