@@ -25,7 +25,7 @@ class Newest:
     """The newest snapshot's facts about a partition."""
 
     offset: int = 0  # up to which it was counted
-    floor: int | None = None
+    admitted_from: int | None = None
     rules: Sequence[Mapping[str, Any]] = ()
 
 
@@ -91,7 +91,7 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
 
 def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
     """Raises if the newest snapshot or the group contradicts a stored partition, whose log begins at an offset."""
-    offset, floor = newest.offset, newest.floor
+    offset = newest.offset
     if committed[1] == "counted" and stored.offset < committed[0]:
         raise Difference(
             f"offset: {stored.offset} in Redis, {committed[0]} counted by Kafka's group: another Redis has the rest, or"
@@ -102,8 +102,9 @@ def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple
             f"offset: {stored.offset} in Redis, {offset} in the newest snapshot, and the log begins at {begin}:"
             " what was counted in between is lost"
         )
-    if stored.floor is not None and floor is not None and stored.floor != floor:
-        raise Difference(f"floor: {stored.floor} in Redis, {floor} in the newest snapshot")
+    there, said = stored.admitted_from, newest.admitted_from
+    if there is not None and said is not None and there != said:
+        raise Difference(f"admitted_from: {there} in Redis, {said} in the newest snapshot")
     try:
         own = rules_of(newest.rules)
     except (KeyError, ValueError, TypeError) as error:
@@ -136,7 +137,7 @@ def _recounted(
             else:
                 yield item
 
-    floors = [*stored.readmitted, (stored.offset + 1, stored.floor or 0)]
+    floors = [*stored.readmitted, (stored.offset + 1, stored.admitted_from or 0)]
 
     def floor_at(offset: int) -> list[int]:
         return [floor for (at, _), (_, floor) in pairwise(floors) if at <= offset]

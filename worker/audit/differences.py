@@ -86,9 +86,14 @@ def expect_around(stored: Stored, around: Sequence[Around], deleted: int = -1) -
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if `floor` or `dropped`, which cannot be recounted, contradict the closed line."""
-    if stored.floor is not None and stored.floor > stored.closed:
-        raise Difference(f"floor: {stored.floor} in Redis, beyond the closed line {stored.closed}")
+    """Raises `Difference` if `admitted_from` or `dropped` contradict the closed line.
+
+    Neither can be recounted.
+    """
+    if stored.admitted_from is not None and stored.admitted_from > stored.closed:
+        raise Difference(
+            f"admitted_from: {stored.admitted_from} in Redis, beyond the closed line {stored.closed}"
+        )
     if stored.dropped > stored.closed:
         raise Difference(f"dropped: {stored.dropped} in Redis, beyond the closed line {stored.closed}")
     for pane in stored.cells.keys() - {"all"}:

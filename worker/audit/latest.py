@@ -16,7 +16,7 @@ from worker.audit.windows import shape_of
 @dataclass(frozen=True)
 class _Reached:
     closed: int
-    floor: int  # the floor with which the head admits it
+    admitted_from: int  # the line with which the head admits it
     watermark: int | None
     since: Mapping[str, int]  # the first start of each window
     names: Set[str]  # its windows when the head was published
@@ -84,8 +84,8 @@ class Latest:
 
     def _come(self) -> int:
         """Returns how far windows may be closed: only those that end by then can have been deleted."""
-        # a partition that has not begun with its floor yet has closed nothing
-        head, closed = self._head, [max(each.closed, each.floor) for each in self._reached.values()]
+        # a partition that has not begun at its line yet has closed nothing
+        head, closed = self._head, [max(each.closed, each.admitted_from) for each in self._reached.values()]
         bounded = [
             min(last - shape_of(name)[1], line.closed)
             for name, line in head.lines.items()

@@ -44,9 +44,11 @@ class Stored:
     undated: int  # records without a timestamp that were counted in windows
     watermark: int | None  # the highest accepted timestamp in milliseconds
     closed: int  # panes that end at or before this line take no more
-    floor: int | None  # the line that it began with, from a head
+    admitted_from: int | None  # the line that it began with, from a head
     dropped: int  # panes that end at or before this line are no longer kept
-    readmitted: list[tuple[int, int]]  # earlier floors, each with the offset at which it was given up
+    readmitted: list[
+        tuple[int, int]
+    ]  # earlier values of admitted_from, each with the offset at which it was given up
     since: Mapping[str, int]  # the first start of each window that may be published
     gaps: list[Stretch]  # recorded as lost, ascending
     around: list[
@@ -108,7 +110,7 @@ def decode(
             undated=int(totals["undated"]),
             watermark=totals["watermark"],
             closed=int(totals["closed"]),
-            floor=None if (floor := totals["floor"]) is None else int(floor),
+            admitted_from=None if (line := totals["admitted_from"]) is None else int(line),
             dropped=int(totals["dropped"]),
             readmitted=[(int(at), int(floor)) for at, floor in totals.get("readmitted", ())],
             since=dict(totals["since"]),

@@ -78,7 +78,7 @@ def _times(state: PartitionState) -> Iterator[str]:
     if windows.watermark is not None and not _whole(windows.watermark, -1, TIME_ENDS - 1):
         yield f"watermark is {windows.watermark!r}; allowed is -1 to {TIME_ENDS - 1}"
     if windows.admitted_from is not None and not _whole(windows.admitted_from, 0, windows.closed):
-        yield f"floor is {windows.admitted_from!r}; allowed is 0 to closed, {windows.closed}"
+        yield f"admitted_from is {windows.admitted_from!r}; allowed is 0 to closed, {windows.closed}"
     if windows.evicted_to > windows.closed:
         yield f"dropped is {windows.evicted_to}; allowed is 0 to closed, {windows.closed}"
 

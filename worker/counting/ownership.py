@@ -468,9 +468,9 @@ class Ownership:
             if decided.foreign(self._held[partition].metadata.lineage):
                 self._doubt([partition])
                 continue
-            if state.windows.admitted_from is None and (floor := decided.floors.get(partition)) is not None:
-                state.windows.admit(floor)
-                self._events.info("partition.admitted", partition=partition, floor=floor)
+            if state.windows.admitted_from is None and (line := decided.floors.get(partition)) is not None:
+                state.windows.admit(line)
+                self._events.info("partition.admitted", partition=partition, admitted_from=line)
             if state.windows.admitted_from is None:
                 continue
             if partition not in decided.floors:

@@ -89,7 +89,7 @@ class WindowState:
             "undated": self.undated,
             "watermark": self.watermark,
             "closed": self.closed,
-            "floor": self.admitted_from,
+            "admitted_from": self.admitted_from,
             "dropped": self.evicted_to,
             "since": self.first_start,
             "around": self.gap_bounds,
@@ -101,7 +101,7 @@ class WindowState:
         return cls(
             watermark=stored["watermark"],
             closed=stored["closed"],
-            admitted_from=stored["floor"],
+            admitted_from=stored["admitted_from"],
             evicted_to=stored["dropped"],
             readmitted=[(at, line) for at, line in stored.get("readmitted", ())],
             first_start=dict(stored["since"]),

@@ -159,7 +159,7 @@ def counts(*state, reports=None):
         ({"totals": {"watermark": 2**62}}, "watermark"),
         ({"totals": {"watermark": 0}}, "beyond the watermark"),
         ({"totals": {"dropped": 2**60}}, "dropped"),
-        ({"totals": {"floor": 2**60}}, "floor"),
+        ({"totals": {"admitted_from": 2**60}}, "admitted_from"),
         ({"totals": {"since": {"1h": -5}}}, "since"),
         ({"totals": {"readmitted": [[0, 0]]}}, "readmitted"),
         ({"totals": {"rules": [{"offset": 5.0, "revision": 1, "most_reports": 10, "ones": True}]}}, "cannot be read"),

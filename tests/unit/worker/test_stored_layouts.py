@@ -57,7 +57,7 @@ def said(state):
         "undated": state.windows.undated,
         "watermark": state.windows.watermark,
         "closed": state.windows.closed,
-        "floor": state.windows.admitted_from,
+        "admitted_from": state.windows.admitted_from,
         "dropped": state.windows.evicted_to,
         "since": state.windows.first_start,
         "gaps": [list(gap) for gap in state.gaps],

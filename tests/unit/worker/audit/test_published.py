@@ -273,8 +273,8 @@ def test_every_field_of_the_head_that_is_another_is_found(world):
     def of_line(**said):
         return lambda head: head["windows"]["10s"].update(said)
 
-    for other in (5_000, floor + 10_000):
-        assert "floor: " in difference(world, lambda head, other=other: head["floors"].update({"1": other}))
+    for at in (5_000, floor + 10_000):
+        assert "admitted_from: " in difference(world, lambda head, at=at: head["floors"].update({"1": at}))
     for closed in (line["closed"] + 10_000, line["closed"] - 10_000, 0):
         assert "closed" in difference(world, of_line(closed=closed))
     for rules in ([rule | {"most_reports": 9}], [rule | {"grace": 9}], [rule, rule | {"offset": 150}]):
