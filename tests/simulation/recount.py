@@ -135,14 +135,14 @@ class Counted:
     panes: dict[Pane, tuple[int, ...]] = field(
         default_factory=dict
     )  # support of each value; frozen once closed
-    since: dict[str, int] = field(default_factory=dict)  # window -> its first start that may be published
+    first_start: dict[str, int] = field(default_factory=dict)  # window -> its first start to publish
     around: list[tuple[int, int | None]] = field(
         default_factory=list
     )  # of each gap: closed before, first time after
     begun: int = 0  # how many rules have begun
 
     def copy(self) -> Counted:
-        mutable = ("state", "rejected", "late", "panes", "since", "around")
+        mutable = ("state", "rejected", "late", "panes", "first_start", "around")
         return replace(self, **{name: getattr(self, name).copy() for name in mutable})
 
     def window(self, start: int, end: int) -> list[int]:
@@ -157,7 +157,8 @@ class Counted:
         """Applies the rules up to an offset."""
         while self.begun < len(ruled) and ruled[self.begun].offset <= offset:
             names = ruled[self.begun].names
-            self.since = {name: self.since.get(name, next_start(name, self.watermark)) for name in names}
+            first = {name: next_start(name, self.watermark) for name in names}
+            self.first_start = {name: self.first_start.get(name, start) for name, start in first.items()}
             self.begun += 1
 
     def count(self, found: Any, time: int, rule: Ruling) -> None:

@@ -114,7 +114,7 @@ class Windows:
         reached = last.get("reached", 0)
         for name, line in head.get("windows", {}).items():
             length, every = shape(name)
-            since = max(one.since.get(name, next_start(name, one.watermark)) for one in counted.values())
+            since = max(c.first_start.get(name, next_start(name, c.watermark)) for c in counted.values())
             old = last.get("windows", {}).get(name, NO_LINE)["closed"]
             if line["closed"] > max(old, since - every + length):
                 reached = max(reached, line["closed"])
@@ -164,11 +164,11 @@ class Windows:
         length, every = shape(window)
         assert line["closed"] >= old["closed"], f"the line of {window} goes back"
         assert line["bounded"][: len(old["bounded"])] == old["bounded"] or self._goes_on(line, old)
-        if not any(window in one.since for one in counted.values()):
+        if not any(window in one.first_start for one in counted.values()):
             assert not published, f"{window} is published, and nobody counts it"
             assert (line["closed"], line["bounded"]) == (old["closed"], old["bounded"])
             return
-        since = max(one.since.get(window, next_start(window, one.watermark)) for one in counted.values())
+        since = max(c.first_start.get(window, next_start(window, c.watermark)) for c in counted.values())
         begin = max(old["closed"], since - every + length)
         named = last.get("floors", {})
         own = {p: self._own(window, counted.get(p), str(p) in named) for p in map(int, head["floors"])}
@@ -183,7 +183,7 @@ class Windows:
             assert line["bounded"] == old["bounded"] or line["closed"] > begin, (
                 "bounded, and nothing is passed"
             )
-        if not all(window in one.since for one in counted.values()):
+        if not all(window in one.first_start for one in counted.values()):
             assert not published, f"{window} is published, and some partition does not count it"
             return
         found = {s for one in counted.values() for pane in one.panes for s in starts(window, pane)}
@@ -200,7 +200,7 @@ class Windows:
     @staticmethod
     def _own(window: str, counted: Counted | None, named: bool) -> int:
         """Returns how far one partition has closed such windows."""
-        return counted.closed if counted is not None and named and window in counted.since else 0
+        return counted.closed if counted is not None and named and window in counted.first_start else 0
 
     def _goes_on(self, line: Json, old: Json) -> bool:
         """Returns whether the last stretch of what is bounded was made longer."""

@@ -35,7 +35,8 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
         if held != found:
             raise Difference(f"{what}: {held} in Redis, {found} recounted")
     expect_lines(stored)
-    expect_same("since of window", stored.since, history.since, sorted({*stored.since, *history.since}))
+    first = {*stored.first_start, *history.first_start}
+    expect_same("first_start of window", stored.first_start, history.first_start, sorted(first))
     expect_around(stored, history.around)
     held_reports, found_reports = (
         {name: cell.reports for name, cell in cells.items()} for cells in (stored.cells, counted.panes)
@@ -178,12 +179,12 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
     latest = next((rule for offset, rule in reversed(stored.rules) if offset <= stored.offset), None)
     windows = None if latest is None else latest.windows
     beyond = {} if windows is None else windows.begin_beyond(stored.watermark)
-    for name in sorted({*stored.since, *history.since}):
-        since, least_since = stored.since.get(name), history.since.get(name)
-        if since is None or least_since is None or not least_since <= since <= beyond[name]:
-            both = ("none" if each is None else each for each in (since, least_since))
+    for name in sorted({*stored.first_start, *history.first_start}):
+        start, least = stored.first_start.get(name), history.first_start.get(name)
+        if start is None or least is None or not least <= start <= beyond[name]:
+            both = ("none" if each is None else each for each in (start, least))
             raise Difference(
-                "since of window {}: {} in Redis, {} recounted of what remains".format(name, *both)
+                "first_start of window {}: {} in Redis, {} recounted of what remains".format(name, *both)
             )
 
 

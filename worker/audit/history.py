@@ -18,7 +18,7 @@ class History:
     """
 
     def __init__(self, stored: Stored) -> None:
-        self.since: dict[str, int] = {}  # the first start of each window of the rules so far
+        self.first_start: dict[str, int] = {}  # the first start of each window of the rules so far
         self.around: list[Around] = []
         self._rules, self._gaps = [*stored.rules], [*stored.gaps]
         self._all = [*stored.gaps]
@@ -26,7 +26,7 @@ class History:
     def reach(self, offset: int, counted: Recount) -> None:
         """Applies the rules and gaps up to an offset, before which everything is counted."""
         while self._rules and self._rules[0][0] <= offset:
-            self.since = _begun(self._rules.pop(0)[1], self.since, counted)
+            self.first_start = _begun(self._rules.pop(0)[1], self.first_start, counted)
         self.around = _filled(self.around, counted)
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
@@ -35,17 +35,17 @@ class History:
             counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[Around]]:
-        """Returns `since` and `around` at an offset up to which everything is counted; changes nothing."""
-        since = self.since
+        """Returns `first_start` and `around` at an offset up to which everything is counted; changes nothing."""
+        first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
-            since = _begun(limits, since, counted)
-        return since, _filled(self.around[: sum(begin < offset for begin, _ in self._all)], counted)
+            first_start = _begun(limits, first_start, counted)
+        return first_start, _filled(self.around[: sum(begin < offset for begin, _ in self._all)], counted)
 
 
 def _filled(around: Sequence[Around], counted: Recount) -> list[Around]:
     return [(lines, counted.first if first is None else first) for lines, first in around]
 
 
-def _begun(limits: Limits, since: dict[str, int], counted: Recount) -> dict[str, int]:
+def _begun(limits: Limits, first_start: dict[str, int], counted: Recount) -> dict[str, int]:
     begin = {} if limits.windows is None else limits.windows.begin_beyond(counted.watermark)
-    return {name: since.get(name, start) for name, start in begin.items()}
+    return {name: first_start.get(name, start) for name, start in begin.items()}

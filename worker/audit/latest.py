@@ -18,7 +18,7 @@ class _Reached:
     closed: int
     admitted_from: int  # the line with which the head admits it
     watermark: int | None
-    since: Mapping[str, int]  # the first start of each window
+    first_start: Mapping[str, int]  # the first start of each window
     names: Set[str]  # its windows when the head was published
     dropped: int  # windows that begin below may not be published any more
 
@@ -35,7 +35,7 @@ class Latest:
         self._lossy = False
 
     def add(
-        self, partition: int, counted: Recount, stored: Stored, since: Mapping[str, int], gone: int
+        self, partition: int, counted: Recount, stored: Stored, first_start: Mapping[str, int], gone: int
     ) -> None:
         """Adds a partition that is counted up to the head's offset."""
         self._lossy |= bool(gone or stored.gaps or stored.readmitted)
@@ -43,7 +43,7 @@ class Latest:
             counted.closed,
             self._head.floors.get(partition, 0),
             counted.watermark,
-            since,
+            first_start,
             self._names(partition, stored),
             stored.dropped,
         )
@@ -78,7 +78,7 @@ class Latest:
             raise Difference(f"head {number}: says nothing of windows {lacking[0]!r}, which are counted")
         for name, line in self._head.lines.items():
             self._expect_line(name, line)
-            if name in names and all(name in each.since for each in self._reached.values()):
+            if name in names and all(name in each.first_start for each in self._reached.values()):
                 gone += self._expect_windows(name, line, come)
         return gone
 
@@ -106,11 +106,11 @@ class Latest:
     def _expect_windows(self, name: str, line: Line, come: int) -> int:
         """Compares the windows of one name; returns how many are closed and not there."""
         length, gone = shape_of(name)[0], 0
-        since = max(each.since[name] for each in self._reached.values())
+        begin = max(each.first_start[name] for each in self._reached.values())
         whole = max(each.dropped for each in self._reached.values())
         # windows are there from the first listed one on; windows that were never listed are not deleted
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
-        for start, reports in self._windows(name, since):
+        for start, reports in self._windows(name, begin):
             end, is_there = start + length, (name, start) in self._there
             is_open = end > max(line.closed, come)
             # a window that waits to become final may have been deleted
@@ -129,7 +129,7 @@ class Latest:
         begin = 0
         for each in self._reached.values():
             after = 0 if each.watermark is None else each.watermark - each.watermark % hop + hop
-            begin = max(begin, each.since.get(name, after))
+            begin = max(begin, each.first_start.get(name, after))
         if line.closed > max(0, *most, begin - hop + length):
             raise Difference(
                 f"head {self._head.sequence}: windows {name!r} are closed up to {line.closed}, and the partitions only"

@@ -279,13 +279,13 @@ class Partly:
             counted.release(pane)
 
     def _reach(self, offset: int, counted: Recount) -> None:
-        since, around = self._history.at(offset, counted)
+        first_start, around = self._history.at(offset, counted)
         gone = max((end for begin, end in self._deleted if begin < offset), default=0)
         for i in self._due.pop(offset):
             self._published.add(i, self._partition, counted, self._stored, around, gone)
         latest = self._published.latest
         if latest is not None and offset == self._published.head_offset(self._partition):
-            latest.add(self._partition, counted, self._stored, since, gone)
+            latest.add(self._partition, counted, self._stored, first_start, gone)
         for pane in [pane for pane, last in self._last.items() if last <= offset]:
             del self._last[pane]
             if pane not in self._kept:

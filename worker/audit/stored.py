@@ -49,7 +49,7 @@ class Stored:
     readmitted: list[
         tuple[int, int]
     ]  # earlier values of admitted_from, each with the offset at which it was given up
-    since: Mapping[str, int]  # the first start of each window that may be published
+    first_start: Mapping[str, int]  # the first start of each window that may be published
     gaps: list[Stretch]  # recorded as lost, ascending
     around: list[
         tuple[int, int | None]
@@ -113,7 +113,7 @@ def decode(
             admitted_from=None if (line := totals["admitted_from"]) is None else int(line),
             dropped=int(totals["dropped"]),
             readmitted=[(int(at), int(floor)) for at, floor in totals.get("readmitted", ())],
-            since=dict(totals["since"]),
+            first_start=dict(totals["first_start"]),
             gaps=[(begin, end) for begin, end in totals["gaps"]],
             around=[(line, first) for line, first in totals["around"]],
             rules=_rules(totals),

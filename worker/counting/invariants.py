@@ -51,7 +51,7 @@ def _numbers(state: PartitionState) -> Iterator[str]:
     for name in ("start", "offset", "accepted", "undated", "closed", "dropped"):
         if not _whole(stored[name]):
             yield f"{name} is {stored[name]!r}; allowed is 0 to 2**63 - 1"
-    for name in ("rejected", "late", "since"):
+    for name in ("rejected", "late", "first_start"):
         for key, value in stored[name].items():
             if not _whole(value):
                 yield f"{name} has {key}: {value!r}; allowed is 0 to 2**63 - 1"

@@ -91,7 +91,7 @@ class WindowState:
             "closed": self.closed,
             "admitted_from": self.admitted_from,
             "dropped": self.evicted_to,
-            "since": self.first_start,
+            "first_start": self.first_start,
             "around": self.gap_bounds,
         } | ({"readmitted": self.readmitted} if self.readmitted else {})
 
@@ -104,7 +104,7 @@ class WindowState:
             admitted_from=stored["admitted_from"],
             evicted_to=stored["dropped"],
             readmitted=[(at, line) for at, line in stored.get("readmitted", ())],
-            first_start=dict(stored["since"]),
+            first_start=dict(stored["first_start"]),
             gap_bounds=[(line, first) for line, first in stored["around"]],
             late=dict(stored["late"]),
             undated=stored["undated"],

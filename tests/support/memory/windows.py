@@ -23,7 +23,7 @@ class Panes:
     closed: int  # a pane that ends here or before takes no more
     domain: int
     counts: dict[tuple[int, int], list[int]] = field(default_factory=dict)  # by start and end
-    since: dict[str, int] = field(default_factory=dict)  # first publishable start of a window
+    first_start: dict[str, int] = field(default_factory=dict)  # first publishable start of a window
     late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)  # offset -> time, pane, line met
     undated: int = 0
     newest: int | None = None
@@ -35,12 +35,12 @@ class Panes:
             if rule["offset"] > offset:
                 break
             self.begun += 1
-            before, self.since = self.since, {}
+            before, self.first_start = self.first_start, {}
             for name in rule.get("windows", []):
                 if name != "all":
                     every = shape(name)[1]
                     first = 0 if self.newest is None else (self.newest // every + 1) * every
-                    self.since[name] = before.get(name, first)
+                    self.first_start[name] = before.get(name, first)
 
     def add(self, offset: int, timestamp: int, indices: Sequence[int], rule: Mapping[str, Any]) -> None:
         """Counts an accepted record at an offset."""

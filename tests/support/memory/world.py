@@ -185,7 +185,7 @@ class World:
             state.windows.closed,
             state.windows.first_start,
         )
-        assert said == (len(panes.late), panes.undated, panes.closed, panes.since)
+        assert said == (len(panes.late), panes.undated, panes.closed, panes.first_start)
         kept = {(p.start, p.end): state.cells[str(p)].state.tolist() for p in state.panes}
         assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.windows.evicted_to}
         assert state.windows.evicted_to <= state.windows.closed

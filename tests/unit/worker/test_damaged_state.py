@@ -160,7 +160,7 @@ def counts(*state, reports=None):
         ({"totals": {"watermark": 0}}, "beyond the watermark"),
         ({"totals": {"dropped": 2**60}}, "dropped"),
         ({"totals": {"admitted_from": 2**60}}, "admitted_from"),
-        ({"totals": {"since": {"1h": -5}}}, "since"),
+        ({"totals": {"first_start": {"1h": -5}}}, "first_start"),
         ({"totals": {"readmitted": [[0, 0]]}}, "readmitted"),
         ({"totals": {"rules": [{"offset": 5.0, "revision": 1, "most_reports": 10, "ones": True}]}}, "cannot be read"),
         ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": "9", "ones": True}]}}, "cannot be read"),

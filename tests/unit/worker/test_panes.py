@@ -85,7 +85,7 @@ class Plain:
 
     def __init__(self, listed, start):
         self.rules, self.begun = listed, 0
-        self.cells, self.rejected, self.late, self.since = {"all": [0, 0, 0]}, {}, {}, {}
+        self.cells, self.rejected, self.late, self.first_start = {"all": [0, 0, 0]}, {}, {}, {}
         self.accepted = self.undated = self.closed = self.dropped = 0
         self.watermark = None
         self.begin(start)
@@ -96,7 +96,7 @@ class Plain:
                 return
             self.begun += 1
             names = [] if rule.terms.windowing is None else rule.terms.windowing.windows
-            since = {}
+            first_start = {}
             for name in names:
                 if name == "all":
                     continue
@@ -104,8 +104,8 @@ class Plain:
                 first = 0
                 while self.watermark is not None and first <= self.watermark:
                     first += hop * max(1, (self.watermark - first) // hop)
-                since[name] = self.since.get(name, first)
-            self.since = since
+                first_start[name] = self.first_start.get(name, first)
+            self.first_start = first_start
 
     def place(self, time):
         """The cell of an accepted record, and by how much it is late."""
@@ -176,7 +176,7 @@ class Plain:
             "accepted",
             "watermark",
             "closed",
-            "since",
+            "first_start",
             "dropped",
             "cells",
         )

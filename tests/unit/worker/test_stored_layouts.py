@@ -59,7 +59,7 @@ def said(state):
         "closed": state.windows.closed,
         "admitted_from": state.windows.admitted_from,
         "dropped": state.windows.evicted_to,
-        "since": state.windows.first_start,
+        "first_start": state.windows.first_start,
         "gaps": [list(gap) for gap in state.gaps],
         "around": [list(times) for times in state.windows.gap_bounds],
         "rules": [rule.as_json() for rule in state.rules],
