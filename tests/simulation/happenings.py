@@ -3,7 +3,7 @@
 OFTEN = (
     "a head alone", "a process hangs", "a request arrived late", "a window is not complete", "admitted",
     "another stream's transaction is open", "commit", "crash after a step", "crash before a step", "expelled",
-    "final", "late", "lost reply", "lost request", "lost without a word", "named", "panes dropped", "provisional",
+    "final", "late", "lost reply", "lost request", "lost without a word", "named", "panes evicted", "provisional",
     "rebalance", "retention", "snapshot", "tombstone", "undated",
 )  # fmt: skip
 """In every thousand of them, many times."""

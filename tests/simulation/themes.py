@@ -105,7 +105,7 @@ THEMES = {
     # rules and windows change again and again, while the store, the head and the group do not agree
     "rules": Theme({"crash": 0.004, "lost_mirror": (0.0, 0.9), "rebalance": 0.01, "go_back": 0.003,
         "slow": 0.01, "retain": 0.002}, (40,), 40, _CHANGING, changes=4, stops=0.1),
-    # what is late, closed, final, dropped
+    # what is late, closed, final, evicted
     "finals": Theme({"retain": 0.004, "grow": 0.006, "rebalance": 0.005, "go_back": 0.001, "crash": 0.003},
         (50,), 20, _CHANGING[:-2], produces=0.6, forgets=1, times={"late": 0.3, "idle": 0.1, "grid": 500,
         "undated": 0.05, "early": 0.1}),

@@ -135,12 +135,12 @@ class Truth:
     def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:
         """Demands that only panes that no window needs are evicted."""
         windows = state.windows
-        assert windows.evicted_to <= windows.closed, "an open pane is dropped"
+        assert windows.evicted_to <= windows.closed, "an open pane is evicted"
         for length in {pane.length for pane in state.panes}:
             most = max(rule.room for rule in ruled if rule.pane == length)
             assert _panes(state, length) <= most, "more panes than there may be"
         if "heads" in self.world.lossy or windows.watermark is None:
-            return  # who has accepted nothing has no panes to drop
+            return  # who has accepted nothing has no panes to evict
         head = self.heads[-1] if self.heads else {}
         assert windows.admitted_from in (None, head.get("floors", {}).get(str(partition))), (
             "a floor that no head says"
@@ -154,7 +154,7 @@ class Truth:
             closed = lines.get(name, NO_LINE)["closed"]
             first = max(since, (closed - length) // every * every + every) if name in lines else since
             assert windows.evicted_to <= max(floor, first), (
-                f"panes are dropped that {name} needs from {first} on"
+                f"panes are evicted that {name} needs from {first} on"
             )
 
     # what was stored
@@ -230,7 +230,7 @@ class Truth:
             ("undated", windows.undated > was.undated),
             ("admitted", windows.admitted_from is not None and was.admitted_from is None),
             ("floor", bool(windows.admitted_from) and was.admitted_from is None),
-            ("panes dropped", windows.evicted_to > was.evicted_to),
+            ("panes evicted", windows.evicted_to > was.evicted_to),
             (
                 "a window more",
                 bool(windows.first_start.keys() - was.first_start.keys()) and bool(was.first_start),

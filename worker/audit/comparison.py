@@ -143,7 +143,7 @@ def _recounted(
         return [floor for (at, _), (_, floor) in pairwise(floors) if at <= offset]
 
     history = History(stored)
-    counted = Recount.of_nothing(document, floors[0][1], stored.dropped)
+    counted = Recount.of_nothing(document, floors[0][1], stored.evicted_to)
     partly = published.of(partition, stored, history, deleted)
     for first, last, limits in ruled(stored, stretches):
         history.reach(first, counted)

@@ -87,7 +87,7 @@ def expect_around(stored: Stored, around: Sequence[Around], deleted: int = -1) -
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if `admitted_from` or `dropped` contradict the closed line.
+    """Raises `Difference` if `admitted_from` or `evicted_to` contradict the closed line.
 
     Neither can be recounted.
     """
@@ -95,11 +95,11 @@ def expect_lines(stored: Stored) -> None:
         raise Difference(
             f"admitted_from: {stored.admitted_from} in Redis, beyond the closed line {stored.closed}"
         )
-    if stored.dropped > stored.closed:
-        raise Difference(f"dropped: {stored.dropped} in Redis, beyond the closed line {stored.closed}")
+    if stored.evicted_to > stored.closed:
+        raise Difference(f"evicted_to: {stored.evicted_to} in Redis, beyond the closed line {stored.closed}")
     for pane in stored.cells.keys() - {"all"}:
-        if ends_of(pane)[1] <= stored.dropped:
-            raise Difference(f"pane {pane}: in Redis, but those that end by {stored.dropped} were dropped")
+        if ends_of(pane)[1] <= stored.evicted_to:
+            raise Difference(f"pane {pane}: in Redis, but those that end by {stored.evicted_to} were evicted")
 
 
 def compare_partly(

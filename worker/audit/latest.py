@@ -20,7 +20,7 @@ class _Reached:
     watermark: int | None
     first_start: Mapping[str, int]  # the first start of each window
     names: Set[str]  # its windows when the head was published
-    dropped: int  # windows that begin below may not be published any more
+    evicted_to: int  # windows that begin below may not be published any more
 
 
 class Latest:
@@ -45,7 +45,7 @@ class Latest:
             counted.watermark,
             first_start,
             self._names(partition, stored),
-            stored.dropped,
+            stored.evicted_to,
         )
         self._reports += counted.heard
 
@@ -107,7 +107,7 @@ class Latest:
         """Compares the windows of one name; returns how many are closed and not there."""
         length, gone = shape_of(name)[0], 0
         begin = max(each.first_start[name] for each in self._reached.values())
-        whole = max(each.dropped for each in self._reached.values())
+        whole = max(each.evicted_to for each in self._reached.values())
         # windows are there from the first listed one on; windows that were never listed are not deleted
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
         for start, reports in self._windows(name, begin):

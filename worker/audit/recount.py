@@ -40,18 +40,18 @@ class Recount:
     late: Counter[str] = field(default_factory=Counter)  # by age
     undated: int = 0
     closed: int = 0  # a pane that ends at or before this line takes no more
-    dropped: int = 0  # unwanted panes that end at or before this line are counted in none
+    evicted_to: int = 0  # unwanted panes that end at or before this line are counted in none
     first: int | None = None  # the first timestamp above all before, since this was None
     heard: Counter[tuple[int, int]] = field(
         default_factory=Counter
     )  # reports by (begin, end) of every pane ever
 
     @classmethod
-    def of_nothing(cls, document: Mapping[str, Any], closed: int = 0, dropped: int = 0) -> "Recount":
+    def of_nothing(cls, document: Mapping[str, Any], closed: int = 0, evicted_to: int = 0) -> "Recount":
         """Returns the recount of no records."""
         entries = protocol_of(document).entries
         state, stray = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
-        return cls(0, Counter(), None, 0, state, stray, closed=closed, dropped=dropped)
+        return cls(0, Counter(), None, 0, state, stray, closed=closed, evicted_to=evicted_to)
 
     def total(self) -> State:
         """Returns the counts of all time; O(panes · K)."""
@@ -63,7 +63,7 @@ class Recount:
         cell = self.panes.get(pane)
         if cell is None or cell.state is None:
             return
-        if ends_of(pane)[1] <= self.dropped:
+        if ends_of(pane)[1] <= self.evicted_to:
             self.state += cell.state
             del self.panes[pane]
         else:
@@ -153,7 +153,7 @@ class _Pending:
             rows = np.frombuffer(body, np.uint8).reshape(len(starts), -1)
             for start in found.tolist():
                 name = "" if start == NOWHERE else f"{start}+{length}"
-                if start + length <= self._result.dropped and name not in (self._kept or ()):
+                if start + length <= self._result.evicted_to and name not in (self._kept or ()):
                     name = ""
                 own = body if len(found) == 1 else rows[starts == start].tobytes()
                 if start != NOWHERE:

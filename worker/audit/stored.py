@@ -45,7 +45,7 @@ class Stored:
     watermark: int | None  # the highest accepted timestamp in milliseconds
     closed: int  # panes that end at or before this line take no more
     admitted_from: int | None  # the line that it began with, from a head
-    dropped: int  # panes that end at or before this line are no longer kept
+    evicted_to: int  # panes that end at or before this line are no longer kept
     readmitted: list[
         tuple[int, int]
     ]  # earlier values of admitted_from, each with the offset at which it was given up
@@ -111,7 +111,7 @@ def decode(
             watermark=totals["watermark"],
             closed=int(totals["closed"]),
             admitted_from=None if (line := totals["admitted_from"]) is None else int(line),
-            dropped=int(totals["dropped"]),
+            evicted_to=int(totals["evicted_to"]),
             readmitted=[(int(at), int(floor)) for at, floor in totals.get("readmitted", ())],
             first_start=dict(totals["first_start"]),
             gaps=[(begin, end) for begin, end in totals["gaps"]],

@@ -48,7 +48,7 @@ def _whole(value: object, least: int = 0, most: int = _MOST) -> bool:
 def _numbers(state: PartitionState) -> Iterator[str]:
     stored: dict[str, Any] = {"start": state.start, "offset": state.offset, "accepted": state.accepted}
     stored |= {"rejected": state.rejected, "gaps": state.gaps, "readmitted": []} | state.windows.stored()
-    for name in ("start", "offset", "accepted", "undated", "closed", "dropped"):
+    for name in ("start", "offset", "accepted", "undated", "closed", "evicted_to"):
         if not _whole(stored[name]):
             yield f"{name} is {stored[name]!r}; allowed is 0 to 2**63 - 1"
     for name in ("rejected", "late", "first_start"):
@@ -80,7 +80,7 @@ def _times(state: PartitionState) -> Iterator[str]:
     if windows.admitted_from is not None and not _whole(windows.admitted_from, 0, windows.closed):
         yield f"admitted_from is {windows.admitted_from!r}; allowed is 0 to closed, {windows.closed}"
     if windows.evicted_to > windows.closed:
-        yield f"dropped is {windows.evicted_to}; allowed is 0 to closed, {windows.closed}"
+        yield f"evicted_to is {windows.evicted_to}; allowed is 0 to closed, {windows.closed}"
 
 
 def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
         if pane.length not in lengths or pane.start % pane.length:
             yield f"{name!r} is no pane of the windows that there are"
         if pane.end <= state.windows.evicted_to:
-            yield f"{name!r} ends at or before dropped, {state.windows.evicted_to}"
+            yield f"{name!r} ends at or before evicted_to, {state.windows.evicted_to}"
         if state.windows.watermark is None or pane.start > state.windows.watermark:
             yield f"{name!r} begins beyond the watermark, {state.windows.watermark}"
 

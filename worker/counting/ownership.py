@@ -476,7 +476,7 @@ class Ownership:
             if partition not in decided.floors:
                 self._doubt([partition])
                 continue
-            state.drop(min(state.windows.closed, decided.needed_from(state.windows.first_start)))
+            state.evict(min(state.windows.closed, decided.needed_from(state.windows.first_start)))
             held = self._held[partition]
             if held.waiting and not state.full:
                 held.waiting = False

@@ -272,7 +272,7 @@ class PartitionState:
         self.offset = to
         self._follow(to)
 
-    def drop(self, line: int) -> None:
+    def evict(self, line: int) -> None:
         """Adds the panes that end at or before a line to the cell of all time; O(state) each."""
         rest = self.cells[ALL]
         for name in list(self.cells):

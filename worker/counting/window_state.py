@@ -8,7 +8,7 @@ The life cycle of the windows:
 3. **open**: a report in time creates a pane or adds to it. A pane is open while its end is beyond `closed`.
 4. **closed**: the watermark, less grace and disorder, has reached a pane's end. Its later reports are late: they count
    for all time only.
-5. **dropped**: no window in the head needs the pane any more. `PartitionState.drop` adds it to the counts of all time.
+5. **evicted**: no window in the head needs the pane any more. `PartitionState.evict` adds it to the counts of all time.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ class WindowState:
             "watermark": self.watermark,
             "closed": self.closed,
             "admitted_from": self.admitted_from,
-            "dropped": self.evicted_to,
+            "evicted_to": self.evicted_to,
             "first_start": self.first_start,
             "around": self.gap_bounds,
         } | ({"readmitted": self.readmitted} if self.readmitted else {})
@@ -102,7 +102,7 @@ class WindowState:
             watermark=stored["watermark"],
             closed=stored["closed"],
             admitted_from=stored["admitted_from"],
-            evicted_to=stored["dropped"],
+            evicted_to=stored["evicted_to"],
             readmitted=[(at, line) for at, line in stored.get("readmitted", ())],
             first_start=dict(stored["first_start"]),
             gap_bounds=[(line, first) for line, first in stored["around"]],

@@ -158,7 +158,7 @@ def counts(*state, reports=None):
         ({"totals": {"watermark": None}}, "watermark"),
         ({"totals": {"watermark": 2**62}}, "watermark"),
         ({"totals": {"watermark": 0}}, "beyond the watermark"),
-        ({"totals": {"dropped": 2**60}}, "dropped"),
+        ({"totals": {"evicted_to": 2**60}}, "evicted_to"),
         ({"totals": {"admitted_from": 2**60}}, "admitted_from"),
         ({"totals": {"first_start": {"1h": -5}}}, "first_start"),
         ({"totals": {"readmitted": [[0, 0]]}}, "readmitted"),

@@ -86,7 +86,7 @@ class Plain:
     def __init__(self, listed, start):
         self.rules, self.begun = listed, 0
         self.cells, self.rejected, self.late, self.first_start = {"all": [0, 0, 0]}, {}, {}, {}
-        self.accepted = self.undated = self.closed = self.dropped = 0
+        self.accepted = self.undated = self.closed = self.evicted_to = 0
         self.watermark = None
         self.begin(start)
 
@@ -163,10 +163,10 @@ class Plain:
             self.closed = max(self.closed, line)
         return True
 
-    def drop(self, line):
+    def evict(self, line):
         for name in [name for name in self.cells if name != "all" and sum(map(int, name.split("+"))) <= line]:
             self.cells["all"] = [a + b for a, b in zip(self.cells["all"], self.cells.pop(name), strict=True)]
-        self.dropped = max(self.dropped, line)
+        self.evicted_to = max(self.evicted_to, line)
 
     def said(self):
         names = (
@@ -177,7 +177,7 @@ class Plain:
             "watermark",
             "closed",
             "first_start",
-            "dropped",
+            "evicted_to",
             "cells",
         )
         return {name: getattr(self, name) for name in names}
@@ -232,13 +232,13 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
             line = sorted(sum(map(int, name.split("+"))) for name in state.cells if name != "all")[
                 rng.choice([0, -1])
             ]
-            state.drop(line)
-            plain.drop(line)
+            state.evict(line)
+            plain.evict(line)
         elif rng.random() < 0.1:
             line = state.windows.closed - rng.choice([0, 120 * MINUTE])
             if line > 0:
-                state.drop(line)
-                plain.drop(line)
+                state.evict(line)
+                plain.evict(line)
         if rng.random() < 0.2:
             state = stored_and_loaded(state)
     accepted = state.accepted + sum(state.rejected.values())
@@ -360,7 +360,7 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     assert state.apply(STREAM, batch).verdicts.tolist()[:6] == [0] * 6
     assert (state.offset, state.accepted, state.rejected) == (8, 7, {"empty": 1})
     assert state.cells[f"{5 * HOUR}+{HOUR}"].state.tolist() == [1, 1, 0]
-    state.drop(HOUR)
+    state.evict(HOUR)
     rest = dataclasses.replace(batch_of(log, 8, 12), unreadable=(bad,))
     assert len(state.apply(STREAM, rest).verdicts) == 2
     assert (state.offset, state.accepted) == (12, 8)
@@ -388,7 +388,7 @@ def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
     state.set_rules([Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
     state.apply(STREAM, batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
     assert {f"0+{HOUR}", f"{2 * HOUR}+{HOUR}"} < state.changed
-    state.drop(HOUR)
+    state.evict(HOUR)
     metadata, blobs = layout.dump(state, layout.initial(LINEAGE, state), "ab" * 16)
     assert blobs.keys() == metadata.blobs.keys() == {"all", f"{2 * HOUR}+{HOUR}"}
     assert state.cells["all"].state.tolist() == [1, 0, 0]

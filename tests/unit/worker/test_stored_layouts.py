@@ -58,7 +58,7 @@ def said(state):
         "watermark": state.windows.watermark,
         "closed": state.windows.closed,
         "admitted_from": state.windows.admitted_from,
-        "dropped": state.windows.evicted_to,
+        "evicted_to": state.windows.evicted_to,
         "first_start": state.windows.first_start,
         "gaps": [list(gap) for gap in state.gaps],
         "around": [list(times) for times in state.windows.gap_bounds],
@@ -177,7 +177,7 @@ GAP = (
         ("counted", GAP),
         ("windowed", None),
         ("changed", None),
-        ("dropped", GAP.replace("6 records", "8 records")),
+        ("evicted", GAP.replace("6 records", "8 records")),
     ],
 )
 def test_the_audit_recounts_them_from_their_log(name, outcome):

@@ -118,7 +118,7 @@ class World:
                 if each.state.windows.admitted_from is None and p in head.floors:
                     each.state.windows.admit(head.floors[p])
                 if each.state.windows.admitted_from is not None:
-                    each.state.drop(
+                    each.state.evict(
                         min(each.state.windows.closed, head.needed_from(each.state.windows.first_start))
                     )
                 each.commit()

@@ -38,7 +38,7 @@ def log(rng, n=120, stream=STREAM):
 
 
 class Counting:
-    """A worker that counts a log as it pleases: in batches of any length, while panes are dropped."""
+    """A worker that counts a log as it pleases: in batches of any length, while panes are evicted."""
 
     def __init__(self, rng, records, terms, changes=(), stream=STREAM, start=START):
         self.rng, self.records, self.stream = rng, records, stream
@@ -56,11 +56,11 @@ class Counting:
             state.apply(self.stream, Batch(0, state.offset, last, columns))
             if state.offset < last:  # there was no room
                 before = len(state.cells)
-                state.drop(state.windows.closed if droppings else 0)
+                state.evict(state.windows.closed if droppings else 0)
                 if len(state.cells) == before:
                     break
             if droppings and state.windows.closed and self.rng.randrange(3) == 0:
-                state.drop(self.rng.randrange(state.windows.closed + 1))
+                state.evict(self.rng.randrange(state.windows.closed + 1))
         return self
 
 
@@ -130,13 +130,13 @@ def test_the_panes_and_lines_of_a_log_by_hand():
 
 
 def rich():
-    """A state with everything in it: panes, late and undated reports, dropped panes, a floor, two rules."""
+    """A state with everything in it: panes, late and undated reports, evicted panes, a floor, two rules."""
     rng = random.Random(11)
     records = log(rng)
     counting = Counting(rng, records, TENS, [(START + 60, HOPS)])
     counting.state.windows.admit(12_000)
     state = counting.to(START + 90, droppings=False).state
-    state.drop(20_000)
+    state.evict(20_000)
     state = counting.to(START + 120, droppings=False).state
     assert state.windows.late and state.windows.undated and len(state.cells) > 4
     return state, records
@@ -206,7 +206,7 @@ def by(what, change):
         (by("watermark", lambda time: time + 1), "watermark: "),
         (by("closed", lambda line: line - 1), "closed: "),
         (by("admitted_from", lambda _: 200_000), "late by "),
-        (by("evicted_to", lambda _: 500_000), "dropped: 500000 in Redis, beyond the closed line "),
+        (by("evicted_to", lambda _: 500_000), "evicted_to: 500000 in Redis, beyond the closed line "),
         (by("evicted_to", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
         (
             by("evicted_to", lambda line: line + 10_000),
@@ -305,7 +305,7 @@ def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
         (by("late", lambda said: {"1m": 1_000}), "late: 1000 in Redis, "),
         (by("undated", lambda n: 1_000), "undated: 1000 in Redis, "),
         (by("closed", lambda line: 10**6), "closed: 1000000 in Redis, "),
-        (by("evicted_to", lambda _: 10**6), "dropped: 1000000 in Redis, beyond the closed line "),
+        (by("evicted_to", lambda _: 10**6), "evicted_to: 1000000 in Redis, beyond the closed line "),
         (
             by("first_start", lambda said: {"10s": said["10s"]}),
             "first_start of window 40s every 20s: none in Redis, ",
