@@ -136,13 +136,13 @@ class Counted:
         default_factory=dict
     )  # support of each value; frozen once closed
     first_start: dict[str, int] = field(default_factory=dict)  # window -> its first start to publish
-    around: list[tuple[int, int | None]] = field(
+    gap_bounds: list[tuple[int, int | None]] = field(
         default_factory=list
     )  # of each gap: closed before, first time after
     begun: int = 0  # how many rules have begun
 
     def copy(self) -> Counted:
-        mutable = ("state", "rejected", "late", "panes", "first_start", "around")
+        mutable = ("state", "rejected", "late", "panes", "first_start", "gap_bounds")
         return replace(self, **{name: getattr(self, name).copy() for name in mutable})
 
     def window(self, start: int, end: int) -> list[int]:
@@ -178,7 +178,7 @@ class Counted:
         if rule.names:
             self._place(found, time, rule.pane)
         if time > (-1 if self.watermark is None else self.watermark):
-            self.around = [(line, time if first is None else first) for line, first in self.around]
+            self.gap_bounds = [(line, time if first is None else first) for line, first in self.gap_bounds]
         self.watermark = time if self.watermark is None else max(self.watermark, time)
         if rule.names:
             self.closed = max(self.closed, self.watermark - rule.hold)
@@ -224,7 +224,7 @@ class Recounts:
             if gap is None:
                 counted.count(log.answers[at], log.times[at], ruled[counted.begun - 1])
             else:
-                counted.around.append((counted.closed, None))
+                counted.gap_bounds.append((counted.closed, None))
             at = at + 1 if gap is None else gap
             counted.begin(ruled, at)
         kept[offset] = counted

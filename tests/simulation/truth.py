@@ -120,16 +120,16 @@ class Truth:
             assert getattr(state, name) == getattr(counted, name), f"{name} of partition {partition}"
         for name in ("watermark", "late", "undated", "closed", "first_start"):
             assert getattr(windows, name) == getattr(counted, name), f"{name} of partition {partition}"
-        self._compare_around(state, counted)
+        self._compare_gap_bounds(state, counted)
         if len(kept) or windows.first_start or windows.evicted_to:
             self._compare_dropped(partition, state, ruled)
 
-    def _compare_around(self, state: PartitionState, counted: Counted) -> None:
+    def _compare_gap_bounds(self, state: PartitionState, counted: Counted) -> None:
         """Compares the bounds of gaps; below the floor none matters."""
         windows = state.windows
         floor = windows.admitted_from or 0
         said = [(max(floor, line), first) for line, first in windows.gap_bounds]
-        assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
+        assert said == [(max(floor, line), first) for line, first in counted.gap_bounds], "bounds of gaps"
         assert len(said) == len(state.gaps)
 
     def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:

@@ -288,7 +288,7 @@ class Windows:
 def tainted(counted: Counted, ruled: Sequence[Ruling], start: int, end: int) -> bool:
     """Returns whether a gap can have had reports of a window."""
     hold = max((rule.hold for rule in ruled if rule.names), default=0)
-    return any(line < end and (first is None or start < first + hold) for line, first in counted.around)
+    return any(line < end and (first is None or start < first + hold) for line, first in counted.gap_bounds)
 
 
 def _milli(date: str) -> int:

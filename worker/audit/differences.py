@@ -11,7 +11,7 @@ import numpy as np
 
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
-from worker.audit.history import Around, History
+from worker.audit.history import GapBounds, History
 from worker.audit.records import Stretch
 from worker.audit.recount import Recount
 from worker.audit.stored import Stored
@@ -37,7 +37,7 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
     expect_lines(stored)
     first = {*stored.first_start, *history.first_start}
     expect_same("first_start of window", stored.first_start, history.first_start, sorted(first))
-    expect_around(stored, history.around)
+    expect_gap_bounds(stored, history.gap_bounds)
     held_reports, found_reports = (
         {name: cell.reports for name, cell in cells.items()} for cells in (stored.cells, counted.panes)
     )
@@ -69,15 +69,15 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
             raise Difference("{} {}: {} in Redis, {} recounted".format(what, name, *both))
 
 
-def expect_around(stored: Stored, around: Sequence[Around], deleted: int = -1) -> None:
+def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: int = -1) -> None:
     """Compares what is recorded on either side of each gap with the recount; raises `Difference`.
 
     `deleted` is the offset before which counted records are deleted, −1 if there is none. The remaining records close
     windows no further than all did, and the first time after a gap is certain only behind this offset.
     """
-    if len(stored.around) != len(stored.gaps):
-        raise Difference(f"around: {len(stored.around)} in Redis, of {len(stored.gaps)} gaps")
-    for gap, (line, first), (lines, found) in zip(stored.gaps, stored.around, around, strict=True):
+    if len(stored.gap_bounds) != len(stored.gaps):
+        raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, of {len(stored.gaps)} gaps")
+    for gap, (line, first), (lines, found) in zip(stored.gaps, stored.gap_bounds, gap_bounds, strict=True):
         if line not in lines if deleted < 0 else not min(lines) <= line <= stored.closed:
             raise Difference(f"closed before the gap {[*gap]}: {line} in Redis, {max(lines)} recounted")
         # deleted records may have been later than all that is recounted
@@ -175,14 +175,14 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
                 f"{what}: {held} in Redis, {least} recounted of what remains, and at most {most} with the rest"
             )
     expect_lines(stored)
-    expect_around(stored, history.around, deleted)
+    expect_gap_bounds(stored, history.gap_bounds, deleted)
     latest = next((rule for offset, rule in reversed(stored.rules) if offset <= stored.offset), None)
     windows = None if latest is None else latest.windows
     beyond = {} if windows is None else windows.begin_beyond(stored.watermark)
     for name in sorted({*stored.first_start, *history.first_start}):
-        start, least = stored.first_start.get(name), history.first_start.get(name)
-        if start is None or least is None or not least <= start <= beyond[name]:
-            both = ("none" if each is None else each for each in (start, least))
+        there, least = stored.first_start.get(name), history.first_start.get(name)
+        if there is None or least is None or not least <= there <= beyond[name]:
+            both = ("none" if each is None else each for each in (there, least))
             raise Difference(
                 "first_start of window {}: {} in Redis, {} recounted of what remains".format(name, *both)
             )

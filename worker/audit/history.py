@@ -6,7 +6,7 @@ from worker.audit.parsing import Limits
 from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
-Around = tuple[set[int], int | None]
+GapBounds = tuple[set[int], int | None]
 """Possible closed lines before a gap, and the first later timestamp accepted after it."""
 
 
@@ -19,7 +19,7 @@ class History:
 
     def __init__(self, stored: Stored) -> None:
         self.first_start: dict[str, int] = {}  # the first start of each window of the rules so far
-        self.around: list[Around] = []
+        self.gap_bounds: list[GapBounds] = []
         self._rules, self._gaps = [*stored.rules], [*stored.gaps]
         self._all = [*stored.gaps]
 
@@ -27,23 +27,23 @@ class History:
         """Applies the rules and gaps up to an offset, before which everything is counted."""
         while self._rules and self._rules[0][0] <= offset:
             self.first_start = _begun(self._rules.pop(0)[1], self.first_start, counted)
-        self.around = _filled(self.around, counted)
+        self.gap_bounds = _filled(self.gap_bounds, counted)
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
             # before the first record in a window, the line may or may not have been at the floor
-            self.around.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
+            self.gap_bounds.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
             counted.first = None
 
-    def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[Around]]:
-        """Returns `first_start` and `around` at an offset up to which everything is counted; changes nothing."""
+    def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[GapBounds]]:
+        """Returns `first_start` and `gap_bounds` at an offset up to which everything is counted; changes nothing."""
         first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             first_start = _begun(limits, first_start, counted)
-        return first_start, _filled(self.around[: sum(begin < offset for begin, _ in self._all)], counted)
+        return first_start, _filled(self.gap_bounds[: sum(begin < offset for begin, _ in self._all)], counted)
 
 
-def _filled(around: Sequence[Around], counted: Recount) -> list[Around]:
-    return [(lines, counted.first if first is None else first) for lines, first in around]
+def _filled(gap_bounds: Sequence[GapBounds], counted: Recount) -> list[GapBounds]:
+    return [(lines, counted.first if first is None else first) for lines, first in gap_bounds]
 
 
 def _begun(limits: Limits, first_start: dict[str, int], counted: Recount) -> dict[str, int]:

@@ -16,7 +16,7 @@ from worker.audit.decoding import frequencies, support
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.heads import Head
-from worker.audit.history import Around, History
+from worker.audit.history import GapBounds, History
 from worker.audit.latest import Latest
 from worker.audit.records import Records, Stretch
 from worker.audit.recount import Mark, Recount
@@ -82,7 +82,7 @@ class Published:
         return {partition for each in self.snapshots for partition in each.offsets}
 
     def add(
-        self, i: int, partition: int, counted: Recount, stored: Stored, around: Sequence[Around], gone: int
+        self, i: int, partition: int, counted: Recount, stored: Stored, bounds: Sequence[GapBounds], gone: int
     ) -> None:
         """Adds a partition at the offset of snapshot i; records before the offset `gone` are gone, 0 for none."""
         snapshot, count = self.snapshots[i], self._counts[i]
@@ -102,7 +102,7 @@ class Published:
         raised = any(at == offset for at, _ in stored.readmitted)
         if snapshot.final and counted.closed < snapshot.end and not (raised or self._is_bounded(snapshot)):
             count.early.append((partition, counted.closed))
-        least, most = _taints(snapshot, stored, around, offset)
+        least, most = _taints(snapshot, stored, bounds, offset)
         count.tainted = count.tainted[0] or least, count.tainted[1] or most
         if snapshot.name == "all":
             count.reports += counted.reports
@@ -210,16 +210,18 @@ def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[i
         raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted{more}")
 
 
-def _taints(snapshot: Snapshot, stored: Stored, around: Sequence[Around], offset: int) -> tuple[bool, bool]:
+def _taints(
+    snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
+) -> tuple[bool, bool]:
     """Returns whether gaps can have taken reports from a snapshot: by the least that is known of them, and the most."""
     # A lost report was not late: the closed line before the gap had not passed the window's end. Its time was at
     # most the first later time after the gap plus the delay that a rule allows; a rule may be recorded ahead.
     if snapshot.name == "all":
-        return bool(around), bool(around)
+        return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
 
     def taken(hold: int, of: Callable[[int | None, int | None], int | None]) -> bool:
-        beside = zip(stored.around, around, strict=False)
+        beside = zip(stored.gap_bounds, bounds, strict=False)
         following = ((line, of(first, found)) for (line, first), (_, found) in beside)
         return any(
             snapshot.end > line and (first is None or snapshot.start < first + hold)
@@ -279,10 +281,10 @@ class Partly:
             counted.release(pane)
 
     def _reach(self, offset: int, counted: Recount) -> None:
-        first_start, around = self._history.at(offset, counted)
+        first_start, gap_bounds = self._history.at(offset, counted)
         gone = max((end for begin, end in self._deleted if begin < offset), default=0)
         for i in self._due.pop(offset):
-            self._published.add(i, self._partition, counted, self._stored, around, gone)
+            self._published.add(i, self._partition, counted, self._stored, gap_bounds, gone)
         latest = self._published.latest
         if latest is not None and offset == self._published.head_offset(self._partition):
             latest.add(self._partition, counted, self._stored, first_start, gone)

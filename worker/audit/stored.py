@@ -51,7 +51,7 @@ class Stored:
     ]  # earlier values of admitted_from, each with the offset at which it was given up
     first_start: Mapping[str, int]  # the first start of each window that may be published
     gaps: list[Stretch]  # recorded as lost, ascending
-    around: list[
+    gap_bounds: list[
         tuple[int, int | None]
     ]  # of each gap: the closed line before, the first later timestamp after
     rules: list[tuple[int, Limits]]  # each with the offset that it holds from, ascending
@@ -115,7 +115,7 @@ def decode(
             readmitted=[(int(at), int(floor)) for at, floor in totals.get("readmitted", ())],
             first_start=dict(totals["first_start"]),
             gaps=[(begin, end) for begin, end in totals["gaps"]],
-            around=[(line, first) for line, first in totals["around"]],
+            gap_bounds=[(line, first) for line, first in totals["gap_bounds"]],
             rules=_rules(totals),
             cells=_cells(named, blobs, offset, flush, size),
         )

@@ -57,9 +57,9 @@ def _numbers(state: PartitionState) -> Iterator[str]:
                 yield f"{name} has {key}: {value!r}; allowed is 0 to 2**63 - 1"
     if unknown := state.windows.late.keys() - {*AGES, OLDER}:
         yield f"late has the ages {sorted(unknown)}"
-    for name in ("gaps", "around", "readmitted"):
+    for name in ("gaps", "gap_bounds", "readmitted"):
         for one, other in stored[name]:
-            if not _whole(one) or not (_whole(other) or (name == "around" and other is None)):
+            if not _whole(one) or not (_whole(other) or (name == "gap_bounds" and other is None)):
                 yield f"{name} has {(one, other)!r}"
 
 
@@ -72,7 +72,7 @@ def _times(state: PartitionState) -> Iterator[str]:
     if any(a > b for a, b in pairwise(edges)) or any(a == b for a, b in state.gaps):
         yield f"gaps {state.gaps} do not ascend within [{state.start}, {state.offset})"
     if len(windows.gap_bounds) != len(state.gaps):
-        yield f"there are {len(state.gaps)} gaps, and the times around {len(windows.gap_bounds)}"
+        yield f"there are {len(state.gaps)} gaps, and gap_bounds has {len(windows.gap_bounds)}"
     if any(not state.start <= at <= state.offset for at, _ in windows.readmitted):
         yield f"readmitted at {windows.readmitted}, outside of [{state.start}, {state.offset}]"
     if windows.watermark is not None and not _whole(windows.watermark, -1, TIME_ENDS - 1):

@@ -92,7 +92,7 @@ class WindowState:
             "admitted_from": self.admitted_from,
             "evicted_to": self.evicted_to,
             "first_start": self.first_start,
-            "around": self.gap_bounds,
+            "gap_bounds": self.gap_bounds,
         } | ({"readmitted": self.readmitted} if self.readmitted else {})
 
     @classmethod
@@ -105,7 +105,7 @@ class WindowState:
             evicted_to=stored["evicted_to"],
             readmitted=[(at, line) for at, line in stored.get("readmitted", ())],
             first_start=dict(stored["first_start"]),
-            gap_bounds=[(line, first) for line, first in stored["around"]],
+            gap_bounds=[(line, first) for line, first in stored["gap_bounds"]],
             late=dict(stored["late"]),
             undated=stored["undated"],
         )

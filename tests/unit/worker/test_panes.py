@@ -188,7 +188,7 @@ def said(state):
     assert {name: cell.reports for name, cell in state.cells.items()} == {n: sum(c) for n, c in cells.items()}
     assert state.total().state.tolist() == [sum(entries) for entries in zip(*cells.values(), strict=True)]
     stored = {"rejected": state.rejected, "accepted": state.accepted, "cells": cells} | state.windows.stored()
-    return {name: value for name, value in stored.items() if name not in ("around", "admitted_from")}
+    return {name: value for name, value in stored.items() if name not in ("gap_bounds", "admitted_from")}
 
 
 def batch_of(log, start, end):

@@ -61,7 +61,7 @@ def said(state):
         "evicted_to": state.windows.evicted_to,
         "first_start": state.windows.first_start,
         "gaps": [list(gap) for gap in state.gaps],
-        "around": [list(times) for times in state.windows.gap_bounds],
+        "gap_bounds": [list(times) for times in state.windows.gap_bounds],
         "rules": [rule.as_json() for rule in state.rules],
     }
 

@@ -218,7 +218,7 @@ def by(what, change):
             "first_start of window 40s every 20s: none in Redis, ",
         ),
         (by("gaps", lambda _: [(START, START + 1)]), f"gaps: [{START}, {START + 1}) in Redis, but the log"),
-        (by("gap_bounds", lambda _: [(0, 5)]), "around: 1 in Redis, of 0 gaps"),
+        (by("gap_bounds", lambda _: [(0, 5)]), "gap_bounds: 1 in Redis, of 0 gaps"),
         (by("offset", lambda offset: offset - 1), ""),
         (by("start", lambda offset: offset + 1), "start: "),
         (other_rules(grace=29_000), ""),
@@ -240,7 +240,7 @@ def test_every_field_that_is_another_is_found(change, said):
     assert row.difference.startswith(said)
 
 
-def test_what_is_around_a_gap_is_recounted():
+def test_the_bounds_of_gaps_are_recounted():
     records = log(random.Random(5))
     for admitted in (None, 3_000, 9_000):
         counting = Counting(random.Random(5), records, TENS)
@@ -255,9 +255,9 @@ def test_what_is_around_a_gap_is_recounted():
         first = next(t for t, value in records[12:] if t >= 0 and len(value) <= 9 and value != b"noise")
         assert state.windows.gap_bounds == [(3_000 if admitted == 3_000 else 0, first)] * 2
         assert verify(state, records, begin=START + 12).verdict == "gap"
-        around = state.windows.gap_bounds
-        for wrong in ((around[0][0] + 1, first), (around[0][0], first + 1), (around[0][0], None)):
-            state.windows.gap_bounds = [around[0], wrong]
+        bounds = state.windows.gap_bounds
+        for wrong in ((bounds[0][0] + 1, first), (bounds[0][0], first + 1), (bounds[0][0], None)):
+            state.windows.gap_bounds = [bounds[0], wrong]
             difference = verify(state, records, begin=START + 12).difference
             assert difference.startswith(
                 ("closed before the gap [110, 112]", "first after the gap [110, 112]")
