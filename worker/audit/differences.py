@@ -180,9 +180,9 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
     windows = None if latest is None else latest.windows
     beyond = {} if windows is None else windows.begin_beyond(stored.watermark)
     for name in sorted({*stored.first_start, *history.first_start}):
-        there, least = stored.first_start.get(name), history.first_start.get(name)
-        if there is None or least is None or not least <= there <= beyond[name]:
-            both = ("none" if each is None else each for each in (there, least))
+        mine, lowest = stored.first_start.get(name), history.first_start.get(name)
+        if mine is None or lowest is None or not lowest <= mine <= beyond[name]:
+            both = ("none" if each is None else each for each in (mine, lowest))
             raise Difference(
                 "first_start of window {}: {} in Redis, {} recounted of what remains".format(name, *both)
             )
