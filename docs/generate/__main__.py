@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import configuration, metrics
+from docs.generate import alerts, cli, configuration, metrics
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
+    "alerts.md": alerts.page,
+    "cli-ldp.md": cli.ldp_page,
+    "cli-ldp-worker.md": cli.worker_page,
     "configuration.md": configuration.worker,
     "configuration-streams.md": configuration.streams,
     "metrics.md": metrics.page,

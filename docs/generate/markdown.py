@@ -1,5 +1,6 @@
 """Markdown that the generators share."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,5 +28,5 @@ def fill(name: str, **parts: str) -> str:
     for key, part in parts.items():
         assert f"{{{{{key}}}}}" in text, f"{name}.in lacks {key}"
         text = text.replace(f"{{{{{key}}}}}", part)
-    assert "{{" not in text, f"{name}.in has a placeholder without a part"
+    assert not re.search(r"\{\{\w+\}\}", text), f"{name}.in has a placeholder without a part"
     return f"{GENERATED}\n\n{text}"

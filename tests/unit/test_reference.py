@@ -2,9 +2,13 @@
 
 import re
 
+import click
 import pytest
+from click.testing import CliRunner
 from prometheus_client import generate_latest
 
+import ldp.cli
+import worker.cli
 from docs.generate.__main__ import PAGES, REFERENCE
 from tests.support.docs import page
 from tests.unit.worker.test_init import WHOLE
@@ -39,3 +43,23 @@ def test_every_key_of_the_template_has_a_row():
 def test_every_exported_metric_has_a_row():
     exported = re.findall(r"# HELP (ldp_worker_\S+)", generate_latest(Metrics().registry).decode())
     assert {name for name in exported if not name.endswith("_created")} == rows("metrics")
+
+
+@pytest.mark.parametrize(("cli", "name"), [(ldp.cli.cli, "ldp"), (worker.cli.cli, "ldp-worker")])
+def test_every_command_has_a_heading_and_every_option_of_its_help_a_row(cli, name):
+    text = page(f"reference/cli-{name}")
+    for command in cli.list_commands(click.Context(cli)):
+        section = text.partition(f"## {name} {command}\n")[2].partition("\n## ")[0]
+        assert section, command
+        options = re.findall(
+            r"(?m)^  (?:-\w, )?(--[\w-]+)", CliRunner().invoke(cli, [command, "--help"]).output
+        )
+        described = section + text.partition("\n## ")[0]
+        assert [option for option in options if f"{option} " not in described.replace("`", " ")] == []
+
+
+def test_every_alert_has_a_row():
+    rules = (REFERENCE.parents[1] / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")
+    alerts = page("reference/alerts")
+    named = re.findall(r"- alert: (\w+)", rules)
+    assert [name for name in named if f"| [`{name}`](" not in alerts] == []
