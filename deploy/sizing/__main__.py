@@ -31,7 +31,7 @@ def cases() -> Iterator[Load]:
     yield Load.of("a poll", small, 100, 1)
     colours = ldp.OLH("1", 1_024)
     yield Load.of("telemetry", colours, 5_000, 16)
-    windowing = Windowing(("1h", "24h every 1h"), grace=600_000, out_of_order=10_000)
+    windowing = Windowing(("1h", "24h every 1h"), grace=600_000, max_out_of_orderness=10_000)
     windows = cost(windowing, colours.state_size, 7 * DAY * 1000)
     yield Load.of("the same in windows", colours, 5_000, 16, windows, publish_every=60)
     yield Load.of("words", ldp.oracle("pgr", "1", 100_000), 10_000, 16, commit_every=5, publish_every=60)

@@ -163,7 +163,8 @@ _SHARED = {
 _SOMETIMES = {"epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational")}
 _RULE = _fields(
     {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "ones": _flag},
-    {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000), "grace": _COUNT, "out_of_order": _COUNT},
+    {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000)}
+    | dict.fromkeys(("grace", "max_out_of_orderness"), _COUNT),
 )
 _SLOTS = {
     "methods": _list(_METHOD, 100),

@@ -52,7 +52,7 @@ class Deployment:
 
     Args:
         configured: what its workers are configured with, one or more that take turns.
-        idle_after: seconds after which a partition that stands still is idle.
+        idle_timeout: seconds after which a partition that stands still is idle.
         retain: milliseconds for which a window stays on the snapshot topic; None for ever.
     """
 
@@ -64,7 +64,7 @@ class Deployment:
         reports: Reports,
         configured: Sequence[RequestedRule],
         recount_after: int | None,
-        idle_after: float = 2.0,
+        idle_timeout: float = 2.0,
         retain: int | None = None,
     ) -> None:
         self.world, self.number, self.stream, self.reports = world, number, stream, reports
@@ -75,7 +75,7 @@ class Deployment:
         self.server.on_write = self.truth.wrote
         self.server.on_claim = self.truth.claims
         self.workers: list[Worker] = []
-        self.idle_after, self.retain, self.launched = idle_after, retain, 0
+        self.idle_timeout, self.retain, self.launched = idle_timeout, retain, 0
         self.jumped = self.expired = (
             False  # whether a worker's clock jumped, or the group's offsets were forgotten
         )
@@ -564,7 +564,7 @@ class Worker(Process):
             stream,
             Content(
                 methods=("base",),  # the other ten are not what is tried here, and take as long as it
-                idle_after=deployment.idle_after,
+                idle_timeout=deployment.idle_timeout,
                 retain=deployment.retain,
                 rows=RowTopic(snapshots.ROWS, snapshots.PLACES),
             ),

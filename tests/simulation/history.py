@@ -41,12 +41,12 @@ RULES = [
 ]
 WINDOWS = [
     None,
-    Windowing(("all", "2s"), grace=500, out_of_order=500),
-    Windowing(("all", "2s"), grace=2000, out_of_order=500),
-    Windowing(("4s every 2s",), grace=0, out_of_order=1000),
-    Windowing(("all", "2s", "6s every 3s"), grace=1000, out_of_order=500),
-    Windowing(("all", "2s", "4s every 2s"), grace=500, out_of_order=0),
-    Windowing(("all", "5s"), grace=1000, out_of_order=2000),
+    Windowing(("all", "2s"), grace=500, max_out_of_orderness=500),
+    Windowing(("all", "2s"), grace=2000, max_out_of_orderness=500),
+    Windowing(("4s every 2s",), grace=0, max_out_of_orderness=1000),
+    Windowing(("all", "2s", "6s every 3s"), grace=1000, max_out_of_orderness=500),
+    Windowing(("all", "2s", "4s every 2s"), grace=500, max_out_of_orderness=0),
+    Windowing(("all", "5s"), grace=1000, max_out_of_orderness=2000),
 ]
 GOOD = {
     indices: frames.encode(STREAMS[0], np.array([(i,) for i in indices], STREAMS[0].oracle.report_dtype))
@@ -164,8 +164,8 @@ class _Made:
             if self.theme.windows:
                 some = self.theme.configured(rng)
             recount_after = rng.choice([None, sys.maxsize][self.theme.recounts :])
-            idle_after, retain = rng.choice([1.0, 3.0]), rng.choice([None, 0, 4000, 10_000])
-            Deployment(self.world, number, stream, reports, some, recount_after, idle_after, retain)
+            idle_timeout, retain = rng.choice([1.0, 3.0]), rng.choice([None, 0, 4000, 10_000])
+            Deployment(self.world, number, stream, reports, some, recount_after, idle_timeout, retain)
             rng.random()  # a draw that the seeds in mutants.toml count on
         self.owners: dict[str, Deployment] = {}
         self.imports = Imports(self.world.deployments if self.theme.imports else (), rng)

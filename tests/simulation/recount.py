@@ -65,21 +65,21 @@ class Ruling(NamedTuple):
 
 
 @cache
-def _windowed(names: tuple[str, ...], grace: int, out_of_order: int) -> tuple[Any, ...]:
+def _windowed(names: tuple[str, ...], grace: int, disorder: int) -> tuple[Any, ...]:
     names = tuple(name for name in names if name != "all")
     pane = math.gcd(*(shape(name)[1] for name in names))
-    reach = max(shape(name)[0] for name in names) + 2 * out_of_order + grace
-    return names, grace + out_of_order, pane, 2 * (-(-reach // pane) + 2)
+    reach = max(shape(name)[0] for name in names) + 2 * disorder + grace
+    return names, grace + disorder, pane, 2 * (-(-reach // pane) + 2)
 
 
 @cache
 def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]) -> tuple[Ruling, ...]:
     """Reads rules; there is room for the panes that earlier rules may leave."""
     ruled, most = list[Ruling](), dict[int, int]()
-    for offset, most_reports, named, grace, out_of_order in listed:
+    for offset, most_reports, named, grace, disorder in listed:
         ruled.append(Ruling(offset, most_reports))
         if named:
-            names, hold, pane, room = _windowed(named, grace, out_of_order)
+            names, hold, pane, room = _windowed(named, grace, disorder)
             most[pane] = max(most.get(pane, 0), room)
             ruled[-1] = Ruling(offset, most_reports, names, hold, pane, most[pane])
     return tuple(ruled)
@@ -88,7 +88,8 @@ def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]
 def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
     """Reads a state's rules."""
     windows = [
-        (w.windows, w.grace, w.out_of_order) if (w := r.terms.windowing) else ((), 0, 0) for r in rules
+        (w.windows, w.grace, w.max_out_of_orderness) if (w := r.terms.windowing) else ((), 0, 0)
+        for r in rules
     ]
     return _ruled(tuple((r.offset, r.terms.most_reports, *w) for r, w in zip(rules, windows, strict=True)))
 
@@ -102,7 +103,7 @@ def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
                 r["most_reports"],
                 tuple(r.get("windows", ())),
                 r.get("grace", 0),
-                r.get("out_of_order", 0),
+                r.get("max_out_of_orderness", 0),
             )
             for r in rules
         )

@@ -20,29 +20,29 @@ EVERY, THEMED, AGAIN = 20, 2_000, 20_000
 """Of so many seeds in a row each theme has one, in so many first ones of so many: their histories take longer."""
 
 _CHANGING = [
-    Windowing(("all", "2s"), grace=500, out_of_order=500),
-    Windowing(("all", "2s", "4s every 2s"), grace=0, out_of_order=0),
-    Windowing(("4s every 2s",), grace=2000, out_of_order=1000),
-    Windowing(("all", "3s", "6s every 3s"), grace=1000, out_of_order=500),
-    Windowing(("all", "1s"), grace=0, out_of_order=500),
+    Windowing(("all", "2s"), grace=500, max_out_of_orderness=500),
+    Windowing(("all", "2s", "4s every 2s"), grace=0, max_out_of_orderness=0),
+    Windowing(("4s every 2s",), grace=2000, max_out_of_orderness=1000),
+    Windowing(("all", "3s", "6s every 3s"), grace=1000, max_out_of_orderness=500),
+    Windowing(("all", "1s"), grace=0, max_out_of_orderness=500),
     None,
     None,
 ]
 _TIGHT = [
-    Windowing(("all", "1s"), grace=0, out_of_order=0),
-    Windowing(("all", "2s", "4s every 2s"), grace=0, out_of_order=0),
-    Windowing(("2s", "6s every 2s"), grace=500, out_of_order=500),
+    Windowing(("all", "1s"), grace=0, max_out_of_orderness=0),
+    Windowing(("all", "2s", "4s every 2s"), grace=0, max_out_of_orderness=0),
+    Windowing(("2s", "6s every 2s"), grace=500, max_out_of_orderness=500),
 ]
 _NARROWING = [
-    Windowing(("all", "1s"), grace=15_000, out_of_order=0),
-    Windowing(("all", "1s"), grace=0, out_of_order=0),
-    Windowing(("all", "3s"), grace=15_000, out_of_order=0),
-    Windowing(("all", "1s", "12s every 1s"), grace=0, out_of_order=500),
+    Windowing(("all", "1s"), grace=15_000, max_out_of_orderness=0),
+    Windowing(("all", "1s"), grace=0, max_out_of_orderness=0),
+    Windowing(("all", "3s"), grace=15_000, max_out_of_orderness=0),
+    Windowing(("all", "1s", "12s every 1s"), grace=0, max_out_of_orderness=500),
 ]
 _LENGTHENING = [
-    Windowing(("all", "1s"), grace=0, out_of_order=500),
-    Windowing(("all", "1s", "60s"), grace=0, out_of_order=500),
-    Windowing(("all", "2s", "60s every 20s"), grace=500, out_of_order=0),
+    Windowing(("all", "1s"), grace=0, max_out_of_orderness=500),
+    Windowing(("all", "1s", "60s"), grace=0, max_out_of_orderness=500),
+    Windowing(("all", "2s", "60s every 20s"), grace=500, max_out_of_orderness=0),
     None,
 ]
 
@@ -161,7 +161,7 @@ DIRECTED = {
         "retain": 0.002, "grow": 0.002, "slow": 0.02}, **_LONG, partitions=(1, 5), imports=True),
     "forestalled": Theme(**_LONG, imports=True),
     "unruled": Theme(**_LONG | {"produces": 0.3}, windows=(None,), changes=4, stops=0.2, partitions=(3, 5)),
-    "succeeded": Theme(**_LONG, windows=(Windowing(("all", "2s", "4s every 2s"), grace=0, out_of_order=0),)),
+    "succeeded": Theme(**_LONG, windows=(Windowing(("all", "2s", "4s every 2s"), grace=0, max_out_of_orderness=0),)),
     "widened": Theme(**_LONG, windows=(None, _TIGHT[0], _TIGHT[1]), changes=4, stops=0.1, partitions=(3, 5),
         one_sided=0.5, times={"step": 800, "late": 0}),
     "stalled": Theme(**_LONG | {"turns": (20,)}, windows=_TIGHT[:1], one_sided=0.97, partitions=(2, 3),

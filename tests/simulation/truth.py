@@ -245,7 +245,7 @@ class Truth:
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
         assert holding, "bounded, and nobody holds it back"
-        idle = self.deployment.idle_after
+        idle = self.deployment.idle_timeout
         for p in holding:
             stood = self.stood.get((p, counted[p].watermark)) if p in counted else None
             still = stood is None or self.world.now - stood >= idle

@@ -76,7 +76,8 @@ _BLOB = struct.Struct("<4sIq16sqII")
 """Header of a blob: magic, state entries, offset, flush id, reports, bytes of an entry, checksum."""
 _CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
 """Fields that the checksum of the metadata covers."""
-_RULE, _OF_WINDOWS = {"offset", "revision", "most_reports", "ones"}, {"windows", "grace", "out_of_order"}
+_RULE = {"offset", "revision", "most_reports", "ones"}
+_OF_WINDOWS = {"windows", "grace", "max_out_of_orderness"}
 
 
 def decode(
@@ -165,7 +166,7 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
     for rule in map(dict, listed):
         windows = None
         if "windows" in rule:
-            windows = Windows.of(rule["windows"], rule["grace"], rule["out_of_order"])
+            windows = Windows.of(rule["windows"], rule["grace"], rule["max_out_of_orderness"])
         if rule.keys() - {"max_batch_bytes"} != _RULE | (_OF_WINDOWS if windows else set()):
             raise ValueError("rules that the audit does not know")
         limits = Limits(rule["most_reports"], rule["ones"], rule.get("max_batch_bytes"), windows)

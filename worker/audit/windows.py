@@ -34,7 +34,7 @@ class Windows:
     """The windows of a rule; lengths are milliseconds.
 
     Example:
-        >>> windows = Windows.of(["all", "1h", "90m every 30m"], grace=600_000, out_of_order=60_000)
+        >>> windows = Windows.of(["all", "1h", "90m every 30m"], grace=600_000, max_out_of_orderness=60_000)
         >>> windows.shapes, windows.pane, windows.hold
         ({'1h': (3600000, 3600000), '90m every 30m': (5400000, 1800000)}, 1800000, 660000)
     """
@@ -43,12 +43,12 @@ class Windows:
     hold: int  # how far the closed line is behind the highest timestamp
 
     @classmethod
-    def of(cls, names: Sequence[str], grace: int, out_of_order: int) -> "Windows":
+    def of(cls, names: Sequence[str], grace: int, max_out_of_orderness: int) -> "Windows":
         """Reads the windows of a recorded rule; ValueError if they are invalid."""
         shapes = {name: shape_of(name) for name in names if name != "all"}
-        if not shapes or len({*names}) < len(names) or min(grace, out_of_order) < 0:
-            raise ValueError(f"windows {list(names)}, grace {grace}, out of order {out_of_order}")
-        return cls(shapes, grace + out_of_order)
+        if not shapes or len({*names}) < len(names) or min(grace, max_out_of_orderness) < 0:
+            raise ValueError(f"windows {list(names)}, grace {grace}, out of order {max_out_of_orderness}")
+        return cls(shapes, grace + max_out_of_orderness)
 
     @property
     def pane(self) -> int:
@@ -100,7 +100,7 @@ def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Pla
     """Places accepted records, with `newest` as the highest timestamp and `closed` as the closed line before them.
 
     Example:
-        >>> windows = Windows.of(["10s"], grace=20_000, out_of_order=0)
+        >>> windows = Windows.of(["10s"], grace=20_000, max_out_of_orderness=0)
         >>> placed = place(np.array([5_000, 31_000, 7_000, -1, 19_000]), windows, None, 0)
         >>> placed.starts.tolist(), dict(placed.late), placed.undated, placed.closed
         ([0, 30000, -1, -1, 10000], {'1m': 1}, 1, 11000)

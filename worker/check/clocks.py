@@ -14,7 +14,7 @@ def judge_clock(served: Served, topic: Topic) -> Iterator[Fault]:
     """Yields faults of the timestamps of a topic.
 
     The closed line follows the highest timestamp, less out-of-orderness and grace. With a bound of at most
-    `out_of_order`, only the broker's clock closes a window.
+    `max_out_of_orderness`, only the broker's clock closes a window.
     """
     windowing, ahead = served.configured.terms.windowing, topic.ahead
     if windowing is None:
@@ -27,15 +27,15 @@ def judge_clock(served: Served, topic: Topic) -> Iterator[Fault]:
                 f"set message.timestamp.after.max.ms={HOUR_MS}",
             )
         )
-    allowed = windowing.out_of_order
+    allowed = windowing.max_out_of_orderness
     return present(
         (
             ahead is None or ahead > allowed,
             Level.ERROR,
-            f"timestamps may lie {_ahead(ahead)} of the broker's clock, and streams.out_of_order is"
+            f"timestamps may lie {_ahead(ahead)} of the broker's clock, and streams.max_out_of_orderness is"
             f" {duration(allowed)}: one device with a wrong clock closes windows before their time",
             f"set message.timestamp.type={APPEND_TIME}, which is the broker's time, or"
-            f" message.timestamp.after.max.ms={allowed}, or raise streams.out_of_order",
+            f" message.timestamp.after.max.ms={allowed}, or raise streams.max_out_of_orderness",
         ),
         (
             not topic.append_time and not windowing.grace,
@@ -68,8 +68,8 @@ def clock_of(windowing: Windowing, topic: Topic) -> str:
         return "by the broker's time"
     return (
         f"by the producers' time: a record that lies {_ahead(topic.ahead)} of the broker's clock uses up"
-        f" streams.out_of_order, {duration(windowing.out_of_order)}, and honest delay is covered by streams.grace"
-        f" alone, {duration(windowing.grace)}"
+        f" streams.max_out_of_orderness, {duration(windowing.max_out_of_orderness)}, and"
+        f" honest delay is covered by streams.grace alone, {duration(windowing.grace)}"
     )
 
 

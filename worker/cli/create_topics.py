@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--event-time",
     is_flag=True,
     help="Streams with windows go by the time that producers give to their records, which may be ahead by "
-    "streams.out_of_order; else by that of the brokers.",
+    "streams.max_out_of_orderness; else by that of the brokers.",
 )
 @json_option
 def create_topics(

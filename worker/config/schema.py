@@ -412,10 +412,10 @@ class StreamTable(Table):
     grace: Length = "0s"
     """Time that a window waits for delayed reports. With the brokers' timestamps no report is delayed. With
     the producers' timestamps, set the longest delay of a device."""
-    out_of_order: Length = "10s"
+    max_out_of_orderness: Length = "10s"
     """Largest disorder of the timestamps in a topic. With the brokers' clocks the disorder is small. With the
     producers' timestamps, use the limit by which the topic lets timestamps be ahead."""
-    idle_after: Lasting = "5m"
+    idle_timeout: Lasting = "5m"
     """Time without a later report after which a partition is idle. Longer than a worker takes to restart."""
     retain: Retention = "7d"
     """Time that messages of a final window stay on the snapshot topic, in event time after the window's end;

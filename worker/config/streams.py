@@ -23,7 +23,7 @@ class Served:
     """A stream with its topic and settings.
 
     Attributes:
-        idle_after: for how many seconds a partition that has windows stands still before it is called idle.
+        idle_timeout: for how many seconds a partition that has windows stands still before it is called idle.
         retain: for how many milliseconds a final window stays on the snapshot topic; None for ever.
     """
 
@@ -32,7 +32,7 @@ class Served:
     queries: tuple[ldp.query.Query, ...] = ()
     configured: RequestedRule = RequestedRule()  # noqa: RUF009  # frozen
     recount_after: int | None = None
-    idle_after: float = 300.0
+    idle_timeout: float = 300.0
     retain: int | None = None
     late_letters: bool = False
 
@@ -71,7 +71,7 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         queries,
         RequestedRule(table.revision, terms),
         table.recount_after,
-        milliseconds(table.idle_after) / UNITS["s"],
+        milliseconds(table.idle_timeout) / UNITS["s"],
         retain,
         table.late_letters,
     )

@@ -18,7 +18,7 @@ MOST_OPEN = 512
 """Maximum open windows; a snapshot estimates each changed one."""
 MOST_KEPT = 20_000
 """Maximum windows on the snapshot topic, which the head names."""
-_OWN_KEYS = ("grace", "out_of_order", "idle_after", "retain", "late_letters")
+_OWN_KEYS = ("grace", "max_out_of_orderness", "idle_timeout", "retain", "late_letters")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Cost:
         kept_of: final windows of each name that stay on the snapshot topic; None where they do so for ever.
 
     Example:
-        >>> day = Windowing(("all", "24h every 1h"), grace=0, out_of_order=10_000)
+        >>> day = Windowing(("all", "24h every 1h"), grace=0, max_out_of_orderness=10_000)
         >>> found = cost(day, state_size=845, retain=7 * UNITS["d"])
         >>> found.panes, found.partition_bytes, found.open, found.messages, found.kept, found.at_once
         (54, 371800, 25, 286, 168, 77)
@@ -96,7 +96,7 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
                 )
         return None
     names = [window.name for window in sorted(windows, key=lambda window: (window.length, window.every))]
-    return Windowing((ALL, *names), milliseconds(table.grace), milliseconds(table.out_of_order))
+    return Windowing((ALL, *names), milliseconds(table.grace), milliseconds(table.max_out_of_orderness))
 
 
 def retained(table: StreamTable) -> int | None:

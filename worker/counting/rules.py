@@ -16,8 +16,8 @@ MOST_REPORTS = 10_000
 MAX_BATCH_BYTES = 16 << 20
 """How many bytes a record batch may have after decompression where the configuration does not say."""
 
-FIELDS = frozenset(
-    ("offset", "revision", "most_reports", "ones", "max_batch_bytes", "windows", "grace", "out_of_order")
+FIELDS = frozenset(("offset", "revision", "most_reports", "ones", "max_batch_bytes")).union(
+    ("windows", "grace", "max_out_of_orderness")
 )
 """What a recorded rule can have."""
 
@@ -87,7 +87,8 @@ class Rule:
         if self.terms.max_batch_bytes is not None:
             said["max_batch_bytes"] = self.terms.max_batch_bytes
         if (w := self.terms.windowing) is not None:
-            said |= {"windows": [*w.windows], "grace": w.grace, "out_of_order": w.out_of_order}
+            said |= {"windows": [*w.windows], "grace": w.grace}
+            said["max_out_of_orderness"] = w.max_out_of_orderness
         return said
 
 
@@ -129,7 +130,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
         terms = dict(said)
         if "windows" in terms:
             windows = tuple(terms.pop("windows"))
-            terms["windowing"] = Windowing(windows, terms.pop("grace"), terms.pop("out_of_order"))
+            terms["windowing"] = Windowing(windows, terms.pop("grace"), terms.pop("max_out_of_orderness"))
         rules.append(Rule(terms.pop("offset"), terms.pop("revision"), RecordLimits(**terms)))
     if not all(map(_typed, rules)):
         raise TypeError(f"rules {listed} are not of the types that they are written in")
@@ -145,7 +146,7 @@ def _typed(rule: Rule) -> bool:
     numbers: list[object] = [rule.offset, rule.revision]
     numbers += [n for n in (terms.most_reports, terms.max_batch_bytes) if n is not None]
     if terms.windowing is not None:
-        numbers += [terms.windowing.grace, terms.windowing.out_of_order]
+        numbers += [terms.windowing.grace, terms.windowing.max_out_of_orderness]
     return isinstance(terms.ones, bool) and all(type(n) is int and n >= 0 for n in numbers)
 
 

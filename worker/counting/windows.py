@@ -156,17 +156,17 @@ class Windowing:
     Attributes:
         windows: their names; `ALL` may be one of them.
         grace: how long a window waits for delayed reports, in milliseconds.
-        out_of_order: the disorder of the log's timestamps, in milliseconds.
+        max_out_of_orderness: the disorder of the log's timestamps, in milliseconds.
 
     Example:
-        >>> hourly = Windowing(("all", "1h", "90m every 30m"), grace=600_000, out_of_order=60_000)
+        >>> hourly = Windowing(("all", "1h", "90m every 30m"), grace=600_000, max_out_of_orderness=60_000)
         >>> hourly.pane // UNITS["m"], hourly.hold // UNITS["m"], hourly.most_panes, str(hourly)
         (30, 11, 12, 'windows all, 1h, 90m every 30m, grace 600000 ms, out of order 60000 ms')
     """
 
     windows: tuple[str, ...]
     grace: int = 0
-    out_of_order: int = 0
+    max_out_of_orderness: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError if there is no window other than that of all time."""
@@ -178,7 +178,7 @@ class Windowing:
     def __str__(self) -> str:
         """Returns a description for people."""
         names = ", ".join(self.windows)
-        return f"windows {names}, grace {self.grace} ms, out of order {self.out_of_order} ms"
+        return f"windows {names}, grace {self.grace} ms, out of order {self.max_out_of_orderness} ms"
 
     @functools.cached_property
     def parsed(self) -> tuple[Window, ...]:
@@ -193,7 +193,7 @@ class Windowing:
     @functools.cached_property
     def hold(self) -> int:
         """How far the closed line is behind the watermark, in milliseconds."""
-        return self.grace + self.out_of_order
+        return self.grace + self.max_out_of_orderness
 
     @functools.cached_property
     def most_panes(self) -> int:
@@ -201,5 +201,5 @@ class Windowing:
 
         Twice what its own reports keep open: the longest window, both ways out of order, the grace, one at each end.
         """
-        reach = max(window.length for window in self.parsed) + 2 * self.out_of_order + self.grace
+        reach = max(window.length for window in self.parsed) + 2 * self.max_out_of_orderness + self.grace
         return 2 * (-(-reach // self.pane) + 2)

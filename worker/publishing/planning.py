@@ -28,7 +28,7 @@ class Content:
         level: confidence level of Base's intervals.
         methods: the published methods, Base among them.
         fewest_new: a snapshot with fewer new reports, but some, is held back, unless a partition waits for room.
-        idle_after: seconds after which an unmoved partition is idle.
+        idle_timeout: seconds after which an unmoved partition is idle.
         retain: how long the messages of a window stay after its end, in milliseconds; None for ever.
         rows: the topic of rows.
         changed_level: the false discovery rate of changes from window to window; 0 for no comparison.
@@ -39,7 +39,7 @@ class Content:
     level: float = 0.95
     methods: Sequence[str] = tuple(METHODS)
     fewest_new: int = 0
-    idle_after: float = 300.0
+    idle_timeout: float = 300.0
     retain: int | None = None
     rows: RowTopic = RowTopic()  # noqa: RUF009  # frozen
     changed_level: float = 0.0

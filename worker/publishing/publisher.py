@@ -244,7 +244,8 @@ class Publisher:
             at = None if state is None else ("begun", state.windows.watermark)
             if self._moved.get(partition, (-1, now))[0] != at:
                 self._moved[partition] = at, now
-        return lambda partition: now - self._moved.get(partition, (None, now))[1] >= self._content.idle_after
+        most = self._content.idle_timeout
+        return lambda partition: now - self._moved.get(partition, (None, now))[1] >= most
 
     def _publish(self, lineage: str, plan: Plan) -> bool:
         """Publishes a planned snapshot if this worker still owns partition 0; returns whether it did."""

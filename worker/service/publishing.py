@@ -65,7 +65,7 @@ def publisher(
         snapshots.level,
         snapshots.methods,
         snapshots.fewest_new,
-        served.idle_after,
+        served.idle_timeout,
         served.retain,
         RowTopic(config.rows.topic, config.slots(served)),
         changed_level=snapshots.changed_level,

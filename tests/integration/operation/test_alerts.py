@@ -195,7 +195,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage):
 )
 def producers_are_wrong(stage):
     """Sends from a clock ahead, malformed records and an open transaction."""
-    windows = {"windows": ["10s"], "grace": "2s", "out_of_order": "1s", "retain": "10m"}
+    windows = {"windows": ["10s"], "grace": "2s", "max_out_of_orderness": "1s", "retain": "10m"}
     world = stage.stream("wrong", partitions=3, reports=EVENT_TIME, **windows)
     stage.launch(world)
     held = world.open_producer(transactional_id=f"{world.name}-held")
@@ -332,7 +332,7 @@ def counts_are_lost(stage):
 @provokes("LdpValueChanged")
 def a_population_moves(stage):
     """All users have one value in a window and another in the next two."""
-    windows = {"windows": ["10s"], "grace": "0s", "out_of_order": "0s", "retain": "10m"}
+    windows = {"windows": ["10s"], "grace": "0s", "max_out_of_orderness": "0s", "retain": "10m"}
     world = stage.stream("moving", partitions=1, reports=EVENT_TIME, **windows)
     stage.launch(world)
     begin = int(time.time()) // 10 * 10_000 - 60_000

@@ -87,7 +87,7 @@ def test_simulate_sends_every_report_to_all_partitions(run, kafka, tmp_path):
 
 def test_windows_use_broker_time_or_event_time(run, kafka, admin, tmp_path):
     with run.path.open("a", encoding="utf-8") as file:
-        file.write('windows = ["1h"]\ngrace = "10m"\nout_of_order = "5m"\n')
+        file.write('windows = ["1h"]\ngrace = "10m"\nmax_out_of_orderness = "5m"\n')
     counts = tmp_path / "counts.csv"
     counts.write_text("label,n\nred,5\nblue,3\n", encoding="utf-8")
     sending = ("simulate", "--counts", str(counts), "--column", "n", "--users", "3000")

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.integration
 HOUR = 3_600_000
 FIRST = 1_700_000_000_000 // HOUR * HOUR
 LABELS = ["red", "green", "blue", "<b>\u202e"]
-TABLE = {"labels": LABELS, "domain_size": 4, "windows": ["all", "1h"], "grace": "0s", "out_of_order": "0s"}
+TABLE = {"labels": LABELS, "domain_size": 4, "windows": ["all", "1h"]}
+TABLE |= {"grace": "0s", "max_out_of_orderness": "0s"}
 SETTINGS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
 

@@ -129,7 +129,7 @@ def test_rows_go_through_a_sink_of_kafka_connect(kafka, redis_url, tmp_path, pos
     url = postgres.database("through_connect")
     labels = [f"Wert {i}, grün 🟣" for i in range(12)]
     rows, table = {"methods": ["base", "norm-sub"]}, {"labels": labels, "queries": QUERIES}
-    more = {"windows": ["all", "2s"], "grace": "0s", "out_of_order": "1s", "retain": "4s"}
+    more = {"windows": ["all", "2s"], "grace": "0s", "max_out_of_orderness": "1s", "retain": "4s"}
     with World(kafka, redis_url, tmp_path, partitions=1, domain_size=12, rows=rows, **table, **more) as world:
         world.start()
         printed = CliRunner().invoke(cli, ["rows", "--connect", "--config", str(world.toml)])

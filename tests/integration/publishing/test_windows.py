@@ -25,7 +25,7 @@ TABLE = {
     "domain_size": 8,
     "windows": ["1h", "3h every 1h"],
     "grace": "10m",
-    "out_of_order": "5m",
+    "max_out_of_orderness": "5m",
 }
 # times are past, and some are an hour ahead of others; the broker keeps them all
 SETTINGS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}

@@ -42,7 +42,7 @@ def send(world, sent, *several):
 
 
 def test_readers_of_the_topic_see_final_provisional_and_deleted_windows(kafka, redis_url, tmp_path):
-    windows = {"windows": ["1h", "3h every 1h"], "grace": "0s", "out_of_order": "1m", "retain": "3h"}
+    windows = {"windows": ["1h", "3h every 1h"], "grace": "0s", "max_out_of_orderness": "1m", "retain": "3h"}
     with World(kafka, redis_url, tmp_path, partitions=2, reports=EVENT_TIME, **windows) as world:
         sent = {}
         send(world, sent, 0, 1, 2, 3)

@@ -37,7 +37,7 @@ epsilon = "1"
 domain_size = 64
 windows = ["all", "1m", "5m every 1m"]
 grace = "10s"
-out_of_order = "5s"
+max_out_of_orderness = "5s"
 retain = "20m"
 queries = [{{ name = "the first", values = [0] }}, {{ name = "the most used", top = 5 }}]
 

@@ -32,7 +32,7 @@ PARTITIONS, MOST_PARTITIONS = 6, 9
 WINDOWED: dict[str, Any] = {
     "windows": ["all", "10s", "30s every 10s"],
     "grace": "2s",
-    "out_of_order": "1s",
+    "max_out_of_orderness": "1s",
     "retain": "30s",
 }
 """The stream's windows: of a pane so long that a partition has room for what is out of reach after a fault."""

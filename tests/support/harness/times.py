@@ -7,7 +7,7 @@ from typing import Any
 WINDOWED: dict[str, Any] = {
     "windows": ["all", "5s", "20s every 5s"],
     "grace": "2s",
-    "out_of_order": "1s",
+    "max_out_of_orderness": "1s",
     "retain": "20s",
 }
 """Keys of a stream with windows of seconds."""

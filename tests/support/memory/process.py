@@ -50,7 +50,7 @@ class Process:
         )
         self.publisher = Publisher(
             world.stream,
-            Content(idle_after=2.0, retain=8000, changed_level=0.01),
+            Content(idle_timeout=2.0, retain=8000, changed_level=0.01),
             store,
             snapshot_producer,
             Group(lambda: range(world.told), world.uncounted, lambda: self.ownership.epoch(0)),

@@ -58,7 +58,7 @@ class Panes:
                     pane[index] += 1
         self.newest = timestamp if self.newest is None else max(self.newest, timestamp)
         if names:
-            self.closed = max(self.closed, self.newest - rule["grace"] - rule["out_of_order"])
+            self.closed = max(self.closed, self.newest - rule["grace"] - rule["max_out_of_orderness"])
 
     def window(self, start: int, end: int) -> list[int]:
         """What a window has."""

@@ -38,7 +38,7 @@ def cuts(draw):
             "most_reports": st.none() | OFFSET,
             "ones": st.booleans(),
         },
-        optional={"windows": st.lists(NAMES, min_size=1), "grace": TIMES, "out_of_order": TIMES},
+        optional={"windows": st.lists(NAMES, min_size=1), "grace": TIMES, "max_out_of_orderness": TIMES},
     )
     lines = st.builds(
         snapshot.Line,

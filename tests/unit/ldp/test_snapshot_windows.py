@@ -19,7 +19,7 @@ RULE = {"offset": 0, "revision": 1, "most_reports": 9, "ones": True}
 CUT = Cut(
     {0: 12, 1: 7},
     {1: [(2, 5)]},
-    rules={0: [RULE | {"windows": ["1h"], "grace": 5, "out_of_order": 0}]},
+    rules={0: [RULE | {"windows": ["1h"], "grace": 5, "max_out_of_orderness": 0}]},
     floors={0: 0, 1: HOUR},
     lines={"1h": Line(5 * HOUR, ((4 * HOUR, 5 * HOUR),), (HOUR, 5 * HOUR)), "24h every 1h": Line(HOUR)},
 )
@@ -220,7 +220,7 @@ def test_no_message_of_a_stream_with_windows_is_larger_than_said(partitions, sta
         "max_batch_bytes": 2**31 - 1,
         "windows": ["all", *names],
         "grace": 366 * 24 * HOUR,
-        "out_of_order": 366 * 24 * HOUR,
+        "max_out_of_orderness": 366 * 24 * HOUR,
     }
     cut = Cut(
         dict.fromkeys(everywhere, 2**63 - 1),

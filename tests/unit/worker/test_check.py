@@ -605,7 +605,7 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
         "stop the stream's workers, set recount_after = 4 for it, and start them: they count the partition again from"
         " offset 0 on"
     )
-    windows = Windowing(("all", "1h"), grace=0, out_of_order=0)
+    windows = Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)
     windowed = PartitionState.fresh(
         SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20, windows))
     )

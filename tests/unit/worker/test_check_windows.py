@@ -20,7 +20,9 @@ protocol = "grr"
 epsilon = "1"
 domain_size = 1000
 """
-HOURLY = parse(PLAIN + 'windows = ["24h every 1h", "1h"]\ngrace = "10m"\nout_of_order = "1m"\nretain = "2d"')
+HOURLY = parse(
+    PLAIN + 'windows = ["24h every 1h","1h"]\ngrace = "10m"\nmax_out_of_orderness = "1m"\nretain = "2d"'
+)
 SOUND = {
     "cleanup.policy": "delete",
     "retention.ms": "604800000",
@@ -68,7 +70,7 @@ def test_event_time_is_made_with_the_bound_that_check_demands() -> None:
 def test_event_time_that_no_broker_bounds_is_an_error(ahead: int | None) -> None:
     (found,) = about(event_time(ahead))
     assert found.level is Level.ERROR
-    assert "streams.out_of_order is 1m" in found.text
+    assert "streams.max_out_of_orderness is 1m" in found.text
     assert ("any time ahead" in found.text) == (ahead not in (MINUTE + 1, HOUR))
     assert f"message.timestamp.after.max.ms={MINUTE}" in found.hint
     assert "message.timestamp.type=LogAppendTime" in found.hint
@@ -79,7 +81,7 @@ def test_event_time_that_the_broker_bounds_is_said(ahead: int) -> None:
     assert [f.level for f in about(event_time(ahead))] == [Level.OK]
     (found,) = judge_windows(HOURLY, {"reports": event_time(ahead)}, memory=1 << 40)
     assert (
-        "uses up streams.out_of_order, 1m, and honest delay is covered by streams.grace alone, 10m"
+        "uses up streams.max_out_of_orderness, 1m, and honest delay is covered by streams.grace alone, 10m"
         in found.text
     )
 
@@ -94,7 +96,7 @@ def test_a_broker_of_before_kafka_3_6_bounds_both_sides_by_one_setting() -> None
 
 
 def test_event_time_without_grace_is_warned_of() -> None:
-    config = parse(PLAIN + 'windows = ["1h"]\nout_of_order = "1m"')
+    config = parse(PLAIN + 'windows = ["1h"]\nmax_out_of_orderness = "1m"')
     (found,) = about(event_time(MINUTE), config)
     assert (found.level, "streams.grace is 0s" in found.text) == (Level.WARNING, True)
     assert [f.level for f in about(topic(), config)] == [Level.OK]

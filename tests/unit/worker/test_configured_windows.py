@@ -51,21 +51,21 @@ def test_all_time_is_always_there_and_the_order_means_nothing(windows, recorded)
     found = served(f"windows = {windows}").configured.terms.windowing
     assert found is not None
     assert found.windows == recorded
-    assert (found.grace, found.out_of_order) == (0, 10 * SECOND)
+    assert (found.grace, found.max_out_of_orderness) == (0, 10 * SECOND)
 
 
 def test_what_waits_and_what_stays():
-    more = 'windows = ["1h"]\ngrace = "10m"\nout_of_order = "90s"\nidle_after = "1m"\nretain = "2d"'
+    more = 'windows = ["1h"]\ngrace = "10m"\nmax_out_of_orderness = "90s"\nidle_timeout = "1m"\nretain = "2d"'
     found = served(more)
     assert found.configured.terms.windowing == Windowing(("all", "1h"), 10 * MINUTE, 90 * SECOND)
-    assert (found.idle_after, found.retain) == (60.0, 2 * DAY)
-    assert (served('windows = ["1h"]').idle_after, served('windows = ["1h"]').retain) == (300.0, 7 * DAY)
+    assert (found.idle_timeout, found.retain) == (60.0, 2 * DAY)
+    assert (served('windows = ["1h"]').idle_timeout, served('windows = ["1h"]').retain) == (300.0, 7 * DAY)
     assert served('windows = ["1h"]\nretain = "forever"').retain is None
 
 
-def test_idle_after_retain_and_late_letters_are_no_rules():
+def test_idle_timeout_retain_and_late_letters_are_no_rules():
     plain = served('windows = ["1h"]').configured
-    more = 'windows = ["1h"]\nidle_after = "1m"\nretain = "2d"\nlate_letters = true'
+    more = 'windows = ["1h"]\nidle_timeout = "1m"\nretain = "2d"\nlate_letters = true'
     assert served(more).configured == plain
 
 
@@ -105,8 +105,8 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
         ('windows = ["all", "all"]', "streams[0].windows: ['all', 'all'] given; two of them are the same"),
         ('windows = ["1h"]\ngrace = "10"', f"streams[0].grace: '10' given; {LENGTH}"),
         ('windows = ["1h"]\ngrace = 10', "streams[0].grace: 10 given; a string is needed, in quotes"),
-        ('windows = ["1h"]\nout_of_order = "-1s"', f"streams[0].out_of_order: '-1s' given; {LENGTH}"),
-        ('windows = ["1h"]\nidle_after = "0s"', "streams[0].idle_after: '0s' given; allowed are 1s to 366d"),
+        ('windows = ["1h"]\nmax_out_of_orderness = "-1s"', "streams[0].max_out_of_orderness: '-1s' given;"),
+        ('windows = ["1h"]\nidle_timeout = "0s"', "streams[0].idle_timeout: '0s' given; allowed are 1s to"),
         ('windows = ["1h"]\nretain = "0s"', "streams[0].retain: '0s' given; allowed are 1s to 366d, a whole"),
         (
             'windows = ["1h"]\nretain = "ever"',
@@ -189,7 +189,7 @@ def test_what_is_not_absurd_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("windows", "grace", "out_of_order"),
+    ("windows", "grace", "max_out_of_orderness"),
     [
         (("all", "1h"), "0s", "0s"),
         (("all", "1h"), "0s", "10s"),
@@ -197,13 +197,13 @@ def test_what_is_not_absurd_is_taken():
         (("all", "90m every 30m"), "2h", "0s"),
     ],
 )
-def test_costs_are_what_a_walk_through_time_finds(windows, grace, out_of_order):
+def test_costs_are_what_a_walk_through_time_finds(windows, grace, max_out_of_orderness):
     """Which windows are neither passed by the line nor begun beyond the newest time, each quarter of an hour."""
-    windowing = Windowing(windows, milliseconds(grace), milliseconds(out_of_order))
+    windowing = Windowing(windows, milliseconds(grace), milliseconds(max_out_of_orderness))
     most = 0
     for quarter in range(200, 400):
         for newest in (quarter * 15 * MINUTE, quarter * 15 * MINUTE + 5 * SECOND):
-            line = newest - windowing.grace - windowing.out_of_order
+            line = newest - windowing.grace - windowing.max_out_of_orderness
             starts = [(w, n * w.every) for w in windowing.parsed for n in range(newest // w.every + 1)]
             most = max(most, sum(start + window.length > line for window, start in starts))
     found = cost(windowing, state_size=845, retain=7 * DAY)
@@ -222,7 +222,7 @@ def test_bounds_are_allowed_themselves():
     assert served(f'windows = ["1m"]\nretain = "{kept}"').retain == MOST_KEPT * MINUTE
     assert f"{MOST_KEPT + 1:,} windows would stay" in fault(f'windows = ["1m"]\nretain = "{MOST_KEPT + 1}m"')
     # without anything out of order a window has as many panes as minutes, and one at either end
-    exact = 'out_of_order = "0s"'
+    exact = 'max_out_of_orderness = "0s"'
     most = MOST_PANES // 2 - 2
     assert "would be open at once" in fault(f'windows = ["{most}m every 1m"]\n{exact}')
     assert f"{MOST_PANES + 2:,} panes" in fault(f'windows = ["{most + 1}m every 1m"]\n{exact}')

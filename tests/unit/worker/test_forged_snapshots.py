@@ -24,7 +24,7 @@ RULE = {
     "ones": True,
     "windows": ["1h"],
     "grace": 0,
-    "out_of_order": 0,
+    "max_out_of_orderness": 0,
 }
 CUT = Cut(
     {0: 12, 1: 5},

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import random
 
 import numpy as np
@@ -73,7 +72,7 @@ def make_rules(rng, log):
         windowing = Windowing(
             rng.choice(list(PANES)),
             grace=rng.choice([0, MINUTE, 90 * MINUTE]),
-            out_of_order=rng.choice([0, MINUTE, 12 * MINUTE]),
+            max_out_of_orderness=rng.choice([0, MINUTE, 12 * MINUTE]),
         )
         terms = RecordLimits(rng.choice([3, 10]), True, None, rng.choice([windowing] * 5 + [None]))
         listed.append(Rule(offset, revision, terms))
@@ -127,11 +126,9 @@ class Plain:
         like = [name for name in self.cells if name.endswith(f"+{pane}")]
         # a rule of before may have left as many as it had room for
         return len(like) >= max(
-            2
-            * (
-                math.ceil((max(map(LENGTHS.get, w.windows)) * MINUTE + w.grace + 2 * w.out_of_order) / pane)
-                + 2
-            )
+            4
+            - 2
+            * (-(max(map(LENGTHS.get, w.windows)) * MINUTE + w.grace + 2 * w.max_out_of_orderness) // pane)
             for w in begun
             if w is not None and PANES[w.windows] * MINUTE == pane
         )
@@ -159,7 +156,7 @@ class Plain:
         self.accepted += 1
         self.watermark = time if self.watermark is None or time > self.watermark else self.watermark
         if terms.windowing is not None:
-            line = self.watermark - terms.windowing.grace - terms.windowing.out_of_order
+            line = self.watermark - terms.windowing.grace - terms.windowing.max_out_of_orderness
             self.closed = max(self.closed, line)
         return True
 

@@ -130,8 +130,8 @@ def test_the_other_process_is_told_what_changes_and_that_only():
         (configured(5 * publishing.MOST_VALUES + 1), True),
         (configured(5 * publishing.MOST_VALUES, every=4.9), True),
         # of 25 windows that are open, and of all time
-        (configured(3_150, windows=["24h every 1h"], grace="0s", out_of_order="1s"), False),
-        (configured(3_151, windows=["24h every 1h"], grace="0s", out_of_order="1s"), True),
+        (configured(3_150, windows=["24h every 1h"], grace="0s", max_out_of_orderness="1s"), False),
+        (configured(3_151, windows=["24h every 1h"], grace="0s", max_out_of_orderness="1s"), True),
     ],
 )
 def test_snapshots_of_many_values_a_second_have_a_process_of_their_own(config, large):

@@ -41,14 +41,14 @@ def test_every_window_is_whole_panes_and_no_longer_pane_would_do(names):
 
 def test_the_bound_has_room_for_what_a_partitions_own_reports_keep_open():
     """Twice (longest window + 2 · out of order + grace) / pane + 2, rounded up."""
-    for names, grace, out_of_order, most in [
+    for names, grace, max_out_of_orderness, most in [
         (("1h",), 0, 0, 2 * (1 + 2)),
         (("24h every 1h",), 0, 0, 2 * (24 + 2)),
         (("24h every 1h",), 1, 0, 2 * (25 + 2)),
         (("24h every 1h", "90m every 30m"), 600_000, 1_200_000, 2 * (48 + 2 + 2)),
     ]:
-        windowing = Windowing(names, grace, out_of_order)
-        assert (windowing.most_panes, windowing.hold) == (most, grace + out_of_order)
+        windowing = Windowing(names, grace, max_out_of_orderness)
+        assert (windowing.most_panes, windowing.hold) == (most, grace + max_out_of_orderness)
 
 
 @pytest.mark.parametrize("start", [0, 1, 3_600_000, 2**62])

@@ -30,7 +30,7 @@ def printed(number):
 def test_the_configuration_is_taken():
     (toml,) = re.findall(r"^```toml\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
     (served,) = parse(toml.replace("[[streams]]\n", STREAM)).streams
-    wanted = Windowing(("all", "1h", "24h every 1h"), grace=600_000, out_of_order=60_000)
+    wanted = Windowing(("all", "1h", "24h every 1h"), grace=600_000, max_out_of_orderness=60_000)
     assert served.configured.terms.windowing == wanted
 
 

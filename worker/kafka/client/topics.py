@@ -125,7 +125,7 @@ def clock(served: Served, event_time: bool) -> dict[str, str]:
     windowing = served.configured.terms.windowing
     if windowing is not None and not event_time:
         return {"message.timestamp.type": APPEND_TIME}
-    ahead = HOUR_MS if windowing is None else windowing.out_of_order
+    ahead = HOUR_MS if windowing is None else windowing.max_out_of_orderness
     return {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(ahead)}
 
 

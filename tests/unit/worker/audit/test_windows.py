@@ -17,10 +17,10 @@ from worker.counting.windows import Windowing
 GROUP, START, FLUSH = "ldp-worker-s", 100, "0123456789abcdef" * 2
 STREAM = STREAMS["grr-3"]
 PLAIN = RecordLimits(3, ones=True)
-TENS = RecordLimits(3, ones=True, windowing=Windowing(("all", "10s"), grace=4_000, out_of_order=2_000))
-SHORTER = RecordLimits(3, ones=True, windowing=Windowing(("10s",), grace=0, out_of_order=1_000))
+TENS = RecordLimits(3, ones=True, windowing=Windowing(("all", "10s"), 4_000, 2_000))
+SHORTER = RecordLimits(3, ones=True, windowing=Windowing(("10s",), 0, 1_000))
 HOPS = RecordLimits(2, ones=True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
-MANY = RecordLimits(3, ones=True, windowing=Windowing(("30s every 5s",), grace=10_000, out_of_order=9_000))
+MANY = RecordLimits(3, ones=True, windowing=Windowing(("30s every 5s",), 10_000, 9_000))
 TERMS = [PLAIN, TENS, SHORTER, HOPS, MANY]
 
 

@@ -101,7 +101,7 @@ def test_point_9_one_wrong_answer_never_has_counts_replaced_that_the_log_lacks(
     assert (stored(world).start, stored(world).gaps) == (0, [GAP])
 
 
-@pytest.mark.parametrize("windows", [None, Windowing(("all", "1h"), grace=0, out_of_order=0)])
+@pytest.mark.parametrize("windows", [None, Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)])
 def test_point_9_a_gap_of_a_stream_of_windows_stays(windows: Windowing | None) -> None:
     """Its final windows would change."""
     without = Rule(0, 1, RecordLimits(None, ones=True))

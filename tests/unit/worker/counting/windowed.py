@@ -15,7 +15,7 @@ from worker.counting.partition_state import PartitionState
 from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 
-HOURLY = Windowing(("all", "1s"), grace=500, out_of_order=500)
+HOURLY = Windowing(("all", "1s"), grace=500, max_out_of_orderness=500)
 
 
 def configured(windowing: Windowing | None = HOURLY, revision: int = 1) -> RequestedRule:
