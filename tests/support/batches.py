@@ -289,7 +289,7 @@ def strange(whole, rng):
 def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
     """All that our reader reads: records, what cannot be read, the end, and how many had a key."""
     reader = Reader(np.frombuffer(fetched, np.uint8), start, aborted, caps)
-    arena, records, bad, end, keyed = arena or Arena(), [], [], start, 0
+    arena, records, bad, end, with_key = arena or Arena(), [], [], start, 0
     while (chunk := reader.read(arena)) is not None:
         columns = chunk.columns
         data = columns.data.tobytes()
@@ -305,8 +305,8 @@ def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
         ]
         bad += chunk.unreadable
         assert chunk.end >= end
-        end, keyed = chunk.end, keyed + chunk.keyed
-    return records, bad, end, keyed
+        end, with_key = chunk.end, with_key + chunk.with_key_or_headers
+    return records, bad, end, with_key
 
 
 def drain_keyed(fetched, start, aborted, caps, arena):
@@ -315,14 +315,14 @@ def drain_keyed(fetched, start, aborted, caps, arena):
         Reader(np.frombuffer(fetched, np.uint8), start, aborted, caps),
         np.frombuffer(b"", np.uint8),
     )
-    records, bad, end, keyed = [], [], start, 0
+    records, bad, end, with_key = [], [], start, 0
     while (part := reader.read_keyed(arena or Arena(), every)) is not None:
         for one in part.records:
             records.append((one.offset, one.timestamp, one.value or b""))
-            keyed += one.key is not None or bool(one.headers)
+            with_key += one.key is not None or bool(one.headers)
         bad += part.unreadable
         end = part.end
-    return records, bad, end, keyed
+    return records, bad, end, with_key
 
 
 def by_kafka_python(fetched, start, aborted):
@@ -342,10 +342,10 @@ def by_kafka_python(fetched, start, aborted):
 
 def same_as_slowly(fetched, start, aborted, caps, arena):
     want = decoding.read(fetched, start, aborted, caps)
-    read, bad, end, keyed = drain(fetched, start, aborted, caps, arena)
+    read, bad, end, with_key = drain(fetched, start, aborted, caps, arena)
     assert read == want.records
     assert [(one.offset, one.end, one.size, one.sha256) for one in bad] == [one[:4] for one in want.bad]
     assert [one.why for one, (*_, reasons) in zip(bad, want.bad, strict=True) if one.why not in reasons] == []
-    assert (end, keyed) == (want.end, want.keyed)
-    assert drain_keyed(fetched, start, aborted, caps, arena) == (read, bad, end, keyed)
+    assert (end, with_key) == (want.end, want.with_key_or_headers)
+    assert drain_keyed(fetched, start, aborted, caps, arena) == (read, bad, end, with_key)
     return read, bad

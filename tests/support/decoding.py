@@ -23,7 +23,7 @@ class Log:
     records: list = field(default_factory=list)  # (offset, timestamp, value)
     bad: list = field(default_factory=list)  # (offset, end, size, sha256, reasons that may be given)
     end: int = -1
-    keyed: int = 0
+    with_key_or_headers: int = 0
 
 
 def read(fetched, start, aborted, caps):
@@ -44,10 +44,10 @@ def read(fetched, start, aborted, caps):
             if end > log.end:
                 log.bad.append((base, end, size, hashlib.sha256(batch).hexdigest(), set(error.args)))
         else:
-            for offset, timestamp, value, keyed in records:
+            for offset, timestamp, value, with_key in records:
                 if log.end <= offset < end:
                     log.records.append((offset, timestamp, value))
-                    log.keyed += keyed
+                    log.with_key_or_headers += with_key
         log.end = max(log.end, end)
     return log
 

@@ -32,6 +32,6 @@ public class RecordBatches {
             batch.buffer().duplicate().get(bytes);
             batches.add("\"" + codec + "\": \"" + hex.formatHex(bytes) + "\"");
         }
-        System.out.println("{\n  \"keyed\": 5,\n  \"records\": " + told + ",\n  \"batches\": " + batches + "\n}");
+        System.out.println("{\n  \"with_key_or_headers\": 5,\n  \"records\": " + told + ",\n  \"batches\": " + batches + "\n}");
     }
 }

@@ -158,18 +158,18 @@ def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
         return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")]
     found = [judge_reports(served, judged)]
-    if judged.keyed:
-        found.append(judge_keyed(served, judged.keyed, judged.records))
+    if judged.with_key_or_headers:
+        found.append(judge_with_key_or_headers(served, judged.with_key_or_headers, judged.records))
     return found + judge_age(f"topic {served.topic}", topic, judged.oldest, round(1000 * time.time()))
 
 
-def judge_keyed(served: Served, keyed: int, looked_at: int) -> Finding:
+def judge_with_key_or_headers(served: Served, records: int, looked_at: int) -> Finding:
     """Returns the finding of records with a key or headers, of so many looked at: they may identify users."""
     return Finding(
         Level.WARNING,
         f"keys of {served.stream.name}",
-        f"{keyed:,} of the newest {looked_at:,} records come with a key or headers, which whoever reads the topic sees:"
-        " they can link a report to a device or a session",
+        f"{records:,} of the newest {looked_at:,} records come with a key or headers, which whoever reads the topic"
+        " sees: they can link a report to a device or a session",
         "have producers send neither, and look for instrumentation that adds a traceparent header; keys that are random"
         " do no harm",
     )

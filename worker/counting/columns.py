@@ -66,7 +66,7 @@ class Batch:
     end: int
     columns: Columns
     unreadable: tuple[Unreadable, ...] = ()
-    keyed: int = 0  # records with key or headers, which are ignored
+    with_key_or_headers: int = 0  # records with key or headers, which are ignored
 
     def until(self, offset: int) -> "Batch":
         """Returns the part of the batch below an offset; no value is copied."""
@@ -74,7 +74,7 @@ class Batch:
             return self
         columns = self.columns.between(0, int(np.searchsorted(self.columns.offsets, offset)))
         unreadable = tuple(bad for bad in self.unreadable if bad.end <= offset)
-        return Batch(self.partition, self.start, offset, columns, unreadable, self.keyed)
+        return Batch(self.partition, self.start, offset, columns, unreadable, self.with_key_or_headers)
 
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
         """Cuts the batch between records into slices that take at most ``most`` steps, or are one record.
@@ -99,6 +99,6 @@ class Batch:
         slices = []
         for start, end, first, last in zip(edges, edges[1:], cuts, cuts[1:], strict=False):
             unreadable = tuple(bad for bad in self.unreadable if start < bad.end <= end)
-            keyed = self.keyed if start == self.start else 0
-            slices.append(Batch(self.partition, start, end, columns.between(first, last), unreadable, keyed))
+            keys = self.with_key_or_headers if start == self.start else 0
+            slices.append(Batch(self.partition, start, end, columns.between(first, last), unreadable, keys))
         return slices

@@ -332,8 +332,8 @@ class Ownership:
         if applied.rejected:
             self._events.malformed(applied.rejected, malformed)
         self._rejections.add(batch, applied, malformed)
-        if batch.keyed:
-            self._events.keyed(batch.keyed)
+        if batch.with_key_or_headers:
+            self._events.with_key_or_headers(batch.with_key_or_headers)
         if applied.late or applied.undated:
             self._events.misplaced(applied.late, applied.undated, late)
         reports = sum(map(len, applied.reports))

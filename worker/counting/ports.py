@@ -319,7 +319,7 @@ class Events(Protocol):
     def forged(self, test: str, reports: int, found: str) -> None:
         """A test found reports that no honest client sends; see `ldp.alarms`."""
 
-    def keyed(self, records: int) -> None:
+    def with_key_or_headers(self, records: int) -> None:
         """Records came with a key or headers, which are ignored."""
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:

@@ -144,9 +144,9 @@ class StreamEvents:
         self._metrics.alarms.labels(self._stream, test).inc()
         self._logger.warning("reports.forged", test=test, reports=reports, found=found)
 
-    def keyed(self, records: int) -> None:
+    def with_key_or_headers(self, records: int) -> None:
         """Counts records with key or headers."""
-        self._metrics.keyed.labels(self._stream).inc(records)
+        self._metrics.with_key_or_headers.labels(self._stream).inc(records)
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
         """Counts malformed records by reason, and those left out of the dead letters."""

@@ -66,8 +66,8 @@ class Metrics:
             "dead_letters_left_out_total",
             "Malformed or late records that left no dead letter that was due, as too many came at once.",
         )
-        self.keyed = counter(
-            "keyed_records_total",
+        self.with_key_or_headers = counter(
+            "records_with_key_or_headers_total",
             "Records that came with a key or headers; either can link a report to a device or a session.",
         )
         self.alarms = counter(
@@ -286,7 +286,7 @@ class Metrics:
             self.passed_over,
             self.dead_letters,
             self.left_out,
-            self.keyed,
+            self.with_key_or_headers,
             self.snapshots,
         ):
             counted.labels(stream)

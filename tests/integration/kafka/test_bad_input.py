@@ -125,7 +125,7 @@ def test_dead_letters_of_a_flood_are_sampled(kafka, redis_url, tmp_path):
         sent, left_out = (worker.metric(f"dead_letters{name}_total") for name in ("", "_left_out"))
         assert left_out > 0
         assert sent + left_out == flood + 1
-        assert worker.metric("keyed_records_total") == 1
+        assert worker.metric("records_with_key_or_headers_total") == 1
         found = dead_letters(world, int(sent))
         assert found.keys() >= {(0, offset) for offset in [*range(LETTERS_A_SECOND), flood]}
         event, *_ = until(lambda: worker.events("records.rejected"), "the event")

@@ -78,7 +78,8 @@ def test_check_reads_decompression_bombs_within_bounds(hostile):
         "import pathlib, resource, sys; from worker import config; from worker.kafka.client import newest;"
         "from worker.kafka.reports.reader import newest_reports; newest._SECONDS = 90.0;"
         "config = config.load(pathlib.Path(sys.argv[1]), {}); found = newest_reports(config, config.streams[0]);"
-        "print(found.records, found.keyed, dict(found.reasons), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "print(found.records, found.with_key_or_headers, dict(found.reasons),"
+        " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run(
         [sys.executable, "-c", looked, str(world.toml)],
@@ -88,9 +89,9 @@ def test_check_reads_decompression_bombs_within_bounds(hostile):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    records, keyed, rest = done.stdout.split(" ", 2)
+    records, with_key, rest = done.stdout.split(" ", 2)
     reasons, peak_kib = rest.rsplit(" ", 1)
-    assert (int(records), int(keyed)) == (hostile.records + len(CODECS) + 1, 1)
+    assert (int(records), int(with_key)) == (hostile.records + len(CODECS) + 1, 1)
     assert ast.literal_eval(reasons) == {"batch": len(CODECS), "empty": 1}
     assert int(peak_kib) * 1024 < MEMORY
 

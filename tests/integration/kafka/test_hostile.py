@@ -62,7 +62,7 @@ def test_keys_and_headers_of_any_bytes_are_ignored(hostile):
             first = hostile.throw(batch(compressed(codec, nothing), len(nothing), codec=codec))
             hostile.values |= {(0, first + i): (b"", "empty") for i in range(len(nothing))}
         hostile.assert_outcome(worker)
-        assert worker.metric("keyed_records_total") == (len(kinds) + 1) * len(CODECS)
+        assert worker.metric("records_with_key_or_headers_total") == (len(kinds) + 1) * len(CODECS)
 
 
 def damaged(good):

@@ -50,7 +50,7 @@ class MemoryLog:
         # one of which the log has lost the beginning is still there as a whole
         bad = [(first, i + 1) for i in range(at, end) if (first := log[i].unreadable) is not None]
         unreadable = tuple(Unreadable(first, to, 100, "00" * 32, "checksum") for first, to in bad)
-        return Batch(partition, at, end, columns, unreadable, sum(log[i].keyed for i in seen))
+        return Batch(partition, at, end, columns, unreadable, sum(log[i].with_key_or_headers for i in seen))
 
     def take_revoked(self) -> set[int]:
         revoked, self.revoked = self.revoked, set()

@@ -25,7 +25,7 @@ class Record:
     timestamp: int
     marker: bool = False
     unreadable: int | None = None  # an unreadable batch's first offset, at its last; the others are markers
-    keyed: bool = False  # with key or headers
+    with_key_or_headers: bool = False  # with key or headers
 
 
 @dataclass
@@ -100,7 +100,7 @@ class World:
     def produce(self, partition: int, value: bytes | None, answer: Any, *, marker: bool = False) -> None:
         """Appends a record; ``answer`` is what it must count as: a list of indices, or the reason of its rejection."""
         log = self.logs[partition]
-        log.append(Record(value, 1000 + 200 * len(log), marker, keyed=len(log) % 3 == 0))
+        log.append(Record(value, 1000 + 200 * len(log), marker, with_key_or_headers=len(log) % 3 == 0))
         self.answers[partition].append(answer)
 
     def damage(self, partition: int, records: int) -> None:

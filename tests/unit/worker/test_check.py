@@ -446,10 +446,10 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
 
 
 def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
-    for keyed in (0, 3):
-        monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, keyed=keyed: Judged(4, keyed))
+    for with_key in (0, 3):
+        monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, with_key=with_key: Judged(4, with_key))
         _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}))
-        assert len(found) == (keyed > 0)
+        assert len(found) == (with_key > 0)
         for finding in found:
             assert (finding.level, finding.subject) == (WARNING, "keys of colours")
             assert "3 of the newest 4 records come with a key or headers" in finding.text

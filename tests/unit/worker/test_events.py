@@ -55,7 +55,7 @@ CASES = {
         ("warning", "reports.forged", {"test": "ones", "reports": 4096, "found": "270 ones a report"}),
         {("alarms_total", "test", "ones"): 1},
     ),
-    "keyed": ((4,), None, {("keyed_records_total",): 4}),
+    "with_key_or_headers": ((4,), None, {("records_with_key_or_headers_total",): 4}),
     "malformed": (
         ({"json": 3}, 2),
         None,

@@ -22,5 +22,5 @@ def test_newest_reports_are_classified_with_unreadable_batches_once(monkeypatch)
 
     monkeypatch.setattr(reader, "newest_records", newest)
     found = reader.newest_reports(CONFIG, CONFIG.streams[0])
-    assert (found.records, found.keyed, found.oldest) == (4, 2, 40)
+    assert (found.records, found.with_key_or_headers, found.oldest) == (4, 2, 40)
     assert found.reasons == {"version": 1, "empty": 2, "batch": 1}

@@ -68,7 +68,7 @@ def test_batches_of_the_java_client(codec):
     vectors = json.loads((ROOT / "tests/vectors/record_batches.json").read_text(encoding="utf-8"))
     want = [(offset, timestamp, bytes.fromhex(value)) for offset, timestamp, value in vectors["records"]]
     fetched = bytes.fromhex(vectors["batches"][codec])
-    assert drain(fetched, 1_000, [], [(0, 1 << 20)]) == (want, [], 1_012, vectors["keyed"])
+    assert drain(fetched, 1_000, [], [(0, 1 << 20)]) == (want, [], 1_012, vectors["with_key_or_headers"])
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -81,10 +81,10 @@ def test_batches_of_kafka_pythons_own_builder(codec, n):
         builder.append(NOW + i, b"key" if i % 5 == 1 else None, b"\x01frame" + value.tobytes(), headers)
     builder.close()
     fetched = bytes(builder.buffer())
-    read, bad, end, keyed = drain(fetched)
+    read, bad, end, with_key = drain(fetched)
     assert (read, end) == by_kafka_python(fetched, 0, None)
     assert not bad
-    assert keyed == sum(i % 3 == 1 or i % 5 == 1 for i in range(n))
+    assert with_key == sum(i % 3 == 1 or i % 5 == 1 for i in range(n))
 
 
 def test_damaged_batches_are_read_or_refused_by_the_words():
@@ -120,13 +120,13 @@ def test_what_is_read_does_not_depend_on_where_a_fetch_ends():
         ]
         left = b"".join(one if lie else bad for one, bad, lie in zip(log, worse, lies, strict=True))
         whole = drain(left, start, None, [(0, 300)])
-        read, bad, end, keyed = [], [], start, 0
+        read, bad, end, with_key = [], [], start, 0
         while size := decoding.whole(left, 0):
             cut = left[: size + int(rng.integers(500))]
             more, refused, end, keys = drain(cut, end, None, [(0, 300)])
-            read, bad, keyed = read + more, bad + refused, keyed + keys
+            read, bad, with_key = read + more, bad + refused, with_key + keys
             left = left[scan_headers(np.frombuffer(cut, np.uint8))[0] :]
-        assert (read, bad, end, keyed) == whole
+        assert (read, bad, end, with_key) == whole
 
 
 def test_a_walk_is_as_far_as_the_reader_gets():
@@ -214,8 +214,8 @@ def old(magic, codec):
     ],
 )
 def test_what_cannot_be_read_says_why(fetched, end, why):
-    read, bad, behind, keyed = drain(fetched, 5)
-    assert (read, behind, keyed) == ([], end, 0)
+    read, bad, behind, with_key = drain(fetched, 5)
+    assert (read, behind, with_key) == ([], end, 0)
     assert [(one.offset, one.end, one.size, one.why) for one in bad] == [
         (struct.unpack_from(">q", fetched)[0], end, len(fetched), why)
     ]

@@ -293,7 +293,7 @@ def decode_records(
         The number of records, and of those with a key or headers.
     """
     records = window(data)
-    m = keyed = 0
+    m = keys = 0
     for i in range(first, last):
         row = rows[i]
         if row.state != State.READ:
@@ -306,7 +306,7 @@ def decode_records(
             row.begin,
             row.stop,
         )
-        before, keyed_before, previous = m, keyed, -1
+        before, keys_before, previous = m, keys, -1
         first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
         left = row.count if row.count <= (stop - at) // LEAST_RECORD else -1
         while left > 0:
@@ -319,12 +319,12 @@ def decode_records(
             timestamps[k] = first_timestamp + created * timestamp
             wanted = start <= base + delta < behind
             m += wanted
-            keyed += wanted and with_key
+            keys += wanted and with_key
             left -= 1
         if left or at != stop:
             row.state = State.LENGTH
-            m, keyed = before, keyed_before
-    return m, keyed
+            m, keys = before, keys_before
+    return m, keys
 
 
 @njit(cache=True, nogil=True)

@@ -104,7 +104,7 @@ class Chunk:
     end: int  # the offset behind it
     columns: Columns  # its records, valid until the next chunk is read into the arena
     unreadable: tuple[Unreadable, ...]
-    keyed: int  # the number of records with a key or headers
+    with_key_or_headers: int  # the number of records with a key or headers
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Reader:
             return None
         first = self._next
         data, fields, last = self._unpack(arena)
-        m, keyed = decode_records(data, self._rows, first, last, *fields)
+        m, with_key_or_headers = decode_records(data, self._rows, first, last, *fields)
         self._next = last
         rows = self._rows[first:last]
         offsets, timestamps, begins, ends = (field[:m] for field in fields)
@@ -207,7 +207,7 @@ class Reader:
             end=max(int(rows["start"][-1]), int(rows["end"][-1])),
             columns=Columns(offsets, timestamps, data, begins, ends),
             unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
-            keyed=keyed,
+            with_key_or_headers=with_key_or_headers,
         )
 
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:

@@ -136,7 +136,8 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         partition, chunk = taken
         self._demand_twice(partition, chunk)
         start, self._positions[partition] = self._positions[partition], chunk.end
-        return [Batch(partition, start, chunk.end, chunk.columns, chunk.unreadable, chunk.keyed)]
+        keys = chunk.with_key_or_headers
+        return [Batch(partition, start, chunk.end, chunk.columns, chunk.unreadable, keys)]
 
     def keep(self) -> None:
         """Stays in the group without fetching, while fetched records are counted.

@@ -15,7 +15,7 @@ class Judged:
     """Counts over the newest records of a topic."""
 
     records: int = 0  # all; an unreadable record batch counts as one
-    keyed: int = 0  # those with a key or headers
+    with_key_or_headers: int = 0  # those with a key or headers
     reasons: Counter[str] = field(default_factory=Counter)  # rejected ones, by reason
     oldest: int | None = None  # the lowest timestamp, in milliseconds; None if none has one
 

@@ -228,7 +228,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("claimed", 0, "fresh", 0, 1)],
         [
             ("malformed", {"version": 1, "batch": 1}, 0),
-            ("keyed", 1),
+            ("with_key_or_headers", 1),
             ("counted", 2, 2, 2),
         ],
         [
