@@ -103,13 +103,13 @@ class _Rejections:
             said.append(f"{record.source}, {line}")
         if self._file is not None:
             content = None if record.record is None else b64encode(record.record).decode()
-            letter = {
+            dead_letter = {
                 "reason": record.reason,
                 "source": record.source,
                 "line": record.line,
                 "base64": content,
             }
-            self._file.write(json.dumps(letter) + "\n")
+            self._file.write(json.dumps(dead_letter) + "\n")
 
 
 def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:

@@ -175,18 +175,18 @@ class Threads:
 
 
 class DeadLetter:
-    """A letter that was sent, as a future."""
+    """A dead letter that was sent, as a future."""
 
-    def __init__(self, producer: LetterProducer, key: str) -> None:
+    def __init__(self, producer: DeadLetterProducer, key: str) -> None:
         _, partition, offset = key.rsplit("/", 2)
         self.producer, self.where, self.is_done = producer, (int(partition), int(offset)), False
 
     def get(self, _timeout: float) -> None:
         if not self.is_done:
-            self.producer.world.call("flush letters", self.producer.acknowledge, TIMED_OUT, writes=False)
+            self.producer.world.call("flush dead letters", self.producer.acknowledge, TIMED_OUT, writes=False)
 
 
-class LetterProducer:
+class DeadLetterProducer:
     """The producer of dead letters; what is not acknowledged dies with it."""
 
     def __init__(self, worker: Worker) -> None:
@@ -196,24 +196,24 @@ class LetterProducer:
 
     def send(self, _topic: str, *, value: bytes, key: bytes, headers: Any) -> DeadLetter:
         if self.world.rng.random() < self.world.faults.lost_request:
-            self.world.note("letter refused")
+            self.world.note("dead letter refused")
             raise kafka_errors.KafkaTimeoutError("the buffer is full")
-        letter = DeadLetter(self, key.decode())
-        self.pending.append(letter)
-        self.sent.append(letter.where)
-        return letter
+        dead_letter = DeadLetter(self, key.decode())
+        self.pending.append(dead_letter)
+        self.sent.append(dead_letter.where)
+        return dead_letter
 
     def acknowledge(self) -> None:
-        for letter in self.pending:
-            letter.is_done = True
-            self.truth.letters.add(self.truth.unreadable.get(letter.where, letter.where))
+        for dead_letter in self.pending:
+            dead_letter.is_done = True
+            self.truth.dead_letters.add(self.truth.unreadable.get(dead_letter.where, dead_letter.where))
         self.pending.clear()
 
     def close(self, timeout: float) -> None:
         pass
 
 
-class Letters(KafkaDeadLetters):
+class DeadLetters(KafkaDeadLetters):
     """Dead letters that are compared with the records' verdicts."""
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
@@ -229,7 +229,7 @@ class Letters(KafkaDeadLetters):
         expected = dict[int, str]()
         for i in np.flatnonzero(verdicts).tolist():
             expected[int(batch.columns.offsets[i])] = VERDICTS[verdicts[i]]
-        # its letter has the first offset of a batch that cannot be read; the answer stands at the last
+        # its dead letter has the first offset of a batch that cannot be read; the answer stands at the last
         bad = {one.offset: one.end - 1 for one in batch.unreadable}
         sent = {bad.get(at, at) for _, at in producer.sent}
         rejected = expected.keys() | set(bad.values())
@@ -237,7 +237,7 @@ class Letters(KafkaDeadLetters):
             answer = log.answers[at]
             assert reason == (answer if isinstance(answer, str) else "many"), (at, reason, answer)
         assert sent <= rejected
-        assert left_out == len(rejected) - len(sent), "letters that were left out are counted"
+        assert left_out == len(rejected) - len(sent), "dead letters that were left out are counted"
         producer.truth.left_out |= {(partition, at) for at in rejected - sent}
         return left_out
 
@@ -537,7 +537,8 @@ class Worker(Process):
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
         self.log = Log(self.consumer, topic, world.theme.memory, cast(Any, AtOnce()), clock)
-        letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
+        producer = DeadLetterProducer(self)
+        dead_letters = DeadLetters(producer, stream, topic, "dead", lambda: None, nullcontext, clock)
         client = cast(Any, Client(deployment.server, self))
         store = RedisStore(client, stream.name)
         identity = f"ldp-{stream.name}"
@@ -553,7 +554,7 @@ class Worker(Process):
             configured,
             self.log,
             store,
-            letters,
+            dead_letters,
             snapshot_producer,
             recount_after,
             clock,

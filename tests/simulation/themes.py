@@ -126,8 +126,8 @@ THEMES = {
     "log": Theme({"retain": 0.005, "truncate": 0.001, "recreate": 0.002, "grow": 0.004, "damaged": 0.15,
         "slow": 0.02, "lost_mirror": 0.5, "rebalance": 0.01}, (40,), 30, produces=0.6, replaces=0.4,
         counting=(0.1, 3.0), memory=800 << 10, forgets=1),
-    # records that cannot be read, and letters that cannot be sent
-    "letters": Theme({"lost_request": 0.08, "lost_reply": 0.03, "damaged": 0.1, "crash": 0.002,
+    # records that cannot be read, and dead letters that cannot be sent
+    "dead_letters": Theme({"lost_request": 0.08, "lost_reply": 0.03, "damaged": 0.1, "crash": 0.002,
         "rebalance": 0.01}, (40,), 20, produces=0.5, bad=0.5),
     # two deployments under one name, of one topic
     "two": Theme({"crash": 0.003, "lost_reply": 0.05, "open_another": 0.01, "slow": 0.02, "go_back": 0.001},

@@ -44,7 +44,7 @@ class Truth:
         self.deployment, self.world = deployment, deployment.world
         self.starts: dict[int, int] = {}
         self.owners: dict[tuple[bytes, bytes], set[Any]] = {}  # more than one only where the store went back
-        self.letters: set[tuple[int, int]] = set()
+        self.dead_letters: set[tuple[int, int]] = set()
         self.left_out: set[tuple[int, int]] = set()
         self.unreadable: dict[tuple[int, int], tuple[int, int]] = {}
         self.flushed: set[int] = set()
@@ -206,7 +206,7 @@ class Truth:
             self._wrote_windows(lineage, partition, state)
             if isinstance(reply, bytes) and before is not None:
                 since = min(int(before[b"offset"]), state.offset)  # less, where it is counted again
-                self._demand_letters(self.log(lineage, partition), partition, since, state)
+                self._demand_dead_letters(self.log(lineage, partition), partition, since, state)
 
     def _wrote_windows(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
         """What is stored changes no final window; counts what happened."""
@@ -352,12 +352,12 @@ class Truth:
         assert staged == server.expiries.keys() & server.keys.keys(), "what lives and what is staged"
         assert all(server.expiries[key] <= self.world.now + 600 for key in staged)
 
-    def _demand_letters(self, log: Partition, partition: int, since: int, state: PartitionState) -> None:
+    def _demand_dead_letters(self, log: Partition, partition: int, since: int, state: PartitionState) -> None:
         ruled = of_state(state.rules)
         for at in range(max(state.start, since), state.offset):
             if isinstance(answer(log, at, state.gaps, ruled), str):
                 where = (partition, at)
-                assert where in self.letters or where in self.left_out, (
+                assert where in self.dead_letters or where in self.left_out, (
                     f"the record at {where} has no dead letter"
                 )
 

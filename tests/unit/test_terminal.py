@@ -156,8 +156,8 @@ def places():
     yield "check", check.render([Finding(Level.WARNING, HOSTILE, f"transactional id {HOSTILE}", HOSTILE)])
     partition = PartitionVerdict(0, 0, 9, 2, 9, 18, {HOSTILE: 2}, difference=HOSTILE)
     yield "audit", audit.render(StreamVerdict("s", (partition,), published=HOSTILE, unknown=HOSTILE))
-    letter = DeadLetter(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0, 0, 2, 0, HOSTILE.encode())
-    yield "dead-letters", dead_letters.render([letter], 1, value=True)
+    dead_letter = DeadLetter(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0, 0, 2, 0, HOSTILE.encode())
+    yield "dead-letters", dead_letters.render([dead_letter], 1, value=True)
 
 
 @pytest.mark.parametrize("place", [pytest.param(shown, id=name) for name, shown in places()])

@@ -30,7 +30,7 @@ _SHOWN_BYTES = 256
 def dead_letters(config: "Config", stream: str | None, last: int, value: bool, as_json: bool) -> int:
     """Show the newest dead letters.
 
-    Malformed records are written as dead letters, and late ones if streams.late_letters is set.
+    Malformed records are written as dead letters, and late ones if streams.late_dead_letters is set.
 
     Counts the reasons of the newest 1,000 dead letters of each partition of their topic, then shows the newest ones:
     time, reason, origin, size. --value shows the first bytes of the records, or with --json all that was kept, in
@@ -51,32 +51,32 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     return 0
 
 
-def _counts(letters: "Sequence[DeadLetter]") -> list[tuple[str, str, int]]:
+def _counts(dead_letters: "Sequence[DeadLetter]") -> list[tuple[str, str, int]]:
     """Returns each reason, its message and its number, the most frequent first."""
-    counts = Counter((letter.reason, letter.message) for letter in letters)
+    counts = Counter((dead_letter.reason, dead_letter.message) for dead_letter in dead_letters)
     return [(reason, message, n) for (reason, message), n in counts.most_common()]
 
 
-def render(letters: "Sequence[DeadLetter]", last: int, value: bool) -> "RenderableType":
+def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "RenderableType":
     """Returns dead letters, the newest first, for the terminal: all reasons, then the last ones."""
     from rich.console import Group
     from rich.text import Text
 
-    if not letters:
+    if not dead_letters:
         return Text("no dead letters")
-    reasons = _table("reason", "letters")
-    for reason, message, n in _counts(letters):
+    reasons = _table("reason", "dead letters")
+    for reason, message, n in _counts(dead_letters):
         reasons.add_row(Text.assemble((reason, "bold"), f": {message}"), f"{n:,}")
     newest = _table("written at", "reason", "record", "size")
-    for letter in letters[:last]:
-        record = Text(letter.where)
+    for dead_letter in dead_letters[:last]:
+        record = Text(dead_letter.where)
         if value:
-            cut = letter.value[:_SHOWN_BYTES]
-            rest = f" … {said_bytes(letter.size - len(cut))} more" if letter.size > len(cut) else ""
+            cut = dead_letter.value[:_SHOWN_BYTES]
+            rest = f" … {said_bytes(dead_letter.size - len(cut))} more" if dead_letter.size > len(cut) else ""
             record.append(f"\n{printable(cut)}{rest}", style="italic")
-        why = f"{letter.reason}: {letter.why}" if letter.why else letter.reason
-        newest.add_row(letter.time, Text(why), record, said_bytes(letter.size))
-    title = f"the newest {len(letters):,} dead letters"
+        why = f"{dead_letter.reason}: {dead_letter.why}" if dead_letter.why else dead_letter.reason
+        newest.add_row(dead_letter.time, Text(why), record, said_bytes(dead_letter.size))
+    title = f"the newest {len(dead_letters):,} dead letters"
     return Group(Text(title, style="bold"), reasons, Text(), newest)
 
 
@@ -85,28 +85,28 @@ def _table(*headings: str) -> "Table":
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
-        right = heading in ("letters", "size")
+        right = heading in ("dead letters", "size")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     return table
 
 
-def in_json(letters: "Sequence[DeadLetter]", last: int, value: bool) -> str:
-    """Returns dead letters as a JSON document with ``looked_at``, ``reasons`` and ``letters``."""
+def in_json(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> str:
+    """Returns dead letters as a JSON document with ``looked_at``, ``reasons`` and ``dead_letters``."""
     listed = []
-    for letter in letters[:last]:
+    for dead_letter in dead_letters[:last]:
         row = {
-            "reason": letter.reason,
-            "message": letter.message,
-            "stream": letter.stream,
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "bytes": letter.size,
-            "written_at": letter.time,
+            "reason": dead_letter.reason,
+            "message": dead_letter.message,
+            "stream": dead_letter.stream,
+            "topic": dead_letter.topic,
+            "partition": dead_letter.partition,
+            "offset": dead_letter.offset,
+            "bytes": dead_letter.size,
+            "written_at": dead_letter.time,
         }
-        row |= {"why": letter.why} if letter.why else {}
-        row |= {"late": dict(letter.late)} if letter.late else {}
-        listed.append(row | ({"base64": b64encode(letter.value).decode()} if value else {}))
-    reasons = {reason: n for reason, _, n in _counts(letters)}
-    tree = {"looked_at": len(letters), "reasons": reasons, "letters": listed}
+        row |= {"why": dead_letter.why} if dead_letter.why else {}
+        row |= {"late": dict(dead_letter.late)} if dead_letter.late else {}
+        listed.append(row | ({"base64": b64encode(dead_letter.value).decode()} if value else {}))
+    reasons = {reason: n for reason, _, n in _counts(dead_letters)}
+    tree = {"looked_at": len(dead_letters), "reasons": reasons, "dead_letters": listed}
     return json.dumps(tree, ensure_ascii=False, indent=2)

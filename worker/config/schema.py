@@ -330,7 +330,7 @@ class DeadLetters(Table):
 
     topic: TopicName = "ldp-dead-letters"
     """Topic of malformed records, with the reason in the headers. If there are many, the worker produces a
-    sample. With `streams.late_letters`, the topic includes late records."""
+    sample. With `streams.late_dead_letters`, the topic includes late records."""
 
 
 class QueryTable(Table):
@@ -420,7 +420,7 @@ class StreamTable(Table):
     retain: Retention = "7d"
     """Time that messages of a final window stay on the snapshot topic, in event time after the window's end;
     or `"forever"`."""
-    late_letters: StrictBool = False
+    late_dead_letters: StrictBool = False
     """Produce a dead letter for each late record, too. The worker accepts and counts late records anyway."""
     queries: list[QueryTable] = []
     """Queries whose answers each snapshot contains: tables with a `name` and one of `values`, `where` and

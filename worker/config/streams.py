@@ -34,7 +34,7 @@ class Served:
     recount_after: int | None = None
     idle_timeout: float = 300.0
     retain: int | None = None
-    late_letters: bool = False
+    late_dead_letters: bool = False
 
     @property
     def cost(self) -> Cost | None:
@@ -73,7 +73,7 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         table.recount_after,
         milliseconds(table.idle_timeout) / UNITS["s"],
         retain,
-        table.late_letters,
+        table.late_dead_letters,
     )
     if windowing is not None and served.cost is not None:
         refuse_absurd(windowing, served.cost, key)

@@ -18,7 +18,7 @@ MOST_OPEN = 512
 """Maximum open windows; a snapshot estimates each changed one."""
 MOST_KEPT = 20_000
 """Maximum windows on the snapshot topic, which the head names."""
-_OWN_KEYS = ("grace", "max_out_of_orderness", "idle_timeout", "retain", "late_letters")
+_OWN_KEYS = ("grace", "max_out_of_orderness", "idle_timeout", "retain", "late_dead_letters")
 
 
 @dataclass(frozen=True)

@@ -52,12 +52,12 @@ class Ownership:
         recount_after: int | None,
         clock: Callable[[], float],
         events: ports.Events,
-        late_letters: bool = False,
+        late_dead_letters: bool = False,
     ) -> None:
         self._group, self._stream, self._configured = group, stream, configured
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._head_reader, self._recount_after = head_reader, recount_after
-        self._clock, self._events, self._late_letters = clock, events, late_letters
+        self._clock, self._events, self._late_dead_letters = clock, events, late_dead_letters
         self._rejections = Rejections(clock, events)
         self._watching = Watching(stream.oracle, clock, events)
         self._held: dict[int, OwnedPartition] = {}
@@ -315,7 +315,7 @@ class Ownership:
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
-        applied = held.state.apply(self._stream, batch, on_alive, name_late=self._late_letters)
+        applied = held.state.apply(self._stream, batch, on_alive, name_late=self._late_dead_letters)
         if held.state.offset < polled or held.state.waits_at == polled:
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)

@@ -116,7 +116,7 @@ class Rejections:
         self._events.warning(
             "records.rejected",
             reasons=dict(self._reasons),
-            letters_left_out=self._left_out,
+            dead_letters_left_out=self._left_out,
             accepted=self._accepted,
             partition=partition,
             offset=offset,

@@ -124,7 +124,7 @@ class StreamEvents:
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """Logs a gap; a dead letter that was due may be of a lost record."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
-        self._progress.over(Step.LETTERS)
+        self._progress.over(Step.DEAD_LETTERS)
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """Counts records and reports."""
@@ -205,7 +205,7 @@ class StreamEvents:
         """Logs a release; dead letters that were due are another worker's now."""
         self._metrics.forget_partition(self._stream, partition)
         self._logger.info("partition.released", partition=partition)
-        self._progress.over(Step.LETTERS)
+        self._progress.over(Step.DEAD_LETTERS)
 
     def passed_over(self, passed: Passed) -> None:
         """Counts and logs a passed-over record or batch once."""

@@ -31,7 +31,7 @@ class Step(Enum):
     CLAIM = "claiming partitions"
     COMMIT = "committing counts"
     COMPARE = "comparing with Redis"
-    LETTERS = "sending dead letters"
+    DEAD_LETTERS = "sending dead letters"
     PUBLISH = "publishing"
     SERVE = "serving"
 

@@ -178,7 +178,7 @@ class StreamWorker:
             self._served.recount_after,
             time.monotonic,
             self._events,
-            self._served.late_letters,
+            self._served.late_dead_letters,
         )
 
     def _warn_of_policy(self, settings: dict[str, object]) -> None:
@@ -259,7 +259,7 @@ class StreamWorker:
                     topic,
                     self._config.dead_letters.topic,
                     self._metrics.dead_letters.labels(self.name).inc,
-                    partial(self.progress.attempt, Step.LETTERS),
+                    partial(self.progress.attempt, Step.DEAD_LETTERS),
                 )
                 return log, dead_letters
             except Unavailable as error:

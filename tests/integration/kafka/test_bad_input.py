@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 import ldp
 from ldp import frames
 from tests.support.harness import TIMEOUT_SECONDS, World, assert_snapshot_topic, dead_letters, until
-from worker.kafka.dead_letters.sampling import LETTERS_A_SECOND
+from worker.kafka.dead_letters.sampling import DEAD_LETTERS_A_SECOND
 
 pytestmark = pytest.mark.integration
 
@@ -87,7 +87,7 @@ def prefix(value):
     return value[:1024], headers
 
 
-def assert_letter(found, sent, *, cut):
+def assert_dead_letter(found, sent, *, cut):
     """Asserts the value and headers of a dead letter, whole or truncated."""
     (value, headers), (original, reason) = found, sent
     assert headers["__connect.errors.exception.class.name"] == reason
@@ -107,8 +107,8 @@ def test_each_malformed_record_becomes_a_dead_letter(kafka, redis_url, tmp_path)
         assert_counted(world, worker, sent)
         found = dead_letters(world, len(sent))
         assert found.keys() == sent.keys()
-        for where, letter in found.items():
-            assert_letter(letter, sent[where], cut=False)
+        for where, dead_letter in found.items():
+            assert_dead_letter(dead_letter, sent[where], cut=False)
 
 
 @pytest.mark.long
@@ -127,9 +127,9 @@ def test_dead_letters_of_a_flood_are_sampled(kafka, redis_url, tmp_path):
         assert sent + left_out == flood + 1
         assert worker.metric("records_with_key_or_headers_total") == 1
         found = dead_letters(world, int(sent))
-        assert found.keys() >= {(0, offset) for offset in [*range(LETTERS_A_SECOND), flood]}
+        assert found.keys() >= {(0, offset) for offset in [*range(DEAD_LETTERS_A_SECOND), flood]}
         event, *_ = until(lambda: worker.events("records.rejected"), "the event")
-        assert 0 < event["letters_left_out"] < sum(event["reasons"].values())
+        assert 0 < event["dead_letters_left_out"] < sum(event["reasons"].values())
 
 
 @pytest.mark.long
@@ -142,8 +142,8 @@ def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
         sent = send(world, bad)
         worker = world.launch()  # so that it meets them all at once
         assert_counted(world, worker, sent)
-        for where, letter in dead_letters(world, len(sent)).items():
-            assert_letter(letter, sent[where], cut=len(sent[where][0]) > 2000)
+        for where, dead_letter in dead_letters(world, len(sent)).items():
+            assert_dead_letter(dead_letter, sent[where], cut=len(sent[where][0]) > 2000)
 
 
 @pytest.mark.long
@@ -162,8 +162,8 @@ def test_a_dead_letter_topic_that_refuses_all_stops_progress_until_it_is_fixed(k
         topic.configs = {"max.message.bytes": "10000"}
         world.admin.alter_configs([topic])
         world.assert_right(world.covered())
-        for where, letter in dead_letters(world, 1).items():
-            assert_letter(letter, sent[where], cut=False)
+        for where, dead_letter in dead_letters(world, 1).items():
+            assert_dead_letter(dead_letter, sent[where], cut=False)
 
 
 def test_dead_letters_survive_a_killed_worker(kafka, redis_url, tmp_path):
@@ -178,5 +178,5 @@ def test_dead_letters_survive_a_killed_worker(kafka, redis_url, tmp_path):
         world.assert_right(world.covered())
         assert world.totals()["rejected"] == {"version": 20}
         found = dead_letters(world, 20)  # nothing counted was lost, so none was sent twice either
-        for where, letter in found.items():
-            assert_letter(letter, sent[where], cut=False)
+        for where, dead_letter in found.items():
+            assert_dead_letter(dead_letter, sent[where], cut=False)

@@ -30,8 +30,8 @@ def stamped(world, name, by):
 
 def test_a_clock_ahead_of_topics_with_producer_time_names_the_remedy(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=1) as world:
-        topic, letters = world.config.snapshots.topic, world.config.dead_letters.topic
-        for each in (topic, letters):
+        topic, dead_letters = world.config.snapshots.topic, world.config.dead_letters.topic
+        for each in (topic, dead_letters):
             stamped(world, each, "CreateTime")
         world.worker = Worker
         world.environ = wrong(tmp_path, AHEAD)
@@ -43,8 +43,8 @@ def test_a_clock_ahead_of_topics_with_producer_time_names_the_remedy(kafka, redi
         assert f"message.timestamp.type=LogAppendTime on topic {topic}" in said["remedy"]
         world.put(b"malformed")
         said = until(lambda: worker.events("commit.retry"), "its dead letter is refused")[-1]
-        assert f"message.timestamp.type=LogAppendTime on topic {letters}" in said["remedy"]
+        assert f"message.timestamp.type=LogAppendTime on topic {dead_letters}" in said["remedy"]
         assert not worker.events("serve.retry")
-        for each in (topic, letters):
+        for each in (topic, dead_letters):
             stamped(world, each, "LogAppendTime")
         assert world.covered().reports == world.n

@@ -107,5 +107,5 @@ def test_dead_letters_show_values_on_demand_only(kafka, redis_url, tmp_path):
         assert r"noise \x1b[2J" in result.stdout
         assert "\x1b" not in result.stdout
         tree = json.loads(run(world, "dead-letters", "--json", "--last", "2", "--stream", world.name).stdout)
-        assert (tree["looked_at"], tree["reasons"]["version"], len(tree["letters"])) == (4, 2, 2)
+        assert (tree["looked_at"], tree["reasons"]["version"], len(tree["dead_letters"])) == (4, 2, 2)
         assert run(world, "dead-letters", "--stream", "other").exit_code == 2

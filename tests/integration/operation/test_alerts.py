@@ -190,7 +190,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage):
 
 
 @provokes(
-    *("LdpRejecting", "LdpLettersSampled", "LdpKeyOrHeaders", "LdpUnreadable", "LdpLate", "LdpSumOff"),
+    *("LdpRejecting", "LdpDeadLettersSampled", "LdpKeyOrHeaders", "LdpUnreadable", "LdpLate", "LdpSumOff"),
     *("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
 )
 def producers_are_wrong(stage):
@@ -228,7 +228,7 @@ def producers_are_wrong(stage):
         time.sleep(0.1)
         return all(
             watch.fires(name, **of)
-            for name in ("LdpRejecting", "LdpLettersSampled", "LdpKeyOrHeaders", "LdpLate", "LdpSumOff")
+            for name in ("LdpRejecting", "LdpDeadLettersSampled", "LdpKeyOrHeaders", "LdpLate", "LdpSumOff")
         )
 
     watch.fired("LdpUnreadable", **of)
@@ -240,7 +240,7 @@ def producers_are_wrong(stage):
     held.commit_transaction()
     for partition in (1, 2):
         world.put(honest, partition, timestamp=now + 110_000)
-    for name in ("LdpUnreadable", "LdpRejecting", "LdpLettersSampled", "LdpKeyOrHeaders", "LdpLate"):
+    for name in ("LdpUnreadable", "LdpRejecting", "LdpDeadLettersSampled", "LdpKeyOrHeaders", "LdpLate"):
         watch.resolved(name, **of)
     for name in ("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"):
         watch.resolved(name, **of)
@@ -369,7 +369,7 @@ def somebody_forges_reports(stage):
 
 
 @provokes("LdpStartingAgain")
-def a_topic_takes_no_letter(stage):
+def a_topic_takes_no_dead_letter(stage):
     world = stage.stream("letter", partitions=1, dead_letters={"max.message.bytes": "500"})
     stage.launch(world)
     world.send(20)
@@ -426,7 +426,7 @@ def redis_lets_nobody_in_and_is_nearly_full(stage):
 
 
 NOWHERE_ELSE = (
-    *("LdpKeyOrHeaders", "LdpLate", "LdpLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
+    *("LdpKeyOrHeaders", "LdpLate", "LdpDeadLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
     *("LdpStartingAgain", "LdpStreamStopped"),
     *("LdpUndecided", "LdpUnreadable", "LdpProcessStartingAgain"),
 )

@@ -141,7 +141,7 @@ def assert_finals(world, hours, topic, since=0):
             assert said["complete"]
 
 
-def assert_late_letters(world, hours):
+def assert_late_dead_letters(world, hours):
     """Asserts the dead letters of late records."""
     late = {(p, at): facts for p, told in hours.told.items() for at, facts in told.late.items()}
     found = dead_letters(world, len(late), once=False)
@@ -166,7 +166,7 @@ def assert_audit_equal(world, topic):
 
 def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, tmp_path):
     with World(
-        kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, late_letters=True, **TABLE
+        kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, late_dead_letters=True, **TABLE
     ) as world:
         topic, hours = Topic(world), Hours(world)
         first, second = world.start(2)
@@ -182,6 +182,6 @@ def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, t
         assert sum(len(told.late) for told in hours.told.values()) > 20
         late = [json.loads(world.redis.hget(f"{{{world.name}:{p}}}:meta", "totals"))["late"] for p in (0, 1)]
         assert [sum(said.values()) for said in late] == [len(told.late) for told in hours.told.values()]
-        assert_late_letters(world, hours)
+        assert_late_dead_letters(world, hours)
         assert_audit_equal(world, topic)
         assert world.audit().late == sum(map(sum, (said.values() for said in late)))

@@ -226,7 +226,7 @@ class Ground(World):
         self.assert_keys()
 
     def finish(self) -> None:
-        """Ends the load; checks that all is counted once and has its letters."""
+        """Ends the load; checks that all is counted once and has its dead letters."""
         self._sending.__exit__()
         last = self.covered()
         self.assert_right(last)

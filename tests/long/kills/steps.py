@@ -10,7 +10,7 @@ from typing import Any
 
 EVER = 1 << 30
 
-LOG, LETTERS = "worker.kafka.reports.log:KafkaLog", "worker.kafka.dead_letters.writer:KafkaDeadLetters"
+LOG, DEAD_LETTERS = "worker.kafka.reports.log:KafkaLog", "worker.kafka.dead_letters.writer:KafkaDeadLetters"
 STORE, SNAPSHOT_PRODUCER = (
     "worker.store.redis:RedisStore",
     "worker.kafka.snapshots.producer:KafkaSnapshotProducer",
@@ -60,7 +60,7 @@ STEPS = [
     Step("claim", 10, LOG, "start", each=True),
     Step("commit", 1, "worker.counting.layout", "dump", each=True),
     Step("commit", 2, LOG, "topic_id"),
-    Step("commit", 3, LETTERS, "flush"),
+    Step("commit", 3, DEAD_LETTERS, "flush"),
     Step("commit", 4, STORE, "stage_all"),
     Step("commit", 5, STORE, "promote_all"),
     Step("commit", 6, LOG, "mirror"),

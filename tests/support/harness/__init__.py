@@ -1,8 +1,8 @@
 """A test's stream on real services, its workers and expected counts."""
 
+from tests.support.harness.dead_letters import DeadLetters, dead_letters
 from tests.support.harness.foreign import Message, assert_snapshot_topic, foreign
 from tests.support.harness.hostile import Hostile, Watched
-from tests.support.harness.letters import Letters, dead_letters
 from tests.support.harness.processes import Forked, Worker, frozen
 from tests.support.harness.published import Published
 from tests.support.harness.times import EVENT_TIME, WINDOWED, event_time
@@ -15,9 +15,9 @@ __all__ = [
     "METHODS",
     "TIMEOUT_SECONDS",
     "WINDOWED",
+    "DeadLetters",
     "Forked",
     "Hostile",
-    "Letters",
     "Message",
     "Published",
     "Sending",

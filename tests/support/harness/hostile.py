@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tests.support.harness import batches
-from tests.support.harness.letters import dead_letters
+from tests.support.harness.dead_letters import dead_letters
 from tests.support.harness.processes import Worker
 from tests.support.harness.waiting import TIMEOUT_SECONDS, until
 from tests.support.harness.world import World
@@ -78,12 +78,12 @@ class Hostile:
             assert worker.metric("stream_up") == 1
             assert not worker.events("stream.stopped")
             assert not worker.events("serve.retry")
-        self._assert_letters(once)
+        self._assert_dead_letters(once)
 
-    def _assert_letters(self, once: bool) -> None:
-        letters = dead_letters(self.world, len(self.values) + len(self.unreadable), once)
-        assert letters.keys() == self.values.keys() | self.unreadable.keys()
-        for where, (value, headers) in letters.items():
+    def _assert_dead_letters(self, once: bool) -> None:
+        found = dead_letters(self.world, len(self.values) + len(self.unreadable), once)
+        assert found.keys() == self.values.keys() | self.unreadable.keys()
+        for where, (value, headers) in found.items():
             told = {key: text for key, text in headers.items() if key.startswith(("batch.", "truncated."))}
             reason = headers["__connect.errors.exception.class.name"]
             if where in self.unreadable:

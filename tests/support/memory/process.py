@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tests.support.memory.log import MemoryLog
 from tests.support.memory.store import MemoryStore
-from tests.support.memory.topics import MemoryLetters, MemorySnapshotProducer
+from tests.support.memory.topics import MemoryDeadLetters, MemorySnapshotProducer
 from tests.support.memory.world import World
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Events
@@ -41,12 +41,12 @@ class Process:
             configured,
             self.log,
             store,
-            MemoryLetters(world),
+            MemoryDeadLetters(world),
             snapshot_producer,
             world.recount_after,
             lambda: world.clock,
             events,
-            late_letters=world.late_letters,
+            late_dead_letters=world.late_dead_letters,
         )
         self.publisher = Publisher(
             world.stream,

@@ -18,7 +18,7 @@ from worker.counting.ports import Unavailable
 from worker.counting.rejections import UNREADABLE
 
 
-class MemoryLetters:
+class MemoryDeadLetters:
     """The dead letters of one process; what is not flushed dies with it."""
 
     def __init__(self, world: World) -> None:
@@ -47,7 +47,7 @@ class MemoryLetters:
         self.pending.append((partition, offset))
 
     def flush(self) -> None:
-        self.world.letters.update(self.pending)
+        self.world.dead_letters.update(self.pending)
         self.pending.clear()
 
 

@@ -62,8 +62,8 @@ class World:
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
         self.imported: dict[int, int] = {}  # what nobody here has counted, and so leaves no dead letter
-        self.letters: set[tuple[int, int]] = set()
-        self.late_letters = False  # whether its workers send late records to the dead letters
+        self.dead_letters: set[tuple[int, int]] = set()
+        self.late_dead_letters = False  # whether its workers send late records to the dead letters
         self.late_said: dict[tuple[int, int], set[tuple[int, ...]]] = {}
         self.snapshots: list[tuple[int, dict[int, int]]] = []
         self.heads: list[Head] = []
@@ -192,12 +192,12 @@ class World:
         for at in range(max(state.start, self.imported.get(partition, 0)), state.offset):
             answer = self.answer(partition, at, ruled)
             if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):
-                assert (partition, at) in self.letters, (
+                assert (partition, at) in self.dead_letters, (
                     "an offset was committed before its dead letter was safe"
                 )
-        if self.late_letters:
+        if self.late_dead_letters:
             for at, facts in panes.late.items():
-                assert (partition, at) in self.letters, (
+                assert (partition, at) in self.dead_letters, (
                     "an offset was committed before its late dead letter was safe"
                 )
                 assert self.late_said[partition, at] == {facts}

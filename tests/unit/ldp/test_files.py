@@ -351,17 +351,17 @@ def test_malformed_records_are_reported_and_kept(tmp_path, colours):
         f"ldp:   length 1: {frames.REASONS['length']} ({binary}, one binary frame)",
         f"ldp: the fingerprint of this document is {COLOURS.fingerprint.hex()}",
     ]
-    letters = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert [(letter["reason"], letter["line"]) for letter in letters] == [
+    dead_letters = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [(dead_letter["reason"], dead_letter["line"]) for dead_letter in dead_letters] == [
         ("version", 4),
         ("fingerprint", 5),
         *(("json", line) for line in (6, 7, 8, 9)),
         ("length", None),
     ]
-    assert [letter["source"] for letter in letters] == [str(text)] * 6 + [str(binary)]
-    assert base64.b64decode(letters[0]["base64"]) == b"no"
-    assert base64.b64decode(letters[1]["base64"]) == OTHER
-    assert letters[-1]["base64"] is None
+    assert [dead_letter["source"] for dead_letter in dead_letters] == [str(text)] * 6 + [str(binary)]
+    assert base64.b64decode(dead_letters[0]["base64"]) == b"no"
+    assert base64.b64decode(dead_letters[1]["base64"]) == OTHER
+    assert dead_letters[-1]["base64"] is None
 
 
 def test_no_report_to_count_exits_1(colours):

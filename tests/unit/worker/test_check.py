@@ -355,16 +355,16 @@ def test_topics_are_made_with_room_for_the_largest_record():
 
 
 @pytest.mark.parametrize(
-    ("reports", "letters", "hint"),
+    ("reports", "dead_letters", "hint"),
     [
         (8 << 20, 1_048_588, ""),
         (8 << 20, 9000, "set max.message.bytes=1048588 to keep them whole"),
         (7000, 6999, "set max.message.bytes=7000 to keep them whole"),
     ],
 )
-def test_dead_letters_need_no_more_room_than_the_largest_has(reports, letters, hint):
+def test_dead_letters_need_no_more_room_than_the_largest_has(reports, dead_letters, hint):
     there = cluster(reports=topic(max_message_bytes=str(reports)))
-    there |= {"ldp-dead-letters": ours(max_message_bytes=str(letters))}
+    there |= {"ldp-dead-letters": ours(max_message_bytes=str(dead_letters))}
     found = [f for f in judge_topics(CONFIG, there) if f.subject == "topic ldp-dead-letters"]
     assert [f.hint for f in found] == [hint]
 

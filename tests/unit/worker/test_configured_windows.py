@@ -63,17 +63,17 @@ def test_what_waits_and_what_stays():
     assert served('windows = ["1h"]\nretain = "forever"').retain is None
 
 
-def test_idle_timeout_retain_and_late_letters_are_no_rules():
+def test_idle_timeout_retain_and_late_dead_letters_are_no_rules():
     plain = served('windows = ["1h"]').configured
-    more = 'windows = ["1h"]\nidle_timeout = "1m"\nretain = "2d"\nlate_letters = true'
+    more = 'windows = ["1h"]\nidle_timeout = "1m"\nretain = "2d"\nlate_dead_letters = true'
     assert served(more).configured == plain
 
 
-def test_late_records_leave_letters_where_they_are_to():
-    assert served('windows = ["1h"]\nlate_letters = true').late_letters
-    assert not served('windows = ["1h"]\nlate_letters = false').late_letters
-    assert not served('windows = ["1h"]').late_letters
-    assert not served("").late_letters
+def test_late_records_leave_dead_letters_where_they_are_to():
+    assert served('windows = ["1h"]\nlate_dead_letters = true').late_dead_letters
+    assert not served('windows = ["1h"]\nlate_dead_letters = false').late_dead_letters
+    assert not served('windows = ["1h"]').late_dead_letters
+    assert not served("").late_dead_letters
 
 
 LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"
@@ -115,12 +115,12 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
         ('grace = "10m"', "streams[0].grace: '10m' given; it is of no use without other windows than 'all'"),
         ('windows = ["all"]\nretain = "7d"', "streams[0].retain: '7d' given; it is of no use without other"),
         (
-            "late_letters = true",
-            "streams[0].late_letters: true given; it is of no use without other windows than 'all'",
+            "late_dead_letters = true",
+            "streams[0].late_dead_letters: true given; it is of no use without other windows than 'all'",
         ),
         (
-            'windows = ["1h"]\nlate_letters = "yes"',
-            "streams[0].late_letters: 'yes' given; true or false is needed",
+            'windows = ["1h"]\nlate_dead_letters = "yes"',
+            "streams[0].late_dead_letters: 'yes' given; true or false is needed",
         ),
     ],
 )

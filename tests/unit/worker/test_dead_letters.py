@@ -15,7 +15,7 @@ from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.lateness import Late
 from worker.counting.ports import Unavailable
 from worker.kafka.dead_letters import writer as dead_letters
-from worker.kafka.dead_letters.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, LETTERS_A_SECOND, Sample
+from worker.kafka.dead_letters.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, DEAD_LETTERS_A_SECOND, Sample
 from worker.kafka.dead_letters.writer import (
     LATE,
     LEAST_ROOM,
@@ -73,7 +73,7 @@ class Open:
     def __init__(self):
         self.now, self.safe, self.attempts = 100.0, 0, 0
         producer = dead_letters.connect_producer({}, "s")
-        self.letters = KafkaDeadLetters(
+        self.dead_letters = KafkaDeadLetters(
             producer, STREAM, "in", "dead", self.acknowledged, self.attempt, self.clock
         )
 
@@ -91,7 +91,8 @@ class Open:
     def add(self, values, verdict=VERSION, start=0, unreadable=()):
         verdicts = np.broadcast_to(np.array(verdict, np.uint8), len(values))
         columns = Columns.of(range(start, start + len(values)), [0] * len(values), values)
-        return self.letters.add(Batch(4, start, start + len(values), columns, tuple(unreadable)), verdicts)
+        batch = Batch(4, start, start + len(values), columns, tuple(unreadable))
+        return self.dead_letters.add(batch, verdicts)
 
     def late(self, values, of, start=0):
         """Sends those records of a batch that are late; each a second older than the one before, of panes of 10 s."""
@@ -99,7 +100,7 @@ class Open:
         columns = Columns.of(range(start, start + n), [0] * n, values)
         times = 77_777 - 1000 * at
         late = Late(at, times, times // 10_000 * 10_000, np.full(len(at), 200_000), 10_000)
-        return self.letters.add_late(Batch(4, start, start + n, columns), late)
+        return self.dead_letters.add_late(Batch(4, start, start + n, columns), late)
 
 
 def bad_batch(offset):
@@ -109,13 +110,13 @@ def bad_batch(offset):
 # --- which are sent ---------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_slowly_leaves_a_letter_each(topic):
+def test_what_comes_slowly_leaves_a_dead_letter_each(topic):
     opened, sent = Open(), 0
     for second in range(50):
         opened.now = 100.0 + second
-        assert opened.add([b"\x07noise"] * LETTERS_A_SECOND, start=sent) == 0
-        sent += LETTERS_A_SECOND
-    opened.letters.flush()
+        assert opened.add([b"\x07noise"] * DEAD_LETTERS_A_SECOND, start=sent) == 0
+        sent += DEAD_LETTERS_A_SECOND
+    opened.dead_letters.flush()
     assert topic.kept.keys() == {f"in/4/{offset}" for offset in range(sent)}
     assert opened.safe == sent
 
@@ -128,13 +129,13 @@ def test_of_a_flood_the_first_and_then_so_many_a_second(topic):
         added += 1000
     offsets = sorted(int(key.rsplit("/", 1)[1]) for key in topic.kept)
     assert len(offsets) == added - left_out
-    assert abs(len(offsets) - 11 * LETTERS_A_SECOND) <= 1  # those at once, and ten seconds'
-    assert offsets[:LETTERS_A_SECOND] == list(range(LETTERS_A_SECOND))
-    seconds = np.bincount(np.array(offsets[LETTERS_A_SECOND:]) // 20_000)
+    assert abs(len(offsets) - 11 * DEAD_LETTERS_A_SECOND) <= 1  # those at once, and ten seconds'
+    assert offsets[:DEAD_LETTERS_A_SECOND] == list(range(DEAD_LETTERS_A_SECOND))
+    seconds = np.bincount(np.array(offsets[DEAD_LETTERS_A_SECOND:]) // 20_000)
     assert np.ptp(seconds[:10]) <= 10  # none goes without for long
     # after a pause it is the first again
     opened.now += 60
-    assert opened.add([b"\x07noise"] * LETTERS_A_SECOND, start=added) == 0
+    assert opened.add([b"\x07noise"] * DEAD_LETTERS_A_SECOND, start=added) == 0
 
 
 def test_every_reason_keeps_some_whatever_floods_beside_it(topic):
@@ -144,9 +145,9 @@ def test_every_reason_keeps_some_whatever_floods_beside_it(topic):
     verdicts[99_991] = RANGE
     columns = Columns.of(range(100_000), [0] * 100_000, [b"\x07"] * 100_000)
     batch = Batch(4, 0, 100_000, columns, tuple(bad_batch(n) for n in range(100_000, 100_300, 3)))
-    left_out = opened.letters.add(batch, verdicts)
+    left_out = opened.dead_letters.add(batch, verdicts)
     reasons = [headers["__connect.errors.exception.class.name"] for _, headers in topic.kept.values()]
-    assert reasons == ["version"] * LETTERS_A_SECOND + ["range"] + ["batch"] * LETTERS_A_SECOND
+    assert reasons == ["version"] * DEAD_LETTERS_A_SECOND + ["range"] + ["batch"] * DEAD_LETTERS_A_SECOND
     assert left_out == 90_000 + 100 - len(reasons)
     assert "in/4/99991" in topic.kept
     assert "in/4/0" not in topic.kept  # accepted
@@ -188,10 +189,10 @@ def test_bytes_are_bounded_over_time(size):
     assert 60 * BYTES_A_SECOND * 0.95 < sent <= BYTES_AT_ONCE + 60 * BYTES_A_SECOND + counted
 
 
-def test_a_letter_that_could_not_be_sent_is_chosen_again(topic):
+def test_a_dead_letter_that_could_not_be_sent_is_chosen_again(topic):
     opened = Open()
     topic.refusal = kafka_errors.KafkaTimeoutError("no topic")
-    for value in [b"\x07" * WHOLE_BYTES] * 6 + [b"\x07"] * (LETTERS_A_SECOND + 1):
+    for value in [b"\x07" * WHOLE_BYTES] * 6 + [b"\x07"] * (DEAD_LETTERS_A_SECOND + 1):
         with pytest.raises(Unavailable):
             opened.add([value])
     topic.refusal = None
@@ -207,7 +208,7 @@ def test_a_large_record_is_cut_before_it_is_copied(topic):
     large = np.random.default_rng(1).bytes(100 << 20)
     columns = Columns.of([3, 5, 9], [0] * 3, [b"\x07", large, b"\x08"])
     tracemalloc.start()
-    opened.letters.add(Batch(4, 0, 10, columns), np.full(3, VERSION, np.uint8))
+    opened.dead_letters.add(Batch(4, 0, 10, columns), np.full(3, VERSION, np.uint8))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -233,8 +234,8 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
     topic.limit = 5000
     opened = Open()
     opened.add([b"a" * 100, b"b" * 6000])
-    opened.letters.flush()  # refused, and sent again
-    opened.letters.flush()
+    opened.dead_letters.flush()  # refused, and sent again
+    opened.dead_letters.flush()
     assert [len(value) for value, _ in topic.kept.values()] == [100, PREFIX_BYTES]
     _, headers = topic.kept["in/4/1"]
     assert headers["truncated.sha256"] == hashlib.sha256(b"b" * 6000).hexdigest()
@@ -242,25 +243,25 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
     topic.limit = 1000
     opened.add([b"c" * (WHOLE_BYTES + 1)], start=2)
     with pytest.raises(kafka_errors.MessageSizeTooLargeError, match=r"raise its max\.message\.bytes"):
-        opened.letters.flush()
+        opened.dead_letters.flush()
 
 
 def test_the_least_room_is_enough_for_any_beginning(topic):
     name, source = "s" * 200, "t" * 249
     stream = ldp.Stream(name, ldp.GRR("1", 3))
     producer = dead_letters.connect_producer({}, name)
-    letters = KafkaDeadLetters(producer, stream, source, "dead", lambda: None, contextlib.nullcontext)
+    writer = KafkaDeadLetters(producer, stream, source, "dead", lambda: None, contextlib.nullcontext)
     columns = Columns.of([2**63 - 2], [0], [b"x" * (WHOLE_BYTES + 1)])
     most = 2**63 - 1 - 366 * 86_400_000
     late = Late(np.zeros(1, np.int64), *(np.full((3, 1), most)), 366 * 86_400_000)
-    letters.add_late(Batch(2**31 - 1, 0, 2**63 - 1, columns), late)
+    writer.add_late(Batch(2**31 - 1, 0, 2**63 - 1, columns), late)
     ((key, (value, headers)),) = topic.kept.items()
     most = len(key) + len(value) + sum(len(name) + len(said) for name, said in headers.items())
     most += max(map(len, SAID.values())) + 20  # another reason, and a value of more digits
     assert PREFIX_BYTES < most < LEAST_ROOM - 200  # 61 of the batch, and lengths
 
 
-def test_an_unreadable_batch_has_a_letter_without_a_value(topic):
+def test_an_unreadable_batch_has_a_dead_letter_without_a_value(topic):
     opened = Open()
     assert opened.add([], unreadable=[bad_batch(7)]) == 0
     ((key, (value, headers)),) = topic.kept.items()
@@ -274,10 +275,10 @@ def test_an_unreadable_batch_has_a_letter_without_a_value(topic):
     }
 
 
-def test_a_late_record_leaves_a_letter_that_says_where_it_would_have_been_counted(topic):
+def test_a_late_record_leaves_a_dead_letter_that_says_where_it_would_have_been_counted(topic):
     opened = Open()
     assert opened.late([b"a", b"bc", b"def", b"g"], of=[0, 2], start=7) == 0
-    opened.letters.flush()
+    opened.dead_letters.flush()
     assert topic.kept.keys() == {"in/4/7", "in/4/9"}
     value, headers = topic.kept["in/4/9"]
     assert value == b"def"
@@ -298,15 +299,15 @@ def test_a_late_record_leaves_a_letter_that_says_where_it_would_have_been_counte
 
 def test_of_a_flood_of_late_records_so_many_a_second_and_of_malformed_ones_beside_it(topic):
     opened = Open()
-    assert opened.late([b"a"] * 1000, of=range(1000)) == 1000 - LETTERS_A_SECOND
+    assert opened.late([b"a"] * 1000, of=range(1000)) == 1000 - DEAD_LETTERS_A_SECOND
     assert opened.add([b"\x07noise"] * 10, start=1000) == 0
     opened.now += 0.5
-    assert opened.late([b"a"] * 1000, of=range(500, 1000), start=2000) == 500 - LETTERS_A_SECOND // 2
+    assert opened.late([b"a"] * 1000, of=range(500, 1000), start=2000) == 500 - DEAD_LETTERS_A_SECOND // 2
     offsets = sorted(int(key.rsplit("/", 1)[1]) for key in topic.kept)
     assert offsets == [
-        *range(LETTERS_A_SECOND),
+        *range(DEAD_LETTERS_A_SECOND),
         *range(1000, 1010),
-        *range(2500, 2500 + LETTERS_A_SECOND // 2),
+        *range(2500, 2500 + DEAD_LETTERS_A_SECOND // 2),
     ]
 
 
@@ -321,6 +322,6 @@ def test_what_waits_is_bounded_with_its_headers(topic, monkeypatch):
     held = 40 - opened.safe
     assert held * one <= 5000 + 2 * one
     assert held >= 2
-    opened.letters.flush()
+    opened.dead_letters.flush()
     assert opened.safe == 40
-    assert opened.letters._waiting == 0
+    assert opened.dead_letters._waiting == 0

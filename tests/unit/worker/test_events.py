@@ -238,10 +238,10 @@ def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
 
 
 @pytest.mark.parametrize("verb", ["gap_found", "released"])
-def test_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
+def test_dead_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
     listening = Listening()
-    listening.progress.failed(Step.LETTERS, "no topic")
-    listening.progress.over(Step.LETTERS)
+    listening.progress.failed(Step.DEAD_LETTERS, "no topic")
+    listening.progress.over(Step.DEAD_LETTERS)
     listening.now = READY_TIMEOUT_SECONDS + 1
     listening.progress.beat()
     assert listening.progress.says() != SERVING

@@ -71,7 +71,8 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     said.add(*batch(7, 3, partition=2, start=100))
     said.now += GATHER_SECONDS
     said.rejections.say()
-    facts = {"reasons": {"version": 2}, "letters_left_out": 0, "accepted": 8, "partition": 2, "offset": 103}
+    facts = {"dead_letters_left_out": 0, "accepted": 8, "partition": 2, "offset": 103}
+    facts |= {"reasons": {"version": 2}}
     assert said.events == [("records.rejected", facts)]
     # what comes within the minute is said together, with the first of it
     for start in range(0, 500, 10):
@@ -81,7 +82,8 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     assert len(said.events) == 1
     said.now += EVERY_SECONDS
     said.rejections.say()
-    facts = {"reasons": {"version": 500}, "letters_left_out": 150, "accepted": 0, "partition": 1, "offset": 0}
+    facts = {"dead_letters_left_out": 150, "accepted": 0, "partition": 1, "offset": 0}
+    facts |= {"reasons": {"version": 500}}
     assert said.events[1:] == [("records.rejected", facts)]
     # and silence when nothing more comes, or only good records
     said.now += 10 * EVERY_SECONDS
@@ -94,7 +96,7 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     said.rejections.say()
     assert said.events[2][1] == {
         "reasons": {"version": 1},
-        "letters_left_out": 0,
+        "dead_letters_left_out": 0,
         "accepted": 9,
         "partition": 0,
         "offset": 79,
@@ -119,7 +121,7 @@ def test_point_11_reasons_are_counted_by_the_streams_document():
 EVIL = b"\x1b[31mred\x1b]0;title\x07 \xc2\x9b2J \xe2\x80\xae \xff\x00\r\n[bold]gr\xc3\xbcn"
 
 
-def letter(value, written=0, **headers):
+def parsed(value, written=0, **headers):
     names = {
         "__connect.errors.topic": "reports",
         "__connect.errors.partition": "3",
@@ -130,7 +132,7 @@ def letter(value, written=0, **headers):
     }
     headers = [(name, text.encode()) for name, text in (names | headers).items()]
     record = SimpleNamespace(timestamp=written, value=value, headers=headers)
-    return reader._letter(record)
+    return reader._dead_letter(record)
 
 
 def shown(found, last=10, value=False, width=80):
@@ -141,18 +143,18 @@ def shown(found, last=10, value=False, width=80):
 
 
 def test_point_11_dead_letters_say_why_and_where_but_not_what():
-    text = shown([letter(b"secret value", 1_700_000_000_000), letter(b"2nd")])
+    text = shown([parsed(b"secret value", 1_700_000_000_000), parsed(b"2nd")])
     assert "version: the first byte is no known frame version" in text
     assert ["2023-11-14T22:13:20Z", "version", "reports/3/17", "12", "B"] in [
         line.split() for line in text.splitlines()
     ]
     assert "secret" not in text
-    assert "secret value" in shown([letter(b"secret value")], value=True)
+    assert "secret value" in shown([parsed(b"secret value")], value=True)
     assert shown([]) == "no dead letters\n"
 
 
 def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
-    found = letter(EVIL, stream="a\x1b[2Jb", **{"__connect.errors.topic": "t\x1b\u202e"})
+    found = parsed(EVIL, stream="a\x1b[2Jb", **{"__connect.errors.topic": "t\x1b\u202e"})
     text = shown([found], value=True)
     assert all(c.isprintable() or c == "\n" for c in text)
     assert (reader.printable(b"\\x1b"), reader.printable(b"\x1b")) == (r"\\x1b", r"\x1b")
@@ -164,7 +166,7 @@ def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
 
 def test_point_11_a_large_value_is_cut_and_its_size_said():
     text = shown(
-        [letter(b"x" * 1024, **{"truncated.size": "1000000", "truncated.sha256": "00"})],
+        [parsed(b"x" * 1024, **{"truncated.size": "1000000", "truncated.sha256": "00"})],
         value=True,
         width=400,
     )
@@ -178,10 +180,10 @@ def test_a_record_batch_that_cannot_be_read_says_what_is_wrong_with_it_and_how_l
         "batch.why": "check\x1bsum",
         "batch.size": "70000",
     }
-    found = letter(b"", **said)
+    found = parsed(b"", **said)
     rows = [line.split() for line in shown([found]).splitlines()]
     assert ["1970-01-01T00:00:00Z", "batch:", r"check\x1bsum", "reports/3/17", "68.4", "KiB"] in rows
-    (row,) = json.loads(dead_letters.in_json([found], 1, value=False))["letters"]
+    (row,) = json.loads(dead_letters.in_json([found], 1, value=False))["dead_letters"]
     assert (row["reason"], row["why"], row["bytes"]) == ("batch", r"check\x1bsum", 70_000)
 
 
@@ -193,34 +195,34 @@ def test_a_late_record_says_when_it_is_of_and_where_it_would_have_been_counted()
         "late.end": "1700002800000",
         "late.closed": "1700003000000",
     }
-    found = letter(b"abc", 1_700_003_600_000, **said)
+    found = parsed(b"abc", 1_700_003_600_000, **said)
     rows = [line.split() for line in shown([found], width=100).splitlines()]
     assert ["2023-11-14T23:13:20Z", "late:", "of", "2023-11-14T22:13:20Z", "reports/3/17", "3", "B"] in rows
-    (row,) = json.loads(dead_letters.in_json([found], 1, value=False))["letters"]
+    (row,) = json.loads(dead_letters.in_json([found], 1, value=False))["dead_letters"]
     assert (row["reason"], row["written_at"]) == ("late", "2023-11-14T23:13:20Z")
     assert row["late"] == {name.split(".")[1]: int(n) for name, n in said.items() if name.startswith("late.")}
-    assert "late" not in json.loads(dead_letters.in_json([letter(b"")], 1, value=False))["letters"][0]
-    others = letter(b"", **{"late.timestamp": "9" * 30, "late.end": "?"})
+    assert "late" not in json.loads(dead_letters.in_json([parsed(b"")], 1, value=False))["dead_letters"][0]
+    others = parsed(b"", **{"late.timestamp": "9" * 30, "late.end": "?"})
     assert others.late == {"timestamp": -1, "end": -1}
 
 
-def test_point_11_letters_of_others_do_no_harm():
+def test_point_11_dead_letters_of_others_do_no_harm():
     record = SimpleNamespace(timestamp=0, value=None, headers=[("stream", None)])
-    found = reader._letter(record)
+    found = reader._dead_letter(record)
     assert (found.reason, found.where, found.size, found.stream) == ("?", "?/-1/-1", 0, "")
-    assert letter(b"", 1 << 62).time == f"{1 << 62} ms"
-    assert letter(b"", **{"truncated.size": "9" * 5000, "__connect.errors.offset": "-1"}).size == 0
+    assert parsed(b"", 1 << 62).time == f"{1 << 62} ms"
+    assert parsed(b"", **{"truncated.size": "9" * 5000, "__connect.errors.offset": "-1"}).size == 0
 
 
 def test_point_11_dead_letters_as_json():
     found = [
-        letter(EVIL),
-        letter(b"2nd", **{"__connect.errors.exception.class.name": "json"}),
-        letter(b"3rd"),
+        parsed(EVIL),
+        parsed(b"2nd", **{"__connect.errors.exception.class.name": "json"}),
+        parsed(b"3rd"),
     ]
     tree = json.loads(dead_letters.in_json(found, 1, value=False))
     assert (tree["looked_at"], tree["reasons"]) == (3, {"version": 2, "json": 1})
-    (row,) = tree["letters"]
+    (row,) = tree["dead_letters"]
     assert (row["reason"], row["topic"], row["partition"], row["offset"]) == ("version", "reports", 3, 17)
     assert "base64" not in row
-    assert json.loads(dead_letters.in_json(found, 3, value=True))["letters"][1]["base64"] == "Mm5k"
+    assert json.loads(dead_letters.in_json(found, 3, value=True))["dead_letters"][1]["base64"] == "Mm5k"

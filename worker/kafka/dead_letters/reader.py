@@ -57,12 +57,12 @@ def newest_dead_letters(
     Raises `kafka.errors.KafkaError`: the brokers do not answer.
     """
     newest = newest_records(config, config.dead_letters.topic, on_passed)
-    found = [_letter(record) for records in newest.values() for record in records]
-    found.sort(key=lambda letter: letter.written)
-    return [letter for letter in reversed(found) if stream in (None, letter.stream)]
+    found = [_dead_letter(record) for records in newest.values() for record in records]
+    found.sort(key=lambda dead_letter: dead_letter.written)
+    return [dead_letter for dead_letter in reversed(found) if stream in (None, dead_letter.stream)]
 
 
-def _letter(record: Any) -> DeadLetter:
+def _dead_letter(record: Any) -> DeadLetter:
     headers = {key: value or b"" for key, value in record.headers}
 
     # other writers of the topic may leave out headers, or write something else

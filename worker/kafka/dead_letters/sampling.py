@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ldp import frames
 from worker.counting.columns import Columns
 
-LETTERS_A_SECOND = 100
+DEAD_LETTERS_A_SECOND = 100
 """Dead letters of one reason, a second and at once: more than people read, and under 1 % of a core."""
 BYTES_A_SECOND = 1 << 20  # Bytes of records of one reason. A larger record counts as so many
 BYTES_AT_ONCE = 4 << 20  # Bytes of records of one reason after a pause
@@ -23,15 +23,15 @@ BYTES_AT_ONCE = 4 << 20  # Bytes of records of one reason after a pause
 @dataclass
 class _Bucket:
     at: float
-    letters: float = LETTERS_A_SECOND
+    dead_letters: float = DEAD_LETTERS_A_SECOND
     room: float = BYTES_AT_ONCE
 
     def most(self, now: float) -> int:
         """Refills the bucket; returns how many small dead letters it allows now."""
         passed, self.at = now - self.at, now
-        self.letters = min(LETTERS_A_SECOND, self.letters + passed * LETTERS_A_SECOND)
+        self.dead_letters = min(DEAD_LETTERS_A_SECOND, self.dead_letters + passed * DEAD_LETTERS_A_SECOND)
         self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
-        return math.floor(self.letters) if self.room > 0 else 0
+        return math.floor(self.dead_letters) if self.room > 0 else 0
 
 
 class Sample:
@@ -87,7 +87,7 @@ class Sample:
     def sent(self, reason: str, size: int) -> None:
         """Charges a dead letter that was sent."""
         bucket = self._bucket(reason)
-        bucket.letters -= 1
+        bucket.dead_letters -= 1
         bucket.room -= min(size, BYTES_A_SECOND)
 
     def _bucket(self, reason: str) -> _Bucket:

@@ -195,20 +195,20 @@ class KafkaDeadLetters:
     def _flush(self) -> None:
         deadline = time.monotonic() + _FLUSH_SECONDS
         while self._pending:
-            future, letter = self._pending[0]  # where it stays until it is safe
+            future, dead_letter = self._pending[0]  # where it stays until it is safe
             try:
                 future.get(max(0.0, deadline - time.monotonic()))
                 self._on_acknowledged()
             except _TOO_LARGE:
-                if len(letter.value) <= PREFIX_BYTES:
+                if len(dead_letter.value) <= PREFIX_BYTES:
                     raise kafka_errors.MessageSizeTooLargeError(
-                        f"topic {self._topic!r} does not take a malformed record of {len(letter.value)} bytes, nor the"
-                        f" first {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
+                        f"topic {self._topic!r} does not take a malformed record of {len(dead_letter.value)} bytes, nor"
+                        f" the first {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
                     ) from None
-                self._send(letter.cut())
+                self._send(dead_letter.cut())
             except (kafka_errors.RetriableError, *_CLOCK) as error:
                 if future.is_done:  # else it is still on its way
-                    self._send(letter)
+                    self._send(dead_letter)
                     self._pop()
                 raise unavailable(error, "sending dead letters to", self._topic) from error
             self._pop()
@@ -219,15 +219,15 @@ class KafkaDeadLetters:
             self._producer.close(timeout=_FLUSH_SECONDS)
 
     def _pop(self) -> None:
-        _, letter = self._pending.popleft()
-        self._waiting -= letter.size
+        _, dead_letter = self._pending.popleft()
+        self._waiting -= dead_letter.size
 
-    def _send(self, letter: _DeadLetter) -> None:
+    def _send(self, dead_letter: _DeadLetter) -> None:
         try:
             future = self._producer.send(
-                self._topic, value=letter.value, key=letter.key, headers=letter.headers
+                self._topic, value=dead_letter.value, key=dead_letter.key, headers=dead_letter.headers
             )
         except (kafka_errors.RetriableError, quirks.TOPIC_MISSING) as error:
             raise unavailable(error, "sending dead letters to", self._topic) from error
-        self._pending.append((future, letter))
-        self._waiting += letter.size
+        self._pending.append((future, dead_letter))
+        self._waiting += dead_letter.size

@@ -215,7 +215,7 @@ def behind() -> Iterator[list[Said]]:
 
 
 def rejected(reasons: dict[str, int], left_out: int, accepted: int, offset: int) -> dict[str, Any]:
-    facts = {"letters_left_out": left_out, "accepted": accepted, "partition": 0, "offset": offset}
+    facts = {"dead_letters_left_out": left_out, "accepted": accepted, "partition": 0, "offset": offset}
     return {"reasons": reasons} | facts
 
 
@@ -343,10 +343,10 @@ def test_point_21_counts_that_are_behind_are_told_once_then_once_a_minute() -> N
 
 
 @pytest.mark.parametrize("chosen", [True, False])
-def test_late_letters_that_are_left_out_are_told(chosen: bool) -> None:
+def test_late_dead_letters_that_are_left_out_are_told(chosen: bool) -> None:
     world = Still()
     world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
-    world.late_letters = chosen
+    world.late_dead_letters = chosen
     world.send(4)
     for record, timestamp in zip(world.logs[0], [5000, 100, 200, 300], strict=True):
         record.timestamp = timestamp

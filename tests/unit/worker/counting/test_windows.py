@@ -68,14 +68,14 @@ def test_a_stream_without_windows_publishes_whatever_times_its_records_say() -> 
 def late_ones() -> Windowed:
     """A world in which the third record and the last are late, between them a malformed one."""
     world = Windowed()
-    world.late_letters = True
+    world.late_dead_letters = True
     world.at(0, 100, 5000, 1200)
     world.produce(0, b"\x07noise", "version")
     world.at(0, 5100, 7000, 4999)
     return world
 
 
-def test_late_records_leave_letters_that_say_where_they_would_have_been_counted() -> None:
+def test_late_records_leave_dead_letters_that_say_where_they_would_have_been_counted() -> None:
     world = late_ones()
     process = world.member(1)
     settle(world, process)
@@ -84,40 +84,40 @@ def test_late_records_leave_letters_that_say_where_they_would_have_been_counted(
         {"version": 1},
         2,
     )
-    assert world.letters == {(0, 2), (0, 3), (0, 6)}
+    assert world.dead_letters == {(0, 2), (0, 3), (0, 6)}
     # the line is a second behind the newest time
     assert world.late_said == {(0, 2): {(1200, 1000, 2000, 4000)}, (0, 6): {(4999, 4000, 5000, 6000)}}
     world.verify(0)
 
 
-def test_a_late_record_is_not_committed_before_its_letter_is_safe() -> None:
+def test_a_late_record_is_not_committed_before_its_dead_letter_is_safe() -> None:
     world = late_ones()
     process = world.member(1)
     turn(process)
     process.publisher.tick()
     process.ownership.compare()
-    letters: Any = process.ownership._dead_letters
-    flush, letters.flush = letters.flush, refuse
+    dead_letters: Any = process.ownership._dead_letters
+    flush, dead_letters.flush = dead_letters.flush, refuse
     for _ in range(10):
         turn(process)
     assert process.ownership.counted() == {0: 7}
-    assert (process.ownership.stored(), world.letters) == ({0: 0}, set())
-    letters.flush = flush
+    assert (process.ownership.stored(), world.dead_letters) == ({0: 0}, set())
+    dead_letters.flush = flush
     count_all(world, process)
-    assert world.letters == {(0, 2), (0, 3), (0, 6)}
+    assert world.dead_letters == {(0, 2), (0, 3), (0, 6)}
 
 
-def test_a_late_letter_that_cannot_be_sent_has_its_record_counted_again() -> None:
+def test_a_late_dead_letter_that_cannot_be_sent_has_its_record_counted_again() -> None:
     world = late_ones()
     process = world.member(1)
     turn(process)
     process.publisher.tick()
-    letters: Any = process.ownership._dead_letters
-    sent, letters.add_late = letters.add_late, refuse
+    dead_letters: Any = process.ownership._dead_letters
+    sent, dead_letters.add_late = dead_letters.add_late, refuse
     settle(world, process)
     assert world.state().offset < 7
-    assert (0, 2) not in world.letters
-    letters.add_late = sent
+    assert (0, 2) not in world.dead_letters
+    dead_letters.add_late = sent
     settle(world, process)
     assert process.ownership.stored() == {0: 7}
     world.verify(0)
