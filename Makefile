@@ -72,11 +72,12 @@ histories: venv ## Run N (20000) simulated histories of workers with faults
 mutants: venv ## Remove each guard of the code and require that one of N (2000) histories fails
 	@$(BIN)/python -m tests.simulation.mutants $(N)
 
-lint: venv ## Check style, formatting, types, import contracts, and the files that GitHub reads
+lint: venv ## Check style, formatting, types, import contracts, prose, and the files that GitHub reads
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m docs.prose
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format .github/CITATION.cff
