@@ -55,59 +55,62 @@ class Metrics:
     def _count(self) -> None:
         """Defines counters of this process: rates, not totals of the stream."""
         counter, histogram = self._counter, self._histogram
-        self.records = counter("records_total", "Records read, by outcome.", ("stream", "outcome"))
+        self.records = counter(
+            "records_total", "Records read, by outcome: accepted or rejected.", ("stream", "outcome")
+        )
         self.reports = counter("reports_total", "Reports counted by this process.")
         self.rejected = counter("rejected_total", "Malformed records, by reason.", ("stream", "reason"))
         self.passed_over = counter(
-            "passed_over_total", "Records and batches of the snapshot topic and the rows' topic passed over."
+            "passed_over_total",
+            "Unreadable records and batches that the worker skipped on the topics of snapshots and rows.",
         )
         self.dead_letters = counter("dead_letters_total", "Records sent to the dead-letter topic.")
         self.left_out = counter(
             "dead_letters_left_out_total",
-            "Malformed or late records that left no dead letter that was due, as too many came at once.",
+            "Malformed or late records without a dead letter, because of the limit per second.",
         )
         self.with_key_or_headers = counter(
             "records_with_key_or_headers_total",
-            "Records that came with a key or headers; either can link a report to a device or a session.",
+            "Records with a key or headers, either of which can link a report to a device or a session.",
         )
         self.alarms = counter(
             "alarms_total",
-            "Alarms that reports are forged, by the test that raised them; false ones come once in 10⁶ hours.",
+            "Alarms about poisoning reports, by test; false alarms come once in 10⁶ hours.",
             ("stream", "test"),
         )
         self.late = counter(
             "late_records_total",
-            "Accepted records that were too late for their windows, by how long before their pane was closed at most.",
+            "Accepted records that were too late for their windows, by the largest time since their pane closed.",
             ("stream", "age"),
         )
         self.undated = counter(
-            "undated_records_total", "Accepted records without a timestamp, which are in no window."
+            "undated_records_total", "Accepted records without a timestamp, which no window counts."
         )
-        self.claims = counter("claims_total", "Partitions claimed, by how they began.", ("stream", "start"))
+        self.claims = counter(
+            "claims_total", "Claims of partitions, by the start of the counts.", ("stream", "start")
+        )
         self.commits = counter("commits_total", "Commits to Redis, by verdict.", ("stream", "verdict"))
         self.commit_seconds = histogram("commit_seconds", "Time of one partition's commit to Redis.")
         self.count_seconds = histogram("count_seconds", "Time to count one slice of a polled batch.")
         self.errors = counter(
-            "errors_total", "Failed attempts that were tried again, by step.", ("stream", "step")
+            "errors_total", "Failed attempts that the worker retries, by step.", ("stream", "step")
         )
         self.failing = self._gauge(
             "step_failing_seconds",
-            "Time for which a step has failed without success, by step; 0 while it succeeds.",
+            "Time since the step began to fail, by step; 0 while the step succeeds.",
             ("stream", "step"),
         )
 
     def _hold(self) -> None:
         gauge = self._gauge
-        self.owned = gauge("partition_owned", "1 for a partition that this worker counts.", _PARTITION)
-        self.offset = gauge(
-            "partition_offset", "Offset up to which a partition's counts stand in Redis.", _PARTITION
-        )
+        self.owned = gauge("partition_owned", "1 for a partition that this worker owns.", _PARTITION)
+        self.offset = gauge("partition_offset", "Offset of a partition's counts in Redis.", _PARTITION)
         self.lag = gauge(
-            "partition_lag", "Offsets between the last stable one and the counted one.", _PARTITION
+            "partition_lag", "Offsets between the counted offset and the last stable offset.", _PARTITION
         )
         self.undecided = gauge(
             "partition_undecided",
-            "Offsets between the last stable one and the high watermark: held back by an open transaction.",
+            "Offsets above the last stable offset, which an open transaction holds back.",
             _PARTITION,
         )
         self.watermark = gauge(
@@ -115,63 +118,65 @@ class Metrics:
         )
         self.closed = gauge(
             "partition_closed_timestamp_seconds",
-            "Up to when a partition's panes are closed: the highest timestamp less what may be out of order and grace.",
+            "Time up to which panes are closed: the highest timestamp minus the disorder and grace.",
             _PARTITION,
         )
-        self.panes = gauge("partition_panes", "Panes of windows that a partition has.", _PARTITION)
+        self.panes = gauge("partition_panes", "Panes of a partition's windows.", _PARTITION)
         self.waiting = gauge(
             "partition_waiting",
-            "1 for a partition that is not counted meanwhile: until a head admits it, or there is room for a pane.",
+            "1 for a partition that is not counted until a head admits it or a pane is free, by reason.",
             (*_PARTITION, "reason"),
         )
         self.up = gauge(
-            "stream_up", "1 while the stream is served, 0 once it stopped because counts were lost."
+            "stream_up", "1 while the worker serves the stream, 0 after the worker stopped the stream."
         )
 
     def _publish(self) -> None:
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.snapshots = counter("snapshots_total", "Snapshots published.")
         self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
-        self.publisher = gauge("publisher", "1 in the worker that publishes the stream's snapshots.")
+        self.publisher = gauge("publisher", "1 for the worker that publishes the stream's snapshots.")
         self.sequence = gauge("snapshot_sequence", "Sequence number of the newest snapshot.")
         self.age = gauge(
             "snapshot_age_seconds",
-            "Time since a snapshot of this process last covered all counts, by a monotonic clock; before the first one,"
-            " since this process first became the publisher.",
+            "Time since a snapshot of this process last covered all counts, by a monotonic clock. Before the first"
+            " snapshot, time since this process first became the publisher.",
         )
         self.snapshot_reports = gauge("snapshot_reports", "Reports in the newest snapshot.")
-        self.complete = gauge("snapshot_complete", "0 if the newest snapshot lacks reports, else 1.")
+        self.complete = gauge("snapshot_complete", "1 if the newest snapshot has all reports, else 0.")
         self.incomplete = gauge(
             "snapshot_incomplete_partitions",
-            "Partitions with reports that the newest snapshot lacks, by cause: gap (the log lost reports before they"
-            " were counted) or uncounted (this Redis has no counts of the partition).",
+            "Partitions with reports that the newest snapshot lacks, by cause: gap (the log lost reports that no"
+            " worker had counted) or uncounted (this Redis has no counts of the partition).",
             ("stream", "cause"),
         )
         self.std_error = gauge(
             "snapshot_standard_error", "Standard error of Base for a value of frequency 0."
         )
-        self.sum = gauge("snapshot_sum", "Sum of Base over the domain; 1 within noise.")
+        self.sum = gauge("snapshot_sum", "Sum of Base over the domain, which is 1 except for noise.")
         self.sum_deviation = gauge(
             "snapshot_sum_deviation",
-            "Distance of Base's sum from 1 in standard errors; 0 where it is always 1.",
+            "Distance of Base's sum from 1 in standard errors; 0 for a protocol whose sum is always 1.",
         )
         self.window_closed = gauge(
             "window_closed_timestamp_seconds",
-            "Up to when windows are closed in the newest snapshot's head: those that end by then are final.",
+            "Time up to which windows are final in the newest head.",
             ("stream", "window"),
         )
         self.window_delay = gauge(
             "window_delay_seconds",
-            "How far that is behind the highest timestamp that is counted.",
+            "Highest counted timestamp minus the time up to which windows are final.",
             ("stream", "window"),
         )
         self.changed_values = gauge(
             "window_changed_values",
-            "Values whose frequency changed in the newest final window, as compared with the one before.",
+            "Values that changed from the previous final window to the newest.",
             ("stream", "window"),
         )
         self.changed_queries = gauge(
-            "window_changed_queries", "Sets whose frequency did.", ("stream", "window")
+            "window_changed_queries",
+            "Sets that changed from the previous final window to the newest.",
+            ("stream", "window"),
         )
         self._answer()
 
@@ -180,34 +185,40 @@ class Metrics:
         gauge, value, query = self._gauge, ("stream", "value", "label"), ("stream", "query")
         self.value = gauge(
             "snapshot_value_frequency",
-            "Frequency of each of the ten most frequent values, by method; `label` is cut to 64 characters.",
+            "Frequency of the ten most frequent values, by method; `label` has at most 64 characters.",
             (*value, "method"),
         )
-        self.value_low = gauge("snapshot_value_low", "Lower end of Base's interval of each of these.", value)
-        self.value_high = gauge("snapshot_value_high", "Its upper end.", value)
+        self.value_low = gauge("snapshot_value_low", "Lower end of Base's pointwise interval.", value)
+        self.value_high = gauge("snapshot_value_high", "Upper end of Base's pointwise interval.", value)
         self.value_anytime_low = gauge(
-            "snapshot_value_anytime_low", "Lower end of the one that may be watched.", value
+            "snapshot_value_anytime_low", "Lower end of Base's anytime-valid interval.", value
         )
-        self.value_anytime_high = gauge("snapshot_value_anytime_high", "Its upper end.", value)
+        self.value_anytime_high = gauge(
+            "snapshot_value_anytime_high", "Upper end of Base's anytime-valid interval.", value
+        )
         self.query = gauge(
-            "snapshot_query_frequency", "A configured query's answer, by method.", (*query, "method")
+            "snapshot_query_frequency", "Answer to a configured query, by method.", (*query, "method")
         )
-        self.query_low = gauge("snapshot_query_low", "Lower end of Base's interval of it.", query)
-        self.query_high = gauge("snapshot_query_high", "Its upper end.", query)
+        self.query_low = gauge("snapshot_query_low", "Lower end of Base's pointwise interval.", query)
+        self.query_high = gauge("snapshot_query_high", "Upper end of Base's pointwise interval.", query)
         self.query_anytime_low = gauge(
-            "snapshot_query_anytime_low", "Lower end of the one that may be watched.", query
+            "snapshot_query_anytime_low", "Lower end of Base's anytime-valid interval.", query
         )
-        self.query_anytime_high = gauge("snapshot_query_anytime_high", "Its upper end.", query)
+        self.query_anytime_high = gauge(
+            "snapshot_query_anytime_high", "Upper end of Base's anytime-valid interval.", query
+        )
         self.recommended = gauge(
             "snapshot_query_recommended",
-            "1, with the method that clearly suits the query best; none where no method does.",
+            "1 for the method that clearly suits the query best, if any.",
             (*query, "method"),
         )
 
     def _be(self) -> None:
         """Defines metrics of the process, Redis and the topics' offsets."""
         self.build = Info(
-            "ldp_worker_build", "1, with the versions of what runs as labels.", registry=self.registry
+            "ldp_worker_build",
+            "1; the labels contain the versions of the worker, Python and libraries.",
+            registry=self.registry,
         )
         versions = {name.replace("-", "_"): metadata.version(name) for name in _PACKAGES}
         self.build.info(
@@ -215,15 +226,15 @@ class Metrics:
         )
         ProcessCollector(registry=self.registry)
         self.redis_used = self._gauge(
-            "redis_used_bytes", "Memory that a Redis server uses, whatever for.", ("server",)
+            "redis_used_bytes", "Memory that a Redis server uses in total.", ("server",)
         )
         self.redis_limit = self._gauge(
-            "redis_limit_bytes", "Memory that it may use; 0 for no limit.", ("server",)
+            "redis_limit_bytes", "Memory limit of a Redis server; 0 for no limit.", ("server",)
         )
         self.first_offset = self._gauge(
             "partition_first_offset",
-            "First offset that the topic still has. Every worker exports this and the next two for every partition of"
-            " its topics, whoever owns it.",
+            "First offset that the topic still has. Every worker exports the first, end and group offsets of all"
+            " partitions of its topics.",
             _PARTITION,
         )
         self.end_offset = self._gauge(
@@ -231,7 +242,7 @@ class Metrics:
         )
         self.group_offset = self._gauge(
             "partition_group_offset",
-            "Offset that the consumer group has committed in Kafka; the first offset if it has committed none.",
+            "Offset of the consumer group in Kafka, or the first offset without a commit.",
             _PARTITION,
         )
 
