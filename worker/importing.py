@@ -302,7 +302,7 @@ class Import:
         self.store.stage(partition, attempt, blobs)
         # Step 8.
         answer = self.store.install(partition, attempt, metadata)
-        if answer is Answer.UNSTAGED:
+        if answer is Answer.STAGING_EXPIRED:
             raise Unavailable(
                 f"Redis: the staged counts of partition {partition} are gone; import them again"
             )

@@ -496,12 +496,12 @@ class Listener:
         stored = self.truth.epoch(partition)
         if answer is Answer.FENCED and not self.world.lossy:
             assert stored != self.epochs[partition], "fenced, though nobody else has claimed"
-        assert answer is not Answer.FORKED or self.world.lossy, "forked, though the store never went back"
+        assert answer is not Answer.CONFLICT or self.world.lossy, "conflict, though the store never went back"
 
     def dropped(self, partition: int) -> None:
         self.world.say("dropped", partition)
         self.worker.consumer.overtaken.pop(partition, None)
-        refused = self.answers.get(partition) == (Answer.UNSTAGED, self.world.steps)
+        refused = self.answers.get(partition) == (Answer.STAGING_EXPIRED, self.world.steps)
         assert not refused, "dropped, where only an attempt is to be made anew"
         answer, at = self.answers.get(partition, (Answer.DONE, 0))
         if answer is Answer.LINEAGE:

@@ -379,12 +379,12 @@ class _Made:
 
 _DRAWN = {
     "crash": [0, 0.003, 0.01], "lost_request": [0, 0, 0.03], "late_request": [0, 0, 0.05], "twice": [0, 0, 0.03],
-    "lost_reply": [0, 0.03, 0.1], "lost_mirror": [0, 0.2, 0.9], "unstaged": [0, 0, 0.05], "damaged": [0, 0, 0.05],
-    "expired_batch": [0, 0, 0.05], "hang": [0, 0, 0.005], "rebalance": [0, 0.01, 0.04], "go_back": [0, 0, 0.005],
-    "lose": [0, 0, 0, 0.003], "expire": [0, 0, 0, 0.005], "retain": [0, 0, 0.005], "truncate": [0] * 9 + [0.003],
-    "recreate": [0] * 6 + [0.003], "grow": [0, 0, 0.002, 0.006], "open_another": [0, 0, 0.02],
-    "compact": [0, 0, 0.01], "jump": [0, 0, 0.003], "delete_head": [0] * 9 + [0.003], "silent": [0, 0.3],
-    "unknown": [0, 0, 0.03], "expelled": [0, 0.05], "slow_join": [0, 0.3],
+    "lost_reply": [0, 0.03, 0.1], "lost_mirror": [0, 0.2, 0.9], "staging_expired": [0, 0, 0.05],
+    "damaged": [0, 0, 0.05], "expired_batch": [0, 0, 0.05], "hang": [0, 0, 0.005], "rebalance": [0, 0.01, 0.04],
+    "go_back": [0, 0, 0.005], "lose": [0, 0, 0, 0.003], "expire": [0, 0, 0, 0.005], "retain": [0, 0, 0.005],
+    "truncate": [0] * 9 + [0.003], "recreate": [0] * 6 + [0.003], "grow": [0, 0, 0.002, 0.006],
+    "open_another": [0, 0, 0.02], "compact": [0, 0, 0.01], "jump": [0, 0, 0.003], "delete_head": [0] * 9 + [0.003],
+    "silent": [0, 0.3], "unknown": [0, 0, 0.03], "expelled": [0, 0.05], "slow_join": [0, 0.3],
 }  # fmt: skip
 """How likely each fault is; most histories have some of them only."""
 

@@ -129,18 +129,18 @@ class MemoryRedis:
         if commits and stands == (args[4], args[5]):
             return {b"done"}
         if stands != (offset, flush):
-            return {b"forked"}
+            return {b"conflict"}
         needed = keys[1 : 1 + 2 * int(args[9]) : 2] if commits else keys[1:]
         if all(self.exists(key) for key in needed):
             return {b"done"}
-        return {b"unstaged"} if commits else {b"lineage"}
+        return {b"staging_expired"} if commits else {b"lineage"}
 
     def due_to_import(self, keys: list[bytes], args: list[bytes]) -> bytes:
         """Returns what an import is to be answered."""
         if meta := self.live(keys[0]):
             same = (meta[b"lineage"], meta[b"offset"], meta[b"flush"]) == (args[1], args[3], args[5])
-            return b"done" if same else b"forked"
-        return b"done" if all(self.exists(key) for key in keys[1::2]) else b"unstaged"
+            return b"done" if same else b"conflict"
+        return b"done" if all(self.exists(key) for key in keys[1::2]) else b"staging_expired"
 
     def set(self, key: bytes, value: bytes, seconds: float) -> None:
         self.keys[key], self.expiries[key] = value, self.world.now + seconds
@@ -285,7 +285,7 @@ class Client:
     def setting(self, sets: list[tuple[bytes, bytes, float]]) -> "Sent":
         def effect() -> bool:
             for key, value, ex in sets:
-                in_time = self.world.rng.random() >= self.world.faults.unstaged
+                in_time = self.world.rng.random() >= self.world.faults.staging_expired
                 self.server.set(key, value, ex if in_time else 0.0)
             return True
 

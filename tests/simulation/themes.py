@@ -117,7 +117,7 @@ THEMES = {
         "open_another": 0.02, "compact": 0.01, "rebalance": 0.02, "keep_unread": 0.001}, (40,), 40, stops=0.05),
     # who owns what
     "claims": Theme({"rebalance": 0.02, "silent": 0.5, "slow_join": 0.3, "expelled": 0.1, "unknown": 0.05,
-        "hang": 0.002, "slow": 0.05, "late_request": 0.03, "twice": 0.05, "lost_reply": 0.03, "unstaged": 0.05,
+        "hang": 0.002, "slow": 0.05, "late_request": 0.03, "twice": 0.05, "lost_reply": 0.03, "staging_expired": 0.05,
         "held_again": 0.5}, (40,), 30, produces=0.5, replaces=0.4, partitions=(1, 5)),
     # the store loses what it had acknowledged, and the group its offsets
     "store": Theme({"go_back": 0.003, "lose": 0.002, "expire": 0.002, "delete_head": (0.0, 0.002),
@@ -157,7 +157,7 @@ DIRECTED = {
     "overruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
     "disputed": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
     "imported": Theme({"crash": 0.01, "lost_request": 0.03, "late_request": 0.03, "twice": 0.03,
-        "lost_reply": 0.05, "unstaged": 0.1, "lost_mirror": 0.5, "rebalance": 0.01, "go_back": 0.002,
+        "lost_reply": 0.05, "staging_expired": 0.1, "lost_mirror": 0.5, "rebalance": 0.01, "go_back": 0.002,
         "retain": 0.002, "grow": 0.002, "slow": 0.02}, **_LONG, partitions=(1, 5), imports=True),
     "forestalled": Theme(**_LONG, imports=True),
     "unruled": Theme(**_LONG | {"produces": 0.3}, windows=(None,), changes=4, stops=0.2, partitions=(3, 5)),
@@ -202,7 +202,7 @@ DIRECTED = {
         windows=(*_CHANGING[:3], None, None), changes=3, stops=0.1, partitions=(1, 4), refuses=True),
     # brokers have logs again that they said were lost
     "returned": Theme({"give_back": 0.01, "retain": 0.02, "hang": 0.02, "rebalance": 0.02, "crash": 0.004,
-        "lost_reply": (0.0, 0.05), "late_request": (0.0, 0.03), "twice": (0.0, 0.03), "unstaged": (0.0, 0.1),
+        "lost_reply": (0.0, 0.05), "late_request": (0.0, 0.03), "twice": (0.0, 0.03), "staging_expired": (0.0, 0.1),
         "lost_mirror": (0.0, 0.9), "lied": (0.0, 0.1), "go_back": (0.0, 0.0, 0.001), "slow": 0.01},
         **_LONG | {"turns": (80,), "produces": 1.0}, windows=(*[None] * 6, _CHANGING[0]), changes=2, stops=0.05,
         partitions=(2, 4), replaces=1.0, forgets=1, recounts=True),

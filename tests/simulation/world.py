@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 _OF_A_CALL = (
-    "crash", "lost_request", "late_request", "twice", "lost_reply", "unstaged", "damaged", "expired_batch",
+    "crash", "lost_request", "late_request", "twice", "lost_reply", "staging_expired", "damaged", "expired_batch",
 )  # fmt: skip
 _OF_A_STEP = (
     "hang", "rebalance", "go_back", "lose", "expire", "retain", "truncate", "recreate", "grow", "open_another",

@@ -13,8 +13,8 @@ held            records are counted                 ahead
 ahead           `Ownership.prepare`                 commit pending; it goes on counting
 ahead           no room for another pane            waiting
 commit pending  DONE                                held, or ahead by what was counted meanwhile
-commit pending  no answer, or UNSTAGED              commit pending: the same flush again
-commit pending  FENCED or FORKED                    dropped, and postponed
+commit pending  no answer, or STAGING_EXPIRED       commit pending: the same flush again
+commit pending  FENCED or CONFLICT                  dropped, and postponed
 any             its counts are in doubt             dropped, and postponed
 any             the group takes it away             released, after a last attempt to commit
 ==============  ==================================  =======================================

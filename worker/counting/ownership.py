@@ -488,8 +488,8 @@ class Ownership:
         ================  ====================================================================================
         answer            what follows
         ================  ====================================================================================
-        UNSTAGED          the staged blobs expired: the next commit writes the same flush again
-        FENCED, FORKED    the state in memory is dropped, and claimed again while Kafka assigns the partition
+        STAGING_EXPIRED   the staged blobs expired: the next commit writes the same flush again
+        FENCED, CONFLICT  the state in memory is dropped, and claimed again while Kafka assigns the partition
         LINEAGE           the same if the store has counts of this history; otherwise the stream stops (StateLost)
         ================  ====================================================================================
         """
@@ -506,7 +506,7 @@ class Ownership:
             if not ours:
                 why = "the counts in Redis vanished or were replaced while this worker counted"
                 raise lost(self._stream, partition, why)
-        if answer is not Answer.UNSTAGED:
+        if answer is not Answer.STAGING_EXPIRED:
             self.drop([partition])
 
     def release(self, partitions: Collection[int], on_alive: Callable[[], object] = lambda: None) -> None:

@@ -73,8 +73,8 @@ class Answer(StrEnum):
     DONE = "done"
     LINEAGE = "lineage"
     FENCED = "fenced"
-    FORKED = "forked"
-    UNSTAGED = "unstaged"
+    CONFLICT = "conflict"
+    STAGING_EXPIRED = "staging_expired"
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class Store(Protocol):
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
         """Writes the attempt's blobs and metadata where there are none, and returns DONE.
 
-        Also returns DONE if just these counts are there already; UNSTAGED if the blobs expired; FORKED if anything
-        else is there. Then nothing is changed.
+        Also returns DONE if just these counts are there already. Returns STAGING_EXPIRED if the blobs expired, and
+        CONFLICT if anything else is there. Then nothing is changed.
         """
 
 

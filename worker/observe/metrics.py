@@ -280,7 +280,7 @@ class Metrics:
             (self.alarms, TESTS),
             (self.late, (*AGES, OLDER)),
             (self.claims, ("fresh", "resume", "gap", "recount")),
-            (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
+            (self.commits, ("done", "lineage", "fenced", "conflict", "staging_expired")),
             (
                 self.errors,
                 (

@@ -12,7 +12,7 @@ if stored[1] ~= ARGV[1] then
   return 'lineage'
 end
 if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
-  return 'forked'
+  return 'conflict'
 end
 for i = 2, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 0 then

@@ -6,11 +6,11 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   if stored[1] == ARGV[2] and stored[2] == ARGV[4] and stored[3] == ARGV[6] then
     return 'done' -- an earlier attempt came through and its reply was lost
   end
-  return 'forked'
+  return 'conflict'
 end
 for i = 2, #KEYS, 2 do
   if redis.call('EXISTS', KEYS[i]) == 0 then
-    return 'unstaged'
+    return 'staging_expired'
   end
 end
 -- everything is read: from here on only writes; what a missing right leaves behind nobody reads, without metadata

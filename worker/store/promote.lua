@@ -17,12 +17,12 @@ if stored[3] == ARGV[5] and stored[4] == ARGV[6] then
   return 'done' -- an earlier attempt of this very commit came through and its reply was lost
 end
 if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
-  return 'forked'
+  return 'conflict'
 end
 local last = 1 + 2 * tonumber(ARGV[10])
 for i = 2, last, 2 do
   if redis.call('EXISTS', KEYS[i]) == 0 then
-    return 'unstaged'
+    return 'staging_expired'
   end
 end
 -- everything is read; a right that is missing shows by writes that change nothing, or by the first one that does

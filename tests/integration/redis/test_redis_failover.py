@@ -81,7 +81,7 @@ def assert_counted_again(world, lost):
         for worker in world.workers
         for event in worker.events("commit.refused")
     }
-    assert {(partition, "forked") for partition in lost} <= refused, (lost, refused)
+    assert {(partition, "conflict") for partition in lost} <= refused, (lost, refused)
     assert not any(worker.events("stream.stopped") for worker in world.workers)
     world.assert_right(world.covered())
     for command, *options in (("watch", "--once"), ("audit",)):

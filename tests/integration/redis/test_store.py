@@ -197,18 +197,18 @@ REFUSED = {
     "claimed again": (lambda client, stream, counts, held: claimed(counts, held.epoch), Answer.FENCED),
     "counted by another": (
         lambda client, stream, counts, held: commit(counts, held, 8, FLUSHES[8], "all"),
-        Answer.FORKED,
+        Answer.CONFLICT,
     ),
     "same offset by another": (
         lambda client, stream, counts, held: commit(counts, held, 10, FLUSHES[8], "all"),
-        Answer.FORKED,
+        Answer.CONFLICT,
     ),
-    "set back": (_meta(offset="2", flush=FLUSHES[7]), Answer.FORKED),
-    "other flush": (_meta(flush=FLUSHES[7]), Answer.FORKED),
-    "other offset": (_meta(offset="4"), Answer.FORKED),
+    "set back": (_meta(offset="2", flush=FLUSHES[7]), Answer.CONFLICT),
+    "other flush": (_meta(flush=FLUSHES[7]), Answer.CONFLICT),
+    "other offset": (_meta(offset="4"), Answer.CONFLICT),
     "staged blob gone": (
         lambda client, stream, *_: client.delete(layout.staged_key(stream, 0, "attempt", "b")),
-        Answer.UNSTAGED,
+        Answer.STAGING_EXPIRED,
     ),
 }
 """What happens before a commit, and its answer."""
@@ -223,12 +223,12 @@ def test_a_refused_commit_writes_nothing(client, stream, counts, case, dropped):
     after = without(after, *dropped)
     counts.stage(0, "attempt", blobs)
     meanwhile(client, stream, counts, held)
-    if verdict is not Answer.UNSTAGED:
+    if verdict is not Answer.STAGING_EXPIRED:
         counts.stage(0, "attempt", blobs)  # what another did in between may have used it up
     before = everything(client, stream)
     assert counts.promote(0, "attempt", held, after) is verdict
     assert everything(client, stream) == before
-    if verdict is not Answer.UNSTAGED:
+    if verdict is not Answer.STAGING_EXPIRED:
         assert counts.compare(0, held) is verdict
     assert everything(client, stream) == before
 
@@ -281,7 +281,7 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
         except Unavailable as error:
             assert "MISCONF" in str(error)
         answer = counts.promote(0, "attempt", held, after)
-        if answer is Answer.UNSTAGED:
+        if answer is Answer.STAGING_EXPIRED:
             counts.stage(0, "again", blobs)
             answer = counts.promote(0, "again", held, after)
         assert answer is Answer.DONE
@@ -341,7 +341,7 @@ def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
     kept = {"all": blobs["all"], "20+10": f"20+10 9 {FLUSHES[1]}".encode()}
     assert counts.cut(0) == StoredPartition(after, kept)
     assert counts.compare(0, after) is Answer.DONE
-    assert counts.compare(0, held) is Answer.FORKED
+    assert counts.compare(0, held) is Answer.CONFLICT
     # one that drops the last pane without a change of any other cell
     last = without(replace(after, flush=FLUSHES[3]), "20+10")
     assert counts.promote(0, "nothing staged", after, last) is Answer.DONE

@@ -91,11 +91,11 @@ class MemoryStore:
         if (now.offset, now.flush) == (after.offset, after.flush):
             return Answer.DONE
         if (now.offset, now.flush) != (before.offset, before.flush):
-            return Answer.FORKED
+            return Answer.CONFLICT
         staged = world.staged.get((partition, attempt), {})
         changed = {window for window, flush in after.blobs.items() if flush == after.flush}
         if not changed <= staged.keys():
-            return Answer.UNSTAGED
+            return Answer.STAGING_EXPIRED
         world.past.setdefault(partition, []).append(stored)
         metadata = replace(
             now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
@@ -115,10 +115,10 @@ class MemoryStore:
                 metadata.offset,
                 metadata.flush,
             )
-            return Answer.DONE if same else Answer.FORKED
+            return Answer.DONE if same else Answer.CONFLICT
         staged = world.staged.get((partition, attempt), {})
         if not metadata.blobs.keys() <= staged.keys():
-            return Answer.UNSTAGED
+            return Answer.STAGING_EXPIRED
         world.imported[partition] = metadata.offset
         world.starts.pop(partition, None)  # what there was before is lost
         world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
@@ -135,7 +135,7 @@ class MemoryStore:
         if now.lineage != held.lineage:
             return Answer.LINEAGE
         if (now.offset, now.flush) != (held.offset, held.flush):
-            return Answer.FORKED
+            return Answer.CONFLICT
         return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE
 
     def cut(self, partition: int) -> StoredPartition | None:

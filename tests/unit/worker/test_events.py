@@ -62,10 +62,10 @@ CASES = {
         {("rejected_total", "reason", "json"): 3, ("dead_letters_left_out_total",): 2},
     ),
     "commit_ended": (
-        (Answer.FORKED, 0.25),
+        (Answer.CONFLICT, 0.25),
         None,
         {
-            ("commits_total", "verdict", "forked"): 1,
+            ("commits_total", "verdict", "conflict"): 1,
             ("commit_seconds_sum",): 0.25,
             ("commit_seconds_count",): 1,
         },

@@ -279,7 +279,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     ],
     behind: [
         [("publishing", True), ("snapshot.behind", {"head": {0: 10}, "cut": {0: 5}})],
-        [refused("forked"), ("dropped", 0)],
+        [refused("conflict"), ("dropped", 0)],
     ],
 }
 
