@@ -10,10 +10,10 @@ from ldp.snapshot import Cut, Line, Period
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
 from worker.counting.ports import StateLost
-from worker.publishing import lines
+from worker.publishing import window_progress
 from worker.publishing.cuts import StoredCut
-from worker.publishing.lines import Due, Lines
 from worker.publishing.rows import RowTopic
+from worker.publishing.window_progress import Due, WindowProgress
 
 Written = tuple[frozenset[tuple[int, str, str]], bool]
 """What tells a window from itself at another time: its panes' commits, and whether they are all."""
@@ -60,7 +60,7 @@ class Plan:
 
     head: Head
     stored: StoredCut
-    windows: Lines | None
+    windows: WindowProgress | None
     cut: Cut
     reports: int
 
@@ -69,7 +69,7 @@ class Plan:
         cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
     ) -> "Plan":
         """Plans the snapshot of a cut; ``still`` returns whether a partition is idle."""
-        windows, states = lines.decide(head, stored.states, partitions, still), stored.states
+        windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
             {partition: state.gaps for partition, state in states.items()},

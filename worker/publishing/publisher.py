@@ -18,9 +18,9 @@ from worker.counting.ports import Events, SnapshotProducer, StateReader, Unavail
 from worker.publishing import cuts, taking
 from worker.publishing.comparing import Comparer
 from worker.publishing.cuts import StoredCut
-from worker.publishing.lines import Due
 from worker.publishing.planning import Content, Plan, Written, closed
 from worker.publishing.recommender import Recommender
+from worker.publishing.window_progress import Due
 
 PARTITION = 0
 """Who counts this partition of a stream's topic publishes its snapshots."""

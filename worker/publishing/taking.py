@@ -12,9 +12,9 @@ from ldp.consistency import METHODS
 from ldp.snapshot import Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
 from worker.counting.partition_state import Cell
-from worker.publishing import lines
-from worker.publishing.lines import Due
+from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
+from worker.publishing.window_progress import Due
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def take(
     """
     head, stored = plan.head, plan.stored
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
-    after, gone = lines.kept(plan.cut.lines, periods, content.retain, come, content.rows.most_windows)
+    lines, most = plan.cut.lines, content.rows.most_windows
+    after, gone = window_progress.kept(lines, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
         _take,

@@ -19,7 +19,7 @@ from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
-from worker.publishing import lines
+from worker.publishing import window_progress
 
 STREAM = ldp.Stream("panes", ldp.GRR("1", 3))
 LINEAGE = lineage_of("group", STREAM, "topic")
@@ -373,7 +373,7 @@ def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
     log = [(at, 24 * HOUR + at * windowing.pane, [0]) for at in range(most + 1)]
     state.apply(STREAM, batch_of(log, 0, most + 1))
     assert len(state.panes) == state.offset == most  # it has no room for one more
-    due = lines.decide(Head(), {0: state}, [0], lambda _: False).due
+    due = window_progress.decide(Head(), {0: state}, [0], lambda _: False).due
     served = Served(
         STREAM, "reports", configured=RequestedRule(terms=RecordLimits(None, True, None, windowing))
     )

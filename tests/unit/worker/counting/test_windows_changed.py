@@ -12,7 +12,7 @@ from worker.counting.head import Head
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import MOST_AT_ONCE, Windowing
-from worker.publishing import lines
+from worker.publishing import window_progress
 
 
 @pytest.mark.parametrize("busy", [0, 40], ids=["nothing was published", "snapshots were published"])
@@ -87,8 +87,8 @@ def of_seconds(closed: int, starts: range) -> PartitionState:
     return state
 
 
-def decided(head: Head, *states: PartitionState, still: bool = True) -> lines.Lines:
-    found = lines.decide(head, dict(enumerate(states)), range(len(states)), lambda _: still)
+def decided(head: Head, *states: PartitionState, still: bool = True) -> window_progress.WindowProgress:
+    found = window_progress.decide(head, dict(enumerate(states)), range(len(states)), lambda _: still)
     assert found is not None
     return found
 

@@ -29,7 +29,7 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Lines:
+class WindowProgress:
     """The window progress of a cut.
 
     Attributes:
@@ -52,7 +52,7 @@ def decide(
     states: Mapping[int, PartitionState],
     partitions: Sequence[int],
     still: Callable[[int], bool],
-) -> Lines | None:
+) -> WindowProgress | None:
     """Returns the window progress of a stream; O(partitions · panes · windows).
 
     Only windows that every partition's state has recorded are published.
@@ -85,7 +85,7 @@ def decide(
             first = max(since, *(state.windows.evicted_to for state in states.values()))
             due += _due(window, before, lines[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
-    return Lines(floors, lines, due, reached, _come(reached, states.values()))
+    return WindowProgress(floors, lines, due, reached, _come(reached, states.values()))
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:
