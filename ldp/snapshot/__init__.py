@@ -28,8 +28,8 @@ from ldp.snapshot.chunks import FLOAT32, FLOAT64, SPARSE32, SPARSE64
 from ldp.snapshot.contents import (
     ALL_TIME,
     Body,
+    Closed,
     Cut,
-    Line,
     Period,
     Recommended,
     Rows,
@@ -38,7 +38,7 @@ from ldp.snapshot.contents import (
     Snapshot,
     TopAnswer,
 )
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, lines, rows_of
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, progress, rows_of
 from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.rounding import rounded
@@ -59,7 +59,7 @@ __all__ = [
     "Body",
     "Cut",
     "Incomplete",
-    "Line",
+    "Closed",
     "Message",
     "NewerSchema",
     "Period",
@@ -84,7 +84,7 @@ __all__ = [
     "encode_window",
     "head_document",
     "largest_message",
-    "lines",
+    "progress",
     "rounded",
     "rows_of",
     "slots",

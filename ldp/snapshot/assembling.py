@@ -10,7 +10,7 @@ from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import chunks
 from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS, lines, period, rows_of
+from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS, period, progress, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -77,7 +77,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
 def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
     """Assembles the newest snapshot of one window, by its name and first millisecond, from messages as for `assemble`.
 
-    Heads of later snapshots may have left it as it is. It has no rules, lineage, floors or lines: those are in the
+    Heads of later snapshots may have left it as it is. It has no rules, lineage, floors or progress: those are in the
     stream's head.
 
     Raises:
@@ -255,7 +255,7 @@ def _snapshot(
             head["uncounted"],
             {int(partition): rules for partition, rules in head.get("rules", {}).items()},
             {int(partition): floor for partition, floor in head.get("floors", {}).items()},
-            lines(head),
+            progress(head),
             rows_of(head),
             None if (methods := head.get("methods")) is None else tuple(methods),
             head.get("reached"),

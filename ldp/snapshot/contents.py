@@ -51,8 +51,8 @@ ALL_TIME = Period()
 
 
 @dataclass(frozen=True)
-class Line:
-    """The progress of the windows of one name.
+class Closed:
+    """How far the windows of one name are closed.
 
     Every window that ends at or before `closed` changes no more. `bounded` are ranges [from, to) of ends that were
     closed before every partition had passed them. `starts` are those of windows on the topic, if they are to be
@@ -112,7 +112,7 @@ class Cut:
         uncounted: partitions that have, or had, records and no counts, in order; not in ``offsets``.
         rules: partition -> the rules that decide which of its records count, in JSON's types.
         floors: partition -> the watermark at which its windows begin, if it was admitted to a stream of windows.
-        lines: name of windows -> their progress.
+        progress: name of windows -> how far they are closed.
         rows: the rows that the stream can have on a topic of rows, or None.
         methods: those that can have bodies of all time on the topic of snapshots; None for all.
         reached: the highest window-close watermark so far, in milliseconds: added windows begin beyond it. None if
@@ -124,7 +124,7 @@ class Cut:
     uncounted: Sequence[int] = ()
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    progress: Mapping[str, Closed] = field(default_factory=dict)
     rows: Rows | None = None
     methods: tuple[str, ...] | None = None
     reached: int | None = None
@@ -137,7 +137,7 @@ class Cut:
         rules = {p: [dict(rule) for rule in said] for p, said in sorted(self.rules.items())}
         object.__setattr__(self, "rules", rules)
         object.__setattr__(self, "floors", dict(sorted(self.floors.items())))
-        object.__setattr__(self, "lines", dict(sorted(self.lines.items())))
+        object.__setattr__(self, "progress", dict(sorted(self.progress.items())))
 
     @property
     def complete(self) -> bool:

@@ -5,7 +5,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ldp.snapshot.contents import Body, Line, Period, Recommended, Rows, SetAnswer, Slots, Snapshot, TopAnswer
+from ldp.snapshot.contents import (
+    Body,
+    Closed,
+    Period,
+    Recommended,
+    Rows,
+    SetAnswer,
+    Slots,
+    Snapshot,
+    TopAnswer,
+)
 
 SCHEMA = 1  # The version of ``snapshot.schema.json`` that is written, and the newest that can be read
 INLINE = 8192
@@ -57,10 +67,10 @@ def period(said: Mapping[str, Any]) -> Period:
     return Period(said["name"], start, end, said["final"])
 
 
-def lines(head: Mapping[str, Any]) -> dict[str, Line]:
-    """Returns the progress of the windows in a head: name -> `Line`."""
+def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
+    """Returns how far the windows in a head are closed: name -> `Closed`."""
     return {
-        name: Line(said["closed"], tuple((a, b) for a, b in said["bounded"]), tuple(said["starts"]))
+        name: Closed(said["closed"], tuple((a, b) for a, b in said["bounded"]), tuple(said["starts"]))
         for name, said in head.get("windows", {}).items()
     }
 
@@ -90,11 +100,11 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
     head = shared_document(snapshot) | {"rules": rules}
     if snapshot.cut.methods is not None:
         head |= {"methods": list(snapshot.cut.methods)}
-    if snapshot.cut.floors or snapshot.cut.lines:
+    if snapshot.cut.floors or snapshot.cut.progress:
         floors = {str(partition): floor for partition, floor in snapshot.cut.floors.items()}
         head |= {
             "floors": floors,
-            "windows": {name: asdict(line) for name, line in snapshot.cut.lines.items()},
+            "windows": {name: asdict(line) for name, line in snapshot.cut.progress.items()},
         }
     if snapshot.cut.reached is not None:
         head |= {"reached": snapshot.cut.reached}

@@ -10,7 +10,7 @@ from worker.audit.windows import shape_of
 
 
 @dataclass(frozen=True)
-class Line:
+class Closed:
     """Progress of the windows of one name."""
 
     closed: int  # windows that end at or before it are final, or bounded
@@ -30,7 +30,7 @@ class Head:
     offsets: Mapping[int, int]  # partition -> the offset up to which it was counted
     rules: Mapping[int, list[tuple[int, Set[str]]]]  # partition -> (offset, names of windows) of each rule
     floors: Mapping[int, int]  # partition -> its floor
-    lines: Mapping[str, Line]  # by name of windows
+    progress: Mapping[str, Closed]  # by name of windows
     reports: int  # 0 for a head without a snapshot
     reached: int  # how far some windows were closed; 0 without windows
 
@@ -46,7 +46,7 @@ class Head:
             },
             {int(p): int(floor) for p, floor in document.get("floors", {}).items()},
             {
-                name: Line(
+                name: Closed(
                     int(line["closed"]), tuple((a, b) for a, b in line["bounded"]), tuple(line["starts"])
                 )
                 for name, line in document.get("windows", {}).items()
@@ -59,7 +59,7 @@ class Head:
         """Returns the end of each listed window, by ``name/start``."""
         return {
             f"{name}/{start}": start + shape_of(name)[0]
-            for name, line in self.lines.items()
+            for name, line in self.progress.items()
             for start in line.starts
         }
 
@@ -68,7 +68,7 @@ class Head:
 
         A head lists windows only if they are deleted some day, and those published since that was configured.
         """
-        for name, line in self.lines.items():
+        for name, line in self.progress.items():
             own = {start for other, start, _ in there if other == name}
             if missing := sorted({*line.starts} - own):
                 raise Difference(
@@ -80,10 +80,10 @@ class Head:
                     f"window {name}/{more[0]}: is there, and head {self.sequence} does not list it"
                 )
         for (name, start, end), final in there.items():
-            if name not in self.lines:
+            if name not in self.progress:
                 raise Difference(f"window {name}/{start}: head {self.sequence} knows no windows {name!r}")
-            if final and end > self.lines[name].closed:
-                at = self.lines[name].closed
+            if final and end > self.progress[name].closed:
+                at = self.progress[name].closed
                 raise Difference(
                     f"window {name}/{start}: final, and by head {self.sequence} closed only up to {at}"
                 )
@@ -111,8 +111,8 @@ def expect_follows(head: Head, before: Head) -> list[str]:
             raise Difference(
                 f"{where}: floor {head.floors[p]} of partition {p}, and windows are closed up to {head.reached}"
             )
-    for name, line in before.lines.items():
-        after = head.lines.get(name)
+    for name, line in before.progress.items():
+        after = head.progress.get(name)
         if after is None or after.closed < line.closed:
             at = None if after is None else after.closed
             raise Difference(f"{where}: windows {name!r} are closed up to {at}, up to {line.closed} before")
@@ -121,7 +121,9 @@ def expect_follows(head: Head, before: Head) -> list[str]:
         return []
     gone = sorted(listed.keys() - kept.keys())
     # a window that was not final before is published now, and stays until the next snapshot at least
-    stay = {of for of in listed.keys() & kept.keys() if listed[of] <= before.lines[of.split("/")[0]].closed}
+    stay = {
+        of for of in listed.keys() & kept.keys() if listed[of] <= before.progress[of.split("/")[0]].closed
+    }
     for of in gone:
         if earlier := [other for other in stay if listed[other] <= listed[of]]:
             raise Difference(

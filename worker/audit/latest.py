@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from worker.audit.errors import Difference
-from worker.audit.heads import Head, Line
+from worker.audit.heads import Closed, Head
 from worker.audit.recount import Recount
 from worker.audit.snapshots import Snapshot
 from worker.audit.stored import Stored
@@ -58,7 +58,7 @@ class Latest:
         return set() if windows is None else {*windows.shapes}
 
     def expect_right(self) -> int:
-        """Compares the head's lines and the windows on the topic; returns how many closed windows are not there.
+        """Compares the head's progress and the windows on the topic; returns how many closed windows are not there.
 
         Does nothing where records are lost, where a partition has not reached the head's offset, or for a head without
         a snapshot. An open window has to be there. Windows older than all that are there may have been deleted.
@@ -74,10 +74,10 @@ class Latest:
             return 0
         come, gone = self._come(), 0
         names = set[str].intersection(*({*each.names} for each in self._reached.values()))
-        if lacking := sorted(names - self._head.lines.keys()):
+        if lacking := sorted(names - self._head.progress.keys()):
             raise Difference(f"head {number}: says nothing of windows {lacking[0]!r}, which are counted")
-        for name, line in self._head.lines.items():
-            self._expect_line(name, line)
+        for name, line in self._head.progress.items():
+            self._expect_progress(name, line)
             if name in names and all(name in each.first_start for each in self._reached.values()):
                 gone += self._expect_windows(name, line, come)
         return gone
@@ -88,7 +88,7 @@ class Latest:
         head, closed = self._head, [max(each.closed, each.admitted_from) for each in self._reached.values()]
         bounded = [
             min(last - shape_of(name)[1], line.closed)
-            for name, line in head.lines.items()
+            for name, line in head.progress.items()
             for _, last in line.bounded
         ]
         most = max(0, *closed, *bounded)
@@ -103,7 +103,7 @@ class Latest:
         # where the newest rules have no windows, windows close by the records' time
         return max(come, min(each.watermark or 0 for each in self._reached.values()))
 
-    def _expect_windows(self, name: str, line: Line, come: int) -> int:
+    def _expect_windows(self, name: str, line: Closed, come: int) -> int:
         """Compares the windows of one name; returns how many are closed and not there."""
         length, gone = shape_of(name)[0], 0
         begin = max(each.first_start[name] for each in self._reached.values())
@@ -122,7 +122,7 @@ class Latest:
                 gone += not is_open and not is_there
         return gone
 
-    def _expect_line(self, name: str, line: Line) -> None:
+    def _expect_progress(self, name: str, line: Closed) -> None:
         length, hop = shape_of(name)
         closed = min(each.closed for each in self._reached.values())
         most = [(closed - length) // hop * hop + length, *(last - hop for _, last in line.bounded)]
@@ -136,7 +136,7 @@ class Latest:
                 f" up to {closed} at its offsets"
             )
 
-    def _expect_there(self, name: str, start: int, reports: int, line: Line) -> None:
+    def _expect_there(self, name: str, start: int, reports: int, line: Closed) -> None:
         window, number = self._there.get((name, start)), self._head.sequence
         if window is None:
             raise Difference(

@@ -156,7 +156,7 @@ class Published:
         return Compared(finals, provisional, None, f"{what} cannot be recounted: records {where} are gone")
 
     def _is_bounded(self, snapshot: Snapshot) -> bool:
-        line = None if self._head is None else self._head.lines.get(snapshot.name)
+        line = None if self._head is None else self._head.progress.get(snapshot.name)
         return line is not None and line.is_bounded(snapshot.end)
 
     def _expect_right(self, snapshot: Snapshot, count: _Count) -> None:

@@ -86,7 +86,7 @@ def _live(streams: Sequence["ldp.Stream"], readers: Sequence["SnapshotReader"]) 
 
 def _show(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> None:
     if as_json is not None:
-        echo_json(document(snapshot, as_json, reader.head, reader.lines))
+        echo_json(document(snapshot, as_json, reader.head, reader.progress))
         return
     number, reports = snapshot.sequence, amount(snapshot.reports, "report")
     echo(f"{snapshot.stream}: snapshot {number}, {reports}, {wholeness(snapshot)}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     import ldp
-    from ldp.snapshot import Cut, Line, Period, Snapshot
+    from ldp.snapshot import Closed, Cut, Period, Snapshot
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -23,7 +23,7 @@ def document(
     snapshot: "Snapshot",
     methods: Sequence[str],
     head: "Mapping[str, Any] | None" = None,
-    lines: "Mapping[str, Line]" = MappingProxyType({}),
+    progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> str:
     """Returns a snapshot as one line of JSON: head, window, labels, and the bodies of some methods."""
     import numpy as np
@@ -31,7 +31,7 @@ def document(
     from ldp.snapshot import body_document, head_document
 
     of_all_time = snapshot.window.start is None
-    window = {} if of_all_time else {"window": row(snapshot.window, lines)}
+    window = {} if of_all_time else {"window": row(snapshot.window, progress)}
     shown = {
         "head": head_document(snapshot) if of_all_time else head,
         **window,
@@ -41,15 +41,15 @@ def document(
     return json.dumps(shown, ensure_ascii=False, default=np.ndarray.tolist)
 
 
-def row(window: "Period", lines: "Mapping[str, Line]") -> dict[str, Any]:
+def row(window: "Period", progress: "Mapping[str, Closed]") -> dict[str, Any]:
     """Returns a window in JSON's types."""
     shown = {"name": window.name, "start": date(window.start), "end": date(window.end), "final": window.final}
-    return shown | {"bounded": is_bounded(window, lines)}
+    return shown | {"bounded": is_bounded(window, progress)}
 
 
-def is_bounded(window: "Period", lines: "Mapping[str, Line]") -> bool:
+def is_bounded(window: "Period", progress: "Mapping[str, Closed]") -> bool:
     """Returns whether a window was closed before all partitions had passed it."""
-    return window.end is not None and window.name in lines and lines[window.name].is_bounded(window.end)
+    return window.end is not None and window.name in progress and progress[window.name].is_bounded(window.end)
 
 
 def date(milliseconds: int | None) -> str:
@@ -59,16 +59,16 @@ def date(milliseconds: int | None) -> str:
     return date.isoformat(timespec="seconds" if milliseconds % 1000 == 0 else "milliseconds") + "Z"
 
 
-def state(window: "Period", lines: "Mapping[str, Line]") -> str:
+def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
     """Returns final, with bounded, or provisional.
 
     Example:
-        >>> from ldp.snapshot import Line, Period
-        >>> hour, lines = 3_600_000, {"1h": Line(7_200_000, bounded=((7_200_000, 7_200_001),))}
-        >>> [state(Period("1h", start * hour, (start + 1) * hour, start < 2), lines) for start in range(3)]
+        >>> from ldp.snapshot import Closed, Period
+        >>> hour, progress = 3_600_000, {"1h": Closed(7_200_000, bounded=((7_200_000, 7_200_001),))}
+        >>> [state(Period("1h", start * hour, (start + 1) * hour, start < 2), progress) for start in range(3)]
         ['final', 'final, bounded', 'provisional']
     """
-    bounded = ", bounded" if is_bounded(window, lines) else ""
+    bounded = ", bounded" if is_bounded(window, progress) else ""
     return f"final{bounded}" if window.final else "provisional"
 
 
@@ -90,11 +90,11 @@ def render(
     top: int,
     age_seconds: float,
     width: int,
-    lines: "Mapping[str, Line]" = MappingProxyType({}),
+    progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> "RenderableType":
     """Returns the most frequent values by Base as a table, in per cent of the reports.
 
-    Methods that do not fit into the width follow in further tables; `lines` is the progress of windows, from the head.
+    Methods that do not fit into the width follow in further tables. `progress` is that of windows, from the head.
     """
     from rich.console import Group
     from rich.text import Text
@@ -104,9 +104,7 @@ def render(
     window, number, reports = snapshot.window, snapshot.sequence, amount(snapshot.reports, "report")
     title = f"{snapshot.stream}: snapshot {number}, {reports}, {said_seconds(age_seconds)} old, {wholeness(snapshot)}"
     if window.start is not None:
-        title = (
-            f"{window.name} from {date(window.start)} to {date(window.end)}, {state(window, lines)}\n{title}"
-        )
+        title = f"{window.name} from {date(window.start)} to {date(window.end)}, {state(window, progress)}\n{title}"
     return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
 
 

@@ -159,7 +159,7 @@ def _follow(
     console = screen()
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
-        table = render(snapshot, shown, top, reader.age(), console.width, reader.lines)
+        table = render(snapshot, shown, top, reader.age(), console.width, reader.progress)
         return _warned(table, foreign(snapshot, stream))
 
     if console.is_terminal and once is None and as_json is None:
@@ -182,7 +182,7 @@ def _lines(
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:
-        echo_json(document(snapshot, methods, reader.head, reader.lines))
+        echo_json(document(snapshot, methods, reader.head, reader.progress))
         warning = foreign(snapshot, stream)
         if warning is not None and warning not in warned:
             warned.add(warning)
@@ -217,13 +217,13 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
 
     if not read_all([reader], timeout):
         return 1
-    lines = reader.lines
+    progress = reader.progress
     if as_json:
-        echo_json(json.dumps([row(window, lines) for window in reader.windows]))
+        echo_json(json.dumps([row(window, progress) for window in reader.windows]))
         return 0
     table = Table("window", "start", "end", "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for window in reader.windows:
-        table.add_row(window.name, date(window.start), date(window.end), state(window, lines))
+        table.add_row(window.name, date(window.start), date(window.end), state(window, progress))
     show(table if reader.windows else "no windows but that of all time")
     return 0
 

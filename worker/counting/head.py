@@ -12,7 +12,7 @@ import orjson
 
 import ldp
 from ldp.consistency import METHODS
-from ldp.snapshot import SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
+from ldp.snapshot import SCHEMA, Closed, Cut, Rows, Snapshot, progress, rows_of
 from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.counting import rules, windows
 from worker.counting.changed import changes, remedy
@@ -37,7 +37,7 @@ class Head:
         rules: partition -> its rules, in JSON's types.
         lineage: the identity of its counts, by the names of `IDENTITY`.
         floors: admitted partition -> the line at which its windows begin.
-        lines: name of windows -> how far they are closed.
+        progress: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows, if anything.
         methods: the methods that can have bodies on the topic.
         reached: how far some windows were closed; None without windows.
@@ -56,7 +56,7 @@ class Head:
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    progress: Mapping[str, Closed] = field(default_factory=dict)
     rows: Rows | None = None
     methods: tuple[str, ...] = ()
     reached: int | None = None
@@ -113,7 +113,7 @@ class Head:
             {int(partition): said for partition, said in body["rules"].items()},
             {"fingerprint": body["fingerprint"]} | (body.get("lineage") or {}),
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
-            lines(body),
+            progress(body),
             rows_of(body),
             tuple(body.get("methods", METHODS)),
             body.get("reached"),
@@ -132,7 +132,7 @@ class Head:
             cut.rules,
             {"fingerprint": snapshot.fingerprint} | dict(snapshot.lineage or {}),
             cut.floors,
-            cut.lines,
+            cut.progress,
             cut.rows,
             cut.methods or tuple(METHODS),
             cut.reached,
@@ -169,13 +169,13 @@ class Head:
 
         Example:
             >>> hour = 3_600_000
-            >>> head = Head(lines={"1h": Line(5 * hour), "3h every 1h": Line(5 * hour)})
+            >>> head = Head(progress={"1h": Closed(5 * hour), "3h every 1h": Closed(5 * hour)})
             >>> head.needed_from({"1h": 0, "3h every 1h": 0}) // hour, head.needed_from({"1h": 0}) // hour
             (3, 5)
         """
         open_from = (
-            max(start, windows.parse(name).first_open(self.lines[name].closed))
-            if name in self.lines
+            max(start, windows.parse(name).first_open(self.progress[name].closed))
+            if name in self.progress
             else start
             for name, start in since.items()
         )

@@ -72,14 +72,14 @@ class Late:
         at: (n,) their indices.
         times: (n,) their timestamps.
         starts: (n,) the starts of the panes that they missed.
-        lines: (n,) the closed line at each record; its pane ends at or before it.
+        closed: (n,) the window-close watermark at each record; its pane ends at or before it.
         pane: the length of a pane.
     """
 
     at: Ints
     times: Ints
     starts: Ints
-    lines: Ints
+    closed: Ints
     pane: int
 
 
@@ -244,11 +244,11 @@ def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane:
     Arguments as for `place`, with `dated` times.
     """
     seen = np.maximum.accumulate(np.append(-1 if watermark is None else watermark, times))
-    lines = np.maximum(closed, np.maximum(seen, 0) - hold)
-    lines[0] = closed  # a hold that became shorter moves the line with the next record
+    marks = np.maximum(closed, np.maximum(seen, 0) - hold)
+    marks[0] = closed  # a hold that became shorter moves the watermark with the next record
     starts = times - times % pane
-    at = np.flatnonzero((times >= 0) & (starts + pane <= lines[:-1]))
-    return Late(at, times[at], starts[at], lines[at], pane)
+    at = np.flatnonzero((times >= 0) & (starts + pane <= marks[:-1]))
+    return Late(at, times[at], starts[at], marks[at], pane)
 
 
 def warm() -> None:

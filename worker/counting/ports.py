@@ -350,7 +350,7 @@ class Events(Protocol):
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """A snapshot is published; the deviation of Base's sum is that of `ldp.query.sum_deviation`."""
 
-    def lines(self, closed: Mapping[str, int], watermark: int) -> None:
+    def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
         """How far the windows of each name are closed in the head, and the highest timestamp."""
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:

@@ -239,7 +239,7 @@ class StreamEvents:
             "snapshot.published", sequence=shown.sequence, reports=shown.reports, complete=shown.complete
         )
 
-    def lines(self, closed: Mapping[str, int], watermark: int) -> None:
+    def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
         """Exports how far windows are closed, and their delay."""
         metrics, name = self._metrics, self._stream
         for window in self._windows - closed.keys():

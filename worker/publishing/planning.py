@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import ldp
 from ldp.consistency import METHODS
 from ldp.query import Query
-from ldp.snapshot import Cut, Line, Period
+from ldp.snapshot import Closed, Cut, Period
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
 from worker.counting.ports import StateLost
@@ -76,7 +76,7 @@ class Plan:
             stored.uncounted,
             {partition: [rule.as_json() for rule in state.rules] for partition, state in states.items()},
             {} if windows is None else windows.floors,
-            {} if windows is None else windows.lines,
+            {} if windows is None else windows.progress,
             reached=None if windows is None else windows.reached,
         )
         return cls(head, stored, windows, cut, sum(state.reports for state in states.values()))
@@ -113,8 +113,8 @@ class Plan:
             return self.admits
         if otherwise or {*head.methods} != {*content.methods}:
             return True
-        said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, closed(head.lines)
-        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.lines)) != said
+        said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, closed(head.progress)
+        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != said
 
     def is_held_back(self, content: Content) -> bool:
         """Returns whether too little is new; never while a partition has no room for panes."""
@@ -145,6 +145,6 @@ class Plan:
         return due.complete and not self.cut.uncounted
 
 
-def closed(listed: Mapping[str, Line]) -> dict[str, int]:
+def closed(listed: Mapping[str, Closed]) -> dict[str, int]:
     """Returns how far the windows of each name are closed."""
     return {name: line.closed for name, line in listed.items()}

@@ -230,8 +230,9 @@ class Publisher:
         ]
         names = [{*state.windows.first_start} for state in stored.states.values()]
         if self._head is not None and marks and (shared := set.intersection(*names)):
-            ends = closed(self._head.lines)
-            self._events.lines({name: ends[name] for name in sorted(shared & ends.keys())}, max(marks))
+            ends = closed(self._head.progress)
+            ends = {name: ends[name] for name in sorted(shared & ends.keys())}
+            self._events.windows_closed(ends, max(marks))
 
     def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
         """Returns a function that returns whether a partition is idle, by this clock.

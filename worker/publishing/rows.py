@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ldp.snapshot import (
     ALL_TIME,
     MOST_RANK,
-    Line,
+    Closed,
     Period,
     Row,
     RowKey,
@@ -102,7 +102,7 @@ class RowTopic:
         self,
         stream: str,
         head: Head,
-        lines: Mapping[str, Line],
+        progress: Mapping[str, Closed],
         due: Iterable[Period],
         retain: int | None,
         come: int,
@@ -113,7 +113,7 @@ class RowTopic:
         Args:
             stream: the stream's name.
             head: the newest head.
-            lines: of the next head, with the starts on the snapshot topic.
+            progress: of the next head, with the starts on the snapshot topic.
             due: the windows that are published with it.
             retain: how long a window stays after its end, in milliseconds; None for ever.
             come: the time from which that is counted.
@@ -123,7 +123,7 @@ class RowTopic:
             return Plan(stream)
         listed = [
             Period(name, start, start + windows.parse(name).length)
-            for name, line in lines.items()
+            for name, line in progress.items()
             for start in line.starts
         ]
         ends = max((period.end or 0 for period in (*listed, *due)), default=0)
@@ -137,7 +137,7 @@ class RowTopic:
             plan = replace(plan, older=said.older, until=said.until)
         # once none of their windows is there or open, the older rows are history
         needed = any((period.end or 0) <= plan.until for period in listed) or any(
-            line.closed < plan.until for line in lines.values()
+            line.closed < plan.until for line in progress.values()
         )
         kept = (plan.older, plan.until) if plan.older is not None and needed else (None, 0)
         more = len(plan.stale) > MOST_DELETED  # then the next one reads again

@@ -40,7 +40,7 @@ def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> 
     """Takes a head without a snapshot, which admits partitions and repeats the last one's windows and rows."""
     head = plan.head
     rows, methods = content.rows.carried(head), _said(head.methods)
-    cut = replace(plan.cut, lines=head.lines, reached=head.reached, rows=rows, methods=methods)
+    cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
     taken = snapshot.announce(stream, cut, head.sequence + 1, named(stream, lineage), uuid4().hex)
     return Taken(taken, snapshot.encode(taken))
 
@@ -69,13 +69,13 @@ def take(
     """
     head, stored = plan.head, plan.stored
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
-    lines, most = plan.cut.lines, content.rows.most_windows
-    after, gone = window_progress.kept(lines, periods, content.retain, come, most)
+    progress, most = plan.cut.progress, content.rows.most_windows
+    after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
         _take,
         stream,
-        cut=replace(plan.cut, lines=after, rows=planned.rows, methods=_said(content.methods)),
+        cut=replace(plan.cut, progress=after, rows=planned.rows, methods=_said(content.methods)),
         sequence=head.sequence + 1,
         queries=content.queries,
         level=content.level,

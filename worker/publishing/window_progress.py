@@ -8,7 +8,7 @@ windows back are idle, the oldest windows are closed as bounded.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ldp.snapshot import Line, Period
+from ldp.snapshot import Closed, Period
 from worker.counting import windows
 from worker.counting.head import Head
 from worker.counting.partition_state import PartitionState
@@ -34,14 +34,14 @@ class WindowProgress:
 
     Attributes:
         floors: partition -> the line at which its windows begin, for all that the next head names.
-        lines: name -> the line of the next head, with the starts that were on the topic before it.
+        progress: name -> the line of the next head, with the starts that were on the topic before it.
         due: windows that become final, and open ones that may have changed; each name's in order.
         reached: how far some windows were closed by all partitions, or as bounded.
         come: the time from which the age of final windows is counted.
     """
 
     floors: Mapping[int, int]
-    lines: Mapping[str, Line]
+    progress: Mapping[str, Closed]
     due: Sequence[Due]
     reached: int
     come: int
@@ -69,23 +69,23 @@ def decide(
     # windows that the newest rule has no more may still lie ahead of a state that was set back
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
         return None
-    lines, due = dict(head.lines), list[Due]()
+    progress, due = dict(head.progress), list[Due]()
     # what is admitted now begins where windows were closed, and not at the line of some that only begin
     floor = reached = head.reached or 0
     for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
         # windows that were added begin where they do in the last of the partitions, and will in those that lack them
         since = max(_since(window, state) for state in states.values())
-        old = head.lines.get(name, Line(0))
-        before = Line(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
-        lines[name] = _closed(window, before, head, states, partitions, still)
-        if lines[name].closed > before.closed:
-            reached = max(reached, lines[name].closed)
+        old = head.progress.get(name, Closed(0))
+        before = Closed(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
+        progress[name] = _closed(window, before, head, states, partitions, still)
+        if progress[name].closed > before.closed:
+            reached = max(reached, progress[name].closed)
         if all(name in state.windows.first_start for state in states.values()):
             first = max(since, *(state.windows.evicted_to for state in states.values()))
-            due += _due(window, before, lines[name], first, states)
+            due += _due(window, before, progress[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
-    return WindowProgress(floors, lines, due, reached, _come(reached, states.values()))
+    return WindowProgress(floors, progress, due, reached, _come(reached, states.values()))
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:
@@ -104,12 +104,12 @@ def _since(window: Window, state: PartitionState) -> int:
 
 def _closed(
     window: Window,
-    before: Line,
+    before: Closed,
     head: Head,
     states: Mapping[int, PartitionState],
     partitions: Sequence[int],
     still: Callable[[int], bool],
-) -> Line:
+) -> Closed:
     """Returns the next line of one name's windows."""
     # one without a state or without such windows, or that no head names yet, has closed nothing
     having = {p: state for p, state in states.items() if window.name in state.windows.first_start}
@@ -122,23 +122,23 @@ def _closed(
     ends = sorted({start + window.length for start in _starts(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
     if len(ends) > MOST_AT_ONCE:
-        return Line(ends[MOST_AT_ONCE - 1], before.bounded, before.starts)
+        return Closed(ends[MOST_AT_ONCE - 1], before.bounded, before.starts)
     oldest = [min(state.panes).start for state in having.values() if state.full]
     if not oldest:
-        return Line(passed, before.bounded, before.starts)
+        return Closed(passed, before.bounded, before.starts)
     # the last window that has the oldest pane of who has no room
     wanted = window.last_end(min(oldest) + window.length)
     holding = [p for p, closed in own.items() if closed < wanted]
     if wanted <= passed or not holding or not all(map(still, holding)):
-        return Line(passed, before.bounded, before.starts)
+        return Closed(passed, before.bounded, before.starts)
     *others, last = before.bounded or ((0, 0),)
     begin, end = passed + window.every, wanted + window.every
     stretches = (*others, (last[0], end)) if last[1] == begin else (*before.bounded, (begin, end))
-    return Line(wanted, stretches, before.starts)
+    return Closed(wanted, stretches, before.starts)
 
 
 def _due(
-    window: Window, before: Line, after: Line, first: int, states: Mapping[int, PartitionState]
+    window: Window, before: Closed, after: Closed, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
     """Yields one name's windows to publish: those that become final, and open ones."""
     for start in sorted(_starts(window, states)):
@@ -172,25 +172,25 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
 
 
 def kept(
-    lines: Mapping[str, Line],
+    progress: Mapping[str, Closed],
     published: Sequence[Period],
     retain: int | None,
     come: int,
     most: int | None = None,
-) -> tuple[dict[str, Line], list[Period]]:
-    """Returns the lines with the starts on the topic, and the windows to delete from it.
+) -> tuple[dict[str, Closed], list[Period]]:
+    """Returns the progress with the starts on the topic, and the windows to delete from it.
 
     Args:
-        lines: of the next head, with the starts that were there before.
+        progress: of the next head, with the starts that were there before.
         published: the windows that are published with it.
         retain: how long a window stays after its end, in milliseconds; None for ever, without recorded starts.
         come: the time from which that is counted.
         most: how many windows of a name are deleted at once, the oldest first; None for all.
     """
     if retain is None:
-        return {name: Line(line.closed, line.bounded) for name, line in lines.items()}, []
-    after, gone = dict(lines), list[Period]()
-    for name, line in lines.items():
+        return {name: Closed(line.closed, line.bounded) for name, line in progress.items()}, []
+    after, gone = dict(progress), list[Period]()
+    for name, line in progress.items():
         length = windows.parse(name).length
         fresh = {period.start for period in published if period.name == name and period.start is not None}
         # what is published now can be read until the next snapshot at least
@@ -198,5 +198,5 @@ def kept(
         old = sorted(over)[:most]
         gone += [Period(name, start, start + length, final=True) for start in old]
         starts = sorted({*line.starts, *fresh} - {*old})
-        after[name] = Line(line.closed, line.bounded, tuple(starts))
+        after[name] = Closed(line.closed, line.bounded, tuple(starts))
     return after, gone

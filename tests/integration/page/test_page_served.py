@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 
 from ldp import frames, snapshot
-from ldp.snapshot import Cut, Line, Period
+from ldp.snapshot import Closed, Cut, Period
 from tests.support.harness import TIMEOUT_SECONDS, World, until
 from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.reader import SnapshotReader
@@ -76,7 +76,7 @@ def publish(world, sequence, hours):
     estimate = world.stream.oracle.estimate([4, 3, 2, 1], 10)
     producer, topic = world.open_producer(), world.config.snapshots.topic
     for window in (snapshot.ALL_TIME, *(Period("1h", h * HOUR, (h + 1) * HOUR, True) for h in hours)):
-        cut, identity = Cut({0: 10}, {}, lines={"1h": Line(0, (), ())}), f"{sequence:032x}"
+        cut, identity = Cut({0: 10}, {}, progress={"1h": Closed(0, (), ())}), f"{sequence:032x}"
         one = snapshot.take(world.stream, estimate, cut, sequence, window=window, identity=identity)
         for part in (snapshot.encode if window.start is None else snapshot.encode_window)(one):
             headers = part.headers(sequence)

@@ -34,7 +34,7 @@ class MemoryDeadLetters:
         return 0
 
     def add_late(self, batch: Batch, late: Late) -> int:
-        facts = (late.times, late.starts, late.starts + late.pane, late.lines)
+        facts = (late.times, late.starts, late.starts + late.pane, late.closed)
         for index, *said in zip(late.at.tolist(), *(fact.tolist() for fact in facts), strict=True):
             offset = int(batch.columns.offsets[index])
             self.world.late_said.setdefault((batch.partition, offset), set()).add(tuple(said))

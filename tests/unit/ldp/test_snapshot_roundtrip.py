@@ -40,8 +40,8 @@ def cuts(draw):
         },
         optional={"windows": st.lists(NAMES, min_size=1), "grace": TIMES, "max_out_of_orderness": TIMES},
     )
-    lines = st.builds(
-        snapshot.Line,
+    progress = st.builds(
+        snapshot.Closed,
         TIMES,
         st.lists(st.tuples(TIMES, TIMES).map(sorted).map(tuple), max_size=2).map(tuple),
         st.lists(TIMES, max_size=3).map(tuple),
@@ -54,7 +54,7 @@ def cuts(draw):
         *draw(
             st.just(({}, {}))
             | st.tuples(
-                st.dictionaries(PARTITIONS, TIMES, max_size=3), st.dictionaries(NAMES, lines, max_size=2)
+                st.dictionaries(PARTITIONS, TIMES, max_size=3), st.dictionaries(NAMES, progress, max_size=2)
             )
         ),
     )

@@ -11,17 +11,18 @@ import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot import Cut, Incomplete, Line, Period
+from ldp.snapshot import Closed, Cut, Incomplete, Period
 from tests.unit.ldp.test_snapshot import SCHEMA, topic
 
 HOUR = 3_600_000
 RULE = {"offset": 0, "revision": 1, "most_reports": 9, "ones": True}
+HOURS = Closed(5 * HOUR, ((4 * HOUR, 5 * HOUR),), (HOUR, 5 * HOUR))
 CUT = Cut(
     {0: 12, 1: 7},
     {1: [(2, 5)]},
     rules={0: [RULE | {"windows": ["1h"], "grace": 5, "max_out_of_orderness": 0}]},
     floors={0: 0, 1: HOUR},
-    lines={"1h": Line(5 * HOUR, ((4 * HOUR, 5 * HOUR),), (HOUR, 5 * HOUR)), "24h every 1h": Line(HOUR)},
+    progress={"1h": HOURS, "24h every 1h": Closed(HOUR)},
 )
 QUERIES = [SetQuery("pair", (0, 2)), TopQuery("most", 2)]
 LINEAGE = {"group": "g", "topic_id": "t"}
@@ -164,7 +165,7 @@ def test_every_message_follows_the_schema():
         "1h": {"closed": 5 * HOUR, "bounded": [[4 * HOUR, 5 * HOUR]], "starts": [HOUR, 5 * HOUR]},
         "24h every 1h": {"closed": HOUR, "bounded": [], "starts": []},
     }
-    assert snapshot.lines(head) == CUT.lines
+    assert snapshot.progress(head) == CUT.progress
     body = json.loads(written(taken(hour(1)))[f"s/1h/{HOUR}/base"][1])
     for wrong in (
         {"name": "all"},
@@ -227,12 +228,12 @@ def test_no_message_of_a_stream_with_windows_is_larger_than_said(partitions, sta
         {},
         rules=dict.fromkeys(everywhere, [rule] * 3),
         floors=dict.fromkeys(everywhere, latest),
-        lines={name: Line(latest, ((latest, latest),) * 8, (latest,) * starts) for name in names},
+        progress={name: Closed(latest, ((latest, latest),) * 8, (latest,) * starts) for name in names},
     )
     one = replace(taken(), cut=cut)
     later = taken(Period("366d every 1s", latest - 366 * 24 * HOUR, latest, final=True))
     parts = snapshot.encode(one) + snapshot.encode_window(
-        replace(later, cut=replace(cut, rules={}, lines={}))
+        replace(later, cut=replace(cut, rules={}, progress={}))
     )
     largest = max(len(part.body) + len(part.key) for part in parts)
     bound = snapshot.largest_message(stream(), QUERIES, partitions, dict.fromkeys(names, starts))

@@ -125,7 +125,7 @@ CASES = {
             },
         },
     ),
-    "lines": (
+    "windows_closed": (
         ({"1h": 3_600_000, "24h": 0}, 5_400_500),
         None,
         {
@@ -326,9 +326,9 @@ def test_point_16_every_partition_is_exported_whoever_owns_it():
 
 def test_windows_that_are_no_more_are_not_shown():
     listening = Listening()
-    listening.events.lines({"1h": 0, "24h": 0}, 1000)
+    listening.events.windows_closed({"1h": 0, "24h": 0}, 1000)
     listening.events.compared(Period("24h", 0, 86_400_000, True), 3, [])
-    listening.events.lines({"1h": 5000}, 4000)
+    listening.events.windows_closed({"1h": 5000}, 4000)
     shown = {key: value for key, value in listening.samples().items() if key[0].startswith("window_")}
     assert shown == {
         keyed("window_closed_timestamp_seconds", "window", "1h"): 5,

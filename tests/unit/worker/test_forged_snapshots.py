@@ -10,7 +10,7 @@ import pytest
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Cut, Line, Period
+from ldp.snapshot import Closed, Cut, Period
 from worker.counting.head import Head, NewerHead
 from worker.kafka.snapshots import index as snapshot_index
 from worker.kafka.snapshots.index import SnapshotIndex
@@ -31,7 +31,7 @@ CUT = Cut(
     {0: [(2, 5)]},
     rules={0: [RULE]},
     floors={0: 0},
-    lines={"1h": Line(3_600_000, ((0, 1),), (0,))},
+    progress={"1h": Closed(3_600_000, ((0, 1),), (0,))},
     reached=5,
 )
 HOUR = Period("1h", 3_600_000, 7_200_000, final=True)

@@ -146,7 +146,7 @@ def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
         offsets = range(first, end)
         batch = Batch(0, first, end, Columns.of(offsets, times[first:end], values[first:end]))
         for late in state.apply(stream, batch, name_late=True).late_records:
-            rows = zip(late.at, late.times, late.starts, late.lines, strict=True)
+            rows = zip(late.at, late.times, late.starts, late.closed, strict=True)
             found |= {first + int(i): (*map(int, facts), late.pane) for i, *facts in rows}
         first = end
     assert found == expected
@@ -166,4 +166,4 @@ def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():
     state.drop(3000)
     rest = Batch(0, n, n + 2, Columns.of([n, n + 1], times[n:], [good] * 2))
     (late,) = state.apply(stream, rest, name_late=True).late_records
-    assert (late.at.tolist(), late.times.tolist(), late.lines.tolist()) == ([1], [0], [1000 * n])
+    assert (late.at.tolist(), late.times.tolist(), late.closed.tolist()) == ([1], [0], [1000 * n])

@@ -17,7 +17,7 @@ import pytest
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Cut, Line, Period
+from ldp.snapshot import Closed, Cut, Period
 from worker.config import parse
 from worker.http import answers, connections
 from worker.http import server as health
@@ -44,7 +44,7 @@ CONFIG = parse(
 )
 S, T = (served.stream for served in CONFIG.streams)
 QUERIES = (ldp.query.SetQuery("two", (0, 2)), ldp.query.TopQuery("most", 2))
-LINES = {"1h": Line(0, (), ())}
+CLOSED = {"1h": Closed(0, (), ())}
 """What a head says of windows that stay for ever."""
 Record = namedtuple("Record", "key value headers offset")
 WAIT = 60
@@ -66,7 +66,7 @@ def taken(stream=S, sequence=1, window=snapshot.ALL_TIME, first=40):
     counts = np.full(stream.oracle.domain_size, 10)
     counts[0] = first
     estimate = stream.oracle.estimate(counts, int(counts.sum()))
-    cut = Cut({0: sequence, 1: 7}, {}, lines=LINES if stream is S else {})
+    cut = Cut({0: sequence, 1: 7}, {}, progress=CLOSED if stream is S else {})
     queries = QUERIES if stream is S else ()
     return snapshot.take(stream, estimate, cut, sequence, queries, window=window, identity=f"{sequence:032x}")
 
@@ -329,7 +329,7 @@ def test_streams_are_said_as_they_are_counted_here(served, log):
 def test_a_head_alone_says_the_partitions_and_no_snapshot(served, log):
     log.publish(
         taken(),
-        snapshot.announce(S, Cut({0: 5, 1: 7, 2: 0}, {}, lines=LINES), 4, None, "0" * 32),
+        snapshot.announce(S, Cut({0: 5, 1: 7, 2: 0}, {}, progress=CLOSED), 4, None, "0" * 32),
         taken(window=hour(1)),
     )
     until(lambda: len(said(served, "/streams")[0]["partitions"]) == 3, "the head is read")

@@ -15,7 +15,7 @@ from worker.counting.ports import NewerState, StateLost
 from worker.service import publisher_process, publishing
 
 TOLD = [
-    *("info", "warning", "publishing", "published", "lines", "compared", "checked"),
+    *("info", "warning", "publishing", "published", "windows_closed", "compared", "checked"),
     *("publish_failed", "ticked", "recommend_failed"),
 ]
 """What a publisher tells, its recommender's and its comparer's included."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ldp.snapshot import Line, Period, Row, RowKey, Rows, Slots, slots
+from ldp.snapshot import Closed, Period, Row, RowKey, Rows, Slots, slots
 from tests.unit.ldp.test_rows import flat
 from tests.unit.worker.audit.publishing import STREAM, World
 from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, TENS
@@ -167,7 +167,7 @@ def test_forged_keys_delete_no_more_rows_than_a_snapshot_may_have():
     for i in range(30):
         there.rows_there[RowKey("s", "all", 0, "base", f"q{i}", 100_000).encode()] = b"x"
         there.rows_there[RowKey("s", "10s", 10**13, "norm", f"q{i}", 100_000).encode()] = b"x"
-    plan = topic(there, ["base"], 2).plan("s", Head(5), LINES, (), RETAIN, 100_000, lambda: there.rows_there)
+    plan = topic(there, ["base"], 2).plan("s", Head(5), CLOSED, (), RETAIN, 100_000, lambda: there.rows_there)
     assert sum(plan.leaving.ranks.values()) <= 100_000
     assert sum(plan.older.ranks.values()) <= 100_000
 
@@ -192,31 +192,31 @@ def test_very_many_rows_of_windows_that_are_gone_go_in_parts(monkeypatch):
     assert left == 0
 
 
-LINES = {"10s": Line(100_000, starts=(50_000, 90_000))}
+CLOSED = {"10s": Closed(100_000, starts=(50_000, 90_000))}
 A, B = Slots(("base",), {"": 3}), Slots(("norm",), {"": 1})
 
 
 @pytest.mark.parametrize(
-    ("head", "lines", "older"),
+    ("head", "progress", "older"),
     [
-        (Rows("rows", B), LINES, (None, 0)),
-        (Rows("rows", A), LINES, (A, 100_000)),
-        (Rows("rows", A, B, 60_000), LINES, (A | B, 100_000)),
-        (Rows("rows", B, A, 60_000), LINES, (A, 60_000)),
+        (Rows("rows", B), CLOSED, (None, 0)),
+        (Rows("rows", A), CLOSED, (A, 100_000)),
+        (Rows("rows", A, B, 60_000), CLOSED, (A | B, 100_000)),
+        (Rows("rows", B, A, 60_000), CLOSED, (A, 60_000)),
         # no window that is there, or open, ends by then
-        (Rows("rows", B, A, 50_000), LINES, (None, 0)),
-        (Rows("rows", B, A, 110_000), {"10s": Line(100_000)}, (A, 110_000)),
-        (Rows("rows", B, A, 100_000), {"10s": Line(100_000)}, (None, 0)),
+        (Rows("rows", B, A, 50_000), CLOSED, (None, 0)),
+        (Rows("rows", B, A, 110_000), {"10s": Closed(100_000)}, (A, 110_000)),
+        (Rows("rows", B, A, 100_000), {"10s": Closed(100_000)}, (None, 0)),
     ],
 )
-def test_what_a_head_keeps_of_an_earlier_configuration(head, lines, older):
-    plan = RowTopic("rows", B).plan("s", Head(5, rows=head), lines, (), RETAIN, 100_000, lambda: 1 / 0)
+def test_what_a_head_keeps_of_an_earlier_configuration(head, progress, older):
+    plan = RowTopic("rows", B).plan("s", Head(5, rows=head), progress, (), RETAIN, 100_000, lambda: 1 / 0)
     assert plan.rows == Rows("rows", B, *older)
 
 
 def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
     plan = RowTopic("rows", B).plan(
-        "s", Head(5, rows=Rows("rows", B, A, 60_000)), LINES, (), RETAIN, 100_000, lambda: 1 / 0
+        "s", Head(5, rows=Rows("rows", B, A, 60_000)), CLOSED, (), RETAIN, 100_000, lambda: 1 / 0
     )
 
     def gone(start):
@@ -231,7 +231,7 @@ def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
 def test_without_a_topic_nothing_is_said_and_nothing_goes():
     none = RowTopic()
     head = Head(5, rows=Rows("rows", A))
-    plan = none.plan("s", head, LINES, (), RETAIN, 100_000, lambda: 1 / 0)
+    plan = none.plan("s", head, CLOSED, (), RETAIN, 100_000, lambda: 1 / 0)
     assert (plan.rows, plan.stale, plan.deleted(Period("10s", 0, 10_000))) == (None, (), [])
     assert none.carried(head) is None
     assert not none.is_said(head)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Cut, Line, Period
+from ldp.snapshot import Closed, Cut, Period
 from tests.unit.worker.test_cli import GOOD as WITHOUT_LABELS
 from worker import config as configuration
 from worker.cli import cli, shown
@@ -29,10 +29,10 @@ def hour(start, *, final=False, name="1h", hours=1):
     return Period(name, start * HOUR, (start + hours) * HOUR, final)
 
 
-def taken(window=snapshot.ALL_TIME, sequence=1, lines=None, n=15, stream=STREAM):
+def taken(window=snapshot.ALL_TIME, sequence=1, progress=None, n=15, stream=STREAM):
     estimate = stream.oracle.estimate(np.array([n // 3] * 3), n)
-    lines = lines or {"1h": Line(0), "24h every 1h": Line(0)}
-    cut = Cut({0: sequence}, {}, floors={0: 0}, lines=lines)
+    progress = progress or {"1h": Closed(0), "24h every 1h": Closed(0)}
+    cut = Cut({0: sequence}, {}, floors={0: 0}, progress=progress)
     return snapshot.take(stream, estimate, cut, sequence, window=window, identity=f"{sequence:016x}{n:016x}")
 
 
@@ -305,10 +305,10 @@ def watch(monkeypatch, tmp_path, log):
 
 @pytest.fixture
 def there(log):
-    lines = {"1h": Line(3 * HOUR, ((3 * HOUR, 4 * HOUR),)), "24h every 1h": Line(HOUR)}
+    progress = {"1h": Closed(3 * HOUR, ((3 * HOUR, 4 * HOUR),)), "24h every 1h": Closed(HOUR)}
     publish(
         log,
-        taken(sequence=4, lines=lines),
+        taken(sequence=4, progress=progress),
         *(taken(hour(start, final=start < 3), 4) for start in (1, 2, 3)),
         taken(hour(3, name="24h every 1h", hours=24), 4),
     )

@@ -94,7 +94,7 @@ class Reading:
     """A reader of one stream, whose snapshots come one after the other."""
 
     def __init__(self, stream, *snapshots):
-        self.stream, self.coming, self.head, self.lines = stream, list(snapshots), {}, {}
+        self.stream, self.coming, self.head, self.progress = stream, list(snapshots), {}, {}
 
     def __enter__(self):
         return self

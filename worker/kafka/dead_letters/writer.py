@@ -144,7 +144,7 @@ class KafkaDeadLetters:
         first = self._sample.first(LATE, columns, late.at)
         for i in range(first):
             at, start = late.at[i], int(late.starts[i])
-            said = (int(late.times[i]), start, start + late.pane, int(late.lines[i]))
+            said = (int(late.times[i]), start, start + late.pane, int(late.closed[i]))
             more = [(f"{LATE}.{name}", b"%d" % n) for name, n in zip(LATE_HEADERS, said, strict=True)]
             value = columns.data[columns.begins[at] : columns.ends[at]]
             self._add(batch.partition, int(columns.offsets[at]), LATE, value, more=more)

@@ -11,14 +11,14 @@ from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 from ldp.snapshot import (
     ALL_TIME,
     SCHEMA,
+    Closed,
     Incomplete,
-    Line,
     NewerSchema,
     Period,
     Snapshot,
     assemble,
     assemble_window,
-    lines,
+    progress,
 )
 from ldp.snapshot.assembling import Received
 from ldp.snapshot.checking import MOST_BYTES, check_head
@@ -160,9 +160,9 @@ class SnapshotReader:
         return sorted(windows, key=lambda window: (window.name, window.start))
 
     @property
-    def lines(self) -> Mapping[str, Line]:
+    def progress(self) -> Mapping[str, Closed]:
         """The window-close watermark of each window name, by the newest head."""
-        return lines(self.head or {})
+        return progress(self.head or {})
 
     def age(self) -> float:
         """Returns the seconds since the latest snapshot was published."""

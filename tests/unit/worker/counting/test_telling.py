@@ -152,7 +152,7 @@ def misplaced() -> Iterator[list[Said]]:
     turn(process)
     process.publisher.tick()
     process.ownership.compare()
-    assert "lines" not in [said[0] for said in told.new()]
+    assert "windows_closed" not in [said[0] for said in told.new()]
     while process.ownership.stored() != {0: 6}:
         turn(process)
     found = [said for said in told.new() if said[0] == "misplaced"]
@@ -160,7 +160,7 @@ def misplaced() -> Iterator[list[Said]]:
     yield [("misplaced", dict(late), sum(said[2] for said in found), sum(said[3] for said in found))]
     for _ in range(2):
         process.publisher.tick()
-        yield [said for said in told.new() if said[0] == "lines"]
+        yield [said for said in told.new() if said[0] == "windows_closed"]
 
 
 def changed() -> Iterator[list[Said]]:
@@ -257,8 +257,8 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     ],
     misplaced: [
         [("misplaced", {"1m": 2, "6h": 1}, 1, 0)],
-        [("lines", {"1s": 3_605_000}, 3_605_000)],
-        [("lines", {"1s": 3_605_000}, 3_605_000)],
+        [("windows_closed", {"1s": 3_605_000}, 3_605_000)],
+        [("windows_closed", {"1s": 3_605_000}, 3_605_000)],
     ],
     changed: [
         [],

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldp.snapshot import Line
+from ldp.snapshot import Closed
 from tests.unit.worker.counting.still import STREAM, alone, count_all, turn
 from tests.unit.worker.counting.windowed import Windowed, finals, settle
 from worker.counting.head import Head
@@ -95,11 +95,11 @@ def decided(head: Head, *states: PartitionState, still: bool = True) -> window_p
 
 def test_many_windows_become_final_in_several_snapshots() -> None:
     state = of_seconds(100_000, range(0, 80_000, 1000))
-    head, seen = Head(1, {0: 0}, floors={0: 0}, lines={"1s": Line(0)}), list[int]()
+    head, seen = Head(1, {0: 0}, floors={0: 0}, progress={"1s": Closed(0)}), list[int]()
     while found := [due for due in decided(head, state).due if due.period.final]:
         assert len(found) <= MOST_AT_ONCE
         seen += [due.period.start or 0 for due in found]
-        head = Head(1, {0: 0}, floors={0: 0}, lines=decided(head, state).lines)
+        head = Head(1, {0: 0}, floors={0: 0}, progress=decided(head, state).progress)
     assert seen == [*range(0, 80_000, 1000)]
 
 
@@ -110,15 +110,15 @@ def test_what_every_partition_has_closed_is_not_called_bounded_however_much_it_i
     )
     assert full.full
     assert not other.full
-    found = decided(Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, lines={"1s": Line(0)}), full, other)
-    assert found.lines["1s"] == Line(1000 * MOST_AT_ONCE)
+    found = decided(Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(0)}), full, other)
+    assert found.progress["1s"] == Closed(1000 * MOST_AT_ONCE)
     assert all(due.complete for due in found.due if due.period.final)
 
 
 def test_stretches_of_bounded_windows_that_touch_are_one() -> None:
-    head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, lines={"1s": Line(0)})
+    head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(0)})
     for begin in 0, 1000, 2000:
         full = of_seconds(120_000, range(begin, begin + 126_000, 1000))
         found = decided(head, full, of_seconds(0, range(0)))
-        head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, lines=found.lines)
-    assert head.lines["1s"] == Line(3000, ((1000, 4000),))
+        head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress=found.progress)
+    assert head.progress["1s"] == Closed(3000, ((1000, 4000),))
