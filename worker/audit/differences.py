@@ -87,16 +87,18 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if `admitted_from` or `evicted_to` contradict the closed line.
+    """Raises `Difference` if `admitted_from` or `evicted_to` contradict the window-close watermark.
 
     Neither can be recounted.
     """
     if stored.admitted_from is not None and stored.admitted_from > stored.closed:
         raise Difference(
-            f"admitted_from: {stored.admitted_from} in Redis, beyond the closed line {stored.closed}"
+            f"admitted_from: {stored.admitted_from} in Redis, beyond the window-close watermark {stored.closed}"
         )
     if stored.evicted_to > stored.closed:
-        raise Difference(f"evicted_to: {stored.evicted_to} in Redis, beyond the closed line {stored.closed}")
+        raise Difference(
+            f"evicted_to: {stored.evicted_to} in Redis, beyond the window-close watermark {stored.closed}"
+        )
     for pane in stored.cells.keys() - {"all"}:
         if ends_of(pane)[1] <= stored.evicted_to:
             raise Difference(f"pane {pane}: in Redis, but those that end by {stored.evicted_to} were evicted")
@@ -157,7 +159,7 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Compares late and undated records, closed lines and first starts with the bounds that remain."""
+    """Compares late and undated records, window-close watermarks and first starts with the bounds that remain."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed

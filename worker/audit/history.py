@@ -7,7 +7,7 @@ from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
 GapBounds = tuple[set[int], int | None]
-"""Possible closed lines before a gap, and the first later timestamp accepted after it."""
+"""Possible window-close watermarks before a gap, and the first later timestamp accepted after it."""
 
 
 class History:
@@ -30,7 +30,7 @@ class History:
         self.gap_bounds = _filled(self.gap_bounds, counted)
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
-            # before the first record in a window, the line may or may not have been at the floor
+            # before the first record in a window, the watermark may or may not have been at the floor
             self.gap_bounds.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
             counted.first = None
 

@@ -84,7 +84,7 @@ class Latest:
 
     def _come(self) -> int:
         """Returns how far windows may be closed: only those that end by then can have been deleted."""
-        # a partition that has not begun at its line yet has closed nothing
+        # a partition that has not begun yet has closed nothing
         head, closed = self._head, [max(each.closed, each.admitted_from) for each in self._reached.values()]
         bounded = [
             min(last - shape_of(name)[1], line.closed)

@@ -31,7 +31,8 @@ class _Count:
     reports: int
     state: State
     partitions: set[int] = field(default_factory=set)
-    early: list[tuple[int, int]] = field(default_factory=list)  # (partition, closed line) not at its end
+    # (partition, window-close watermark) that had not reached its end
+    early: list[tuple[int, int]] = field(default_factory=list)
     gone: dict[int, int] = field(default_factory=dict)  # partition -> offset before which records are gone
     wrong: str | None = None
     # whether a gap can have taken reports from it, by the least that is known of the rules, and by the most
@@ -98,7 +99,7 @@ class Published:
         if gone:
             count.gone[partition] = gone
             return
-        # at the offset of a readmission, the line may have been the next floor already
+        # at the offset of a readmission, the watermark may have been the next floor already
         raised = any(at == offset for at, _ in stored.readmitted)
         if snapshot.final and counted.closed < snapshot.end and not (raised or self._is_bounded(snapshot)):
             count.early.append((partition, counted.closed))
@@ -162,7 +163,7 @@ class Published:
     def _expect_right(self, snapshot: Snapshot, count: _Count) -> None:
         for partition, line in count.early:
             at = f"final at offset {snapshot.offsets[partition]} of partition {partition}"
-            raise Difference(f"{snapshot}: {at}, where the closed line is {line}")
+            raise Difference(f"{snapshot}: {at}, where the window-close watermark is {line}")
         if snapshot.reports != count.reports:
             raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted")
         bounded = snapshot.final and self._is_bounded(snapshot)
@@ -214,8 +215,8 @@ def _taints(
     snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
 ) -> tuple[bool, bool]:
     """Returns whether gaps can have taken reports from a snapshot: by the least that is known of them, and the most."""
-    # A lost report was not late: the closed line before the gap had not passed the window's end. Its time was at
-    # most the first later time after the gap plus the delay that a rule allows; a rule may be recorded ahead.
+    # A lost report was not late: the window-close watermark before the gap had not passed the window's end. Its time
+    # was at most the first later time after the gap plus the delay that a rule allows; a rule may be recorded ahead.
     if snapshot.name == "all":
         return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]

@@ -43,9 +43,9 @@ class Stored:
     late: Mapping[str, int]  # records too late for their pane, by age
     undated: int  # records without a timestamp that were counted in windows
     watermark: int | None  # the highest accepted timestamp in milliseconds
-    closed: int  # panes that end at or before this line take no more
-    admitted_from: int | None  # the line that it began with, from a head
-    evicted_to: int  # panes that end at or before this line are no longer kept
+    closed: int  # panes that end at or before this time take no more
+    admitted_from: int | None  # the window-close watermark that it began with, from a head
+    evicted_to: int  # panes that end at or before this time are no longer kept
     readmitted: list[
         tuple[int, int]
     ]  # earlier values of admitted_from, each with the offset at which it was given up
@@ -53,7 +53,7 @@ class Stored:
     gaps: list[Stretch]  # recorded as lost, ascending
     gap_bounds: list[
         tuple[int, int | None]
-    ]  # of each gap: the closed line before, the first later timestamp after
+    ]  # of each gap: the window-close watermark before, the first later timestamp after
     rules: list[tuple[int, Limits]]  # each with the offset that it holds from, ascending
     cells: Mapping[str, StoredCell]  # by pane; `all` has the counts in no pane
 

@@ -1,12 +1,12 @@
 """Windows in event time: their panes, and the pane in which a record counts.
 
 A window is `1h`, or `24h every 1h`, and begins at multiples of its hop since the epoch. A pane is as long as the
-greatest common divisor of all hops. A record counts in the pane of its timestamp, unless the closed line had reached
-the pane's end before it: then the record is late and counts in no pane. A timestamp that is negative, or from
+greatest common divisor of all hops. A record counts in the pane of its timestamp, unless the window-close watermark had
+reached the pane's end before it: then the record is late and counts in no pane. A timestamp that is negative, or from
 9998-12-31 on, is read as −1: the record is undated and counts in no pane.
 
-The closed line is the highest accepted timestamp, less grace and out-of-orderness. It moves after each accepted
-record that counts in windows, and never back.
+The window-close watermark is the highest accepted timestamp, less grace and out-of-orderness. It moves after each
+accepted record that counts in windows, and never back.
 """
 
 import math
@@ -40,7 +40,7 @@ class Windows:
     """
 
     shapes: Mapping[str, tuple[int, int]]  # name -> (length, hop), without all time
-    hold: int  # how far the closed line is behind the highest timestamp
+    hold: int  # how far the window-close watermark is behind the highest timestamp
 
     @classmethod
     def of(cls, names: Sequence[str], grace: int, max_out_of_orderness: int) -> "Windows":
@@ -88,7 +88,7 @@ class Placed:
     starts: Ints  # (a,) the start of each pane, `NOWHERE` for none
     late: Counter[str]  # late records by age
     undated: int
-    closed: int  # the closed line after the records
+    closed: int  # the window-close watermark after the records
 
 
 def read_times(timestamps: Ints) -> Ints:
@@ -97,7 +97,7 @@ def read_times(timestamps: Ints) -> Ints:
 
 
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
-    """Places accepted records, with `newest` as the highest timestamp and `closed` as the closed line before them.
+    """Places accepted records; before them, `newest` is the highest timestamp, `closed` the window-close watermark.
 
     Example:
         >>> windows = Windows.of(["10s"], grace=20_000, max_out_of_orderness=0)

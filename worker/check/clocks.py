@@ -13,7 +13,7 @@ from worker.observe.units import said_seconds
 def judge_clock(served: Served, topic: Topic) -> Iterator[Fault]:
     """Yields faults of the timestamps of a topic.
 
-    The closed line follows the highest timestamp, less out-of-orderness and grace. With a bound of at most
+    The window-close watermark follows the highest timestamp, less out-of-orderness and grace. With a bound of at most
     `max_out_of_orderness`, only the broker's clock closes a window.
     """
     windowing, ahead = served.configured.terms.windowing, topic.ahead

@@ -72,7 +72,7 @@ class Cost:
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
     """Returns the maximum cost of windows; final ones are retained for milliseconds, or None for ever."""
     windows = windowing.parsed
-    # whose start is not beyond the newest timestamp, and whose end is beyond the closed line
+    # whose start is not beyond the newest timestamp, and whose end is beyond the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
     kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
     held = windowing.most_panes * windowing.pane

@@ -36,7 +36,7 @@ class Head:
         uncounted: partitions that it left out though they have records.
         rules: partition -> its rules, in JSON's types.
         lineage: the identity of its counts, by the names of `IDENTITY`.
-        floors: admitted partition -> the line at which its windows begin.
+        floors: admitted partition -> the time at which its windows begin.
         progress: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows, if anything.
         methods: the methods that can have bodies on the topic.
@@ -162,7 +162,7 @@ class Head:
         return rules.parse(said, said[0]["offset"]) if said else []
 
     def needed_from(self, since: Mapping[str, int]) -> int:
-        """Returns the line below which no open window begins.
+        """Returns the time before which no open window begins.
 
         Args:
             since: the first start of each window that may be published.

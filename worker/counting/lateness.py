@@ -1,7 +1,7 @@
 """Lateness: the pane of each report, decided record by record in the log's order.
 
-A pane whose end is at or before the closed line takes no more. The line is the highest timestamp accepted so far, less
-disorder and grace. It moves with every record and never back, so batch boundaries change nothing.
+A pane whose end is at or before the window-close watermark takes no more. This watermark is the highest timestamp
+accepted so far, less disorder and grace. It moves with every record and never back, so batches change nothing.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
         late: late records by age.
         undated: records without a valid timestamp.
         watermark: the highest timestamp accepted so far, or −1.
-        closed: the line behind them.
+        closed: the window-close watermark behind them.
     """
 
     starts: list[int]
@@ -101,8 +101,8 @@ def place(
         counts: (a,) the number of reports of each.
         reports: their sum.
         watermark: the highest timestamp before them, or None.
-        closed: the line before them.
-        hold: watermark less line: disorder and grace.
+        closed: the window-close watermark before them.
+        hold: how far that is behind the watermark: disorder and grace.
         pane: the length of a pane; all times in milliseconds.
         most: the most panes. Records from the one that needs one more on may be left out.
 
@@ -143,7 +143,7 @@ def _walk(
 
     Returns:
         The numbers of places, of runs, of placed records (fewer than all without room) and of undated ones; the
-        watermark; the line.
+        watermark; the window-close watermark.
     """
     seen, line = before
     room = len(space) // 6
@@ -239,7 +239,7 @@ def _age(over: int) -> int:
 
 
 def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane: int) -> Late:
-    """Returns the late ones of accepted records, with the line that each of them met; O(records).
+    """Returns the late ones of accepted records, with the window-close watermark that each met; O(records).
 
     Arguments as for `place`, with `dated` times.
     """

@@ -272,14 +272,14 @@ class PartitionState:
         self.offset = to
         self._follow(to)
 
-    def evict(self, line: int) -> None:
-        """Adds the panes that end at or before a line to the cell of all time; O(state) each."""
+    def evict(self, end: int) -> None:
+        """Adds the panes that end at or before a time to the cell of all time; O(state) each."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)
-            if pane is not None and pane.end <= line:
+            if pane is not None and pane.end <= end:
                 cell = self.cells.pop(name)
                 np.add(rest.state, cell.state, out=rest.state)
                 rest.reports += cell.reports
                 self.changed = {*self.changed, ALL} - {name}
-        self.windows.evicted_to = max(self.windows.evicted_to, line)
+        self.windows.evicted_to = max(self.windows.evicted_to, end)

@@ -70,7 +70,7 @@ class WindowState:
         return lateness.late_of(lateness.dated(times), self.watermark, self.closed, **shape)
 
     def advance(self, accepted: Ints, watermark: int, closed: int) -> None:
-        """Takes over the watermark and the line behind accepted records, and the first timestamp after a gap."""
+        """Takes over both watermarks behind accepted records, and the first timestamp after a gap."""
         if self.gap_bounds and self.gap_bounds[-1][1] is None:
             times = lateness.dated(accepted)
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):

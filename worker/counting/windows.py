@@ -48,11 +48,11 @@ class Window:
         return (time // self.every + 1) * self.every
 
     def last_end(self, line: int) -> int:
-        """Returns the last end at or before a line."""
+        """Returns the last end at or before a time."""
         return (line - self.length) // self.every * self.every + self.length
 
     def first_open(self, line: int) -> int:
-        """Returns the start of the first window that ends beyond a line; it may lie before the epoch."""
+        """Returns the start of the first window that ends beyond a time; it may lie before the epoch."""
         return self.last_end(line) + self.every - self.length
 
     def starts(self, pane: "Pane") -> range:
@@ -192,7 +192,7 @@ class Windowing:
 
     @functools.cached_property
     def hold(self) -> int:
-        """How far the closed line is behind the watermark, in milliseconds."""
+        """How far the window-close watermark is behind the watermark, in milliseconds."""
         return self.grace + self.max_out_of_orderness
 
     @functools.cached_property

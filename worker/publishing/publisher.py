@@ -237,7 +237,7 @@ class Publisher:
     def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
         """Returns a function that returns whether a partition is idle, by this clock.
 
-        Only time moves a line: malformed and late records and markers move the offset only.
+        Only time closes windows: malformed and late records and markers move the offset only.
         """
         now = self._clock()
         for partition in partitions:

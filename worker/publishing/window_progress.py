@@ -1,8 +1,8 @@
 """Window progress: which windows are final at a cut, and what the next head records of them.
 
-A window is final once every partition has closed it: its name's line in the head has passed it and never goes back. No
-clock decides this, except one label: if a partition has no room for more panes, and the partitions that hold its
-windows back are idle, the oldest windows are closed as bounded.
+A window is final once every partition has closed it: the head closes that name's windows up to a time that never goes
+back. No clock decides this, except one label: if a partition has no room for more panes, and the partitions that hold
+its windows back are idle, the oldest windows are closed as bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ class WindowProgress:
     """The window progress of a cut.
 
     Attributes:
-        floors: partition -> the line at which its windows begin, for all that the next head names.
-        progress: name -> the line of the next head, with the starts that were on the topic before it.
+        floors: partition -> the time at which its windows begin, for all that the next head names.
+        progress: name -> that of the next head, with the starts that were on the topic before it.
         due: windows that become final, and open ones that may have changed; each name's in order.
         reached: how far some windows were closed by all partitions, or as bounded.
         come: the time from which the age of final windows is counted.
@@ -70,7 +70,7 @@ def decide(
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
         return None
     progress, due = dict(head.progress), list[Due]()
-    # what is admitted now begins where windows were closed, and not at the line of some that only begin
+    # what is admitted now begins where windows were closed, and not where added ones begin
     floor = reached = head.reached or 0
     for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
@@ -143,7 +143,7 @@ def _due(
     """Yields one name's windows to publish: those that become final, and open ones."""
     for start in sorted(_starts(window, states)):
         end = start + window.length
-        # windows without reports are passed by the line
+        # windows without reports are passed over
         if start >= first and end > before.closed:
             whole = complete(start, end, states) and not after.is_bounded(end)
             yield Due(Period(window.name, start, end, end <= after.closed), whole)

@@ -545,7 +545,7 @@ def test_bounded_windows_are_recounted_where_the_lines_had_not_passed_them():
         for line in head["windows"].values():
             line["bounded"] = []
 
-    assert "where the closed line is" in difference(world, unbounded)
+    assert "where the window-close watermark is" in difference(world, unbounded)
 
 
 def test_windows_that_there_is_no_room_for_are_said_and_not_recounted(monkeypatch):

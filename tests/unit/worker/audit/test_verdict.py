@@ -104,7 +104,7 @@ def add_report(state):
         (changed("rejected", {"version": 9}), "rejected as version: 9 in Redis, 10 recounted"),
         (changed("rejected", {"version": 10, "json": 1}), "rejected as json: 1 in Redis, 0 recounted"),
         (changed("admitted_from", 1), "closed: 0 in Redis, 1 recounted"),
-        (changed("evicted_to", 1), "evicted_to: 1 in Redis, beyond the closed line 0"),
+        (changed("evicted_to", 1), "evicted_to: 1 in Redis, beyond the window-close watermark 0"),
         (changed("first_start", {"1h": 0}), "first_start of window 1h: 0 in Redis, none recounted"),
         (changed("watermark", 10_049), "watermark: 10049 in Redis, 10048 recounted"),
         (changed("watermark", None), "watermark: None in Redis, 10048 recounted"),

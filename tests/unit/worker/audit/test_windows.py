@@ -206,7 +206,10 @@ def by(what, change):
         (by("watermark", lambda time: time + 1), "watermark: "),
         (by("closed", lambda line: line - 1), "closed: "),
         (by("admitted_from", lambda _: 200_000), "late by "),
-        (by("evicted_to", lambda _: 500_000), "evicted_to: 500000 in Redis, beyond the closed line "),
+        (
+            by("evicted_to", lambda _: 500_000),
+            "evicted_to: 500000 in Redis, beyond the window-close watermark ",
+        ),
         (by("evicted_to", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
         (
             by("evicted_to", lambda line: line + 10_000),
@@ -305,7 +308,10 @@ def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
         (by("late", lambda said: {"1m": 1_000}), "late: 1000 in Redis, "),
         (by("undated", lambda n: 1_000), "undated: 1000 in Redis, "),
         (by("closed", lambda line: 10**6), "closed: 1000000 in Redis, "),
-        (by("evicted_to", lambda _: 10**6), "evicted_to: 1000000 in Redis, beyond the closed line "),
+        (
+            by("evicted_to", lambda _: 10**6),
+            "evicted_to: 1000000 in Redis, beyond the window-close watermark ",
+        ),
         (
             by("first_start", lambda said: {"10s": said["10s"]}),
             "first_start of window 40s every 20s: none in Redis, ",
