@@ -15,6 +15,7 @@ RARE = (
     "claimed, gap", "claimed, resume without a head", "compacted", "conflict", "damaged on the way",
     "dead letter refused", "fenced", "floor", "given up", "head deleted", "loss noticed",
     "lost and regained without a word", "named, with a floor", "no room", "offsets expired", "publisher fenced",
-    "rule added", "sent twice", "staging_expired", "state lost", "store went back", "the topic's id is not known", "topic created again", "truncated",
+    "rule added", "sent twice", "staging_expired", "state lost", "store went back",
+    "the topic's id is not known", "topic created again", "truncated",
 )  # fmt: skip
 """In twenty thousand of them, three times at least."""

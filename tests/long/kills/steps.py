@@ -79,7 +79,7 @@ STEPS = [
     Step("publish", 10, EVENTS, "published"),
     Step("heed", 1, SNAPSHOT_PRODUCER, "head"),
     Step("heed", 2, WINDOWS, "admit", each=True),
-    Step("heed", 3, STATE, "drop", each=True),
+    Step("heed", 3, STATE, "evict", each=True),
     Step("heed", 4, LOG, "start", each=True),
 ]
 
