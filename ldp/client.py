@@ -1,6 +1,6 @@
 """The device's end of a stream: a value in, one report's frame out, with secret, exact coins.
 
-It needs only the standard library. README.md in this folder defines the frames, for clients in other languages.
+It needs only the standard library. docs/reference/wire-format.md defines the frames, for clients in other languages.
 
 A client, in any language, must not:
 

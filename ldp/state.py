@@ -7,7 +7,7 @@ Counts are linear in the reports, so states of disjoint sets of reports add, whe
     8         the magic ``LDPSTATE``
     1         the version, 0x01
     4         h, the length of the header, unsigned and little-endian
-    h         the header: an object in canonical JSON; README.md in this folder defines it and its keys
+    h         the header: an object in canonical JSON; docs/reference/state-files.md defines its keys
     w·m       the m counters of the protocol's state, unsigned and little-endian, w = ``width`` of the header
     32        SHA-256 of all bytes before
 

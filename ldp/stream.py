@@ -171,7 +171,7 @@ def _hashed(document: Mapping[str, Any]) -> bytes:
 
 
 def canonical(document: object) -> bytes:
-    """A document in canonical JSON, as README.md beside this file defines it."""
+    """Returns a document in canonical JSON, as docs/reference/wire-format.md defines it."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -10,8 +10,8 @@ A binary frame:
     report  its integers in the order of `Oracle.fields`, each unsigned and little-endian, in 1, 2 or 4 bytes:
             the fewest that hold what is below its bound; of a vector (bits, indices) as many as it has elements
 
-A record whose first byte is ``{`` is a JSON frame; any other has an unknown version. README.md in this folder defines
-both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
+A record whose first byte is ``{`` is a JSON frame; any other has an unknown version. docs/reference/wire-format.md
+defines both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
 """
 
 from collections.abc import Iterable

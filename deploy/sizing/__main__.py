@@ -1,6 +1,6 @@
 """What a deployment takes: memory, bytes and processor time, by what is counted, stored and published.
 
-    python -m deploy.sizing                    the table of deploy/README.md
+    python -m deploy.sizing                    the table of docs/operate/capacity.md
     python -m deploy.sizing --paper            the arithmetic of its last part, a billion reports a day
     python -m deploy.sizing --config worker.toml --rate 5000 --partitions 16
                                                of streams of your own, each with so many reports a second
@@ -26,7 +26,7 @@ from worker.counting.windows import Windowing
 
 
 def cases() -> Iterator[Load]:
-    """The streams of deploy/README.md's table, after a year."""
+    """The streams of the table in docs/operate/capacity.md, after a year."""
     small = ldp.GRR("1", 10)
     yield Load.of("a poll", small, 100, 1)
     colours = ldp.OLH("1", 1_024)

@@ -2,7 +2,7 @@
 
 Bytes follow from the layouts, and few constants here are measured ones: `tests.bench.sizing` measures all of it anew,
 on a Redis and a Kafka of the machine it runs on, and says how far each formula is off. Seconds are CPU seconds of the
-machine that deploy/README.md names.
+machine that docs/operate/capacity.md names.
 """
 
 import math

@@ -22,7 +22,7 @@ method with the lowest simulated error.
 **A confidence**: the lower one of the two populations', each from means of few of its collections, because the real
 population differs from a simulated one by more than many of them average out. For few sets it is lowered once more.
 
-`ldp reproduce --figure choice` measures how well it chooses; README.md of `ldp` has the numbers.
+`ldp reproduce --figure choice` measures how well it chooses; docs/guides/choose-a-method.md has the numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Test vectors for a client with scripted coins: from a value and a seed to the bytes.
 
-The vectors are those of ``tests/vectors/wire-1/reports``, and the coins of a seed what README.md above it says. A
-client that reports has no switch for them: the command is one that was made for this.
+The vectors are in ``tests/vectors/wire-1/reports``; docs/reference/wire-format-vectors.md defines the coins of a
+seed. A client that reports has no switch for them: the command is one that was made for this.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def empirical_bayes(estimate: Estimate) -> Vector:
     The prior is any distribution on frequencies ≥ 0: the maximum-likelihood mixing distribution of Kiefer and
     Wolfowitz, on a grid of σ/4, given f̃ ~ N(f, σ²) with the σ of Equation 5. Against overfitting sparse estimates,
     the prior also holds two more values for each σ, spread evenly from 2σ above Base-Cut's threshold to the largest.
-    README.md of `ldp` compares the errors.
+    docs/guides/choose-a-method.md compares the errors.
 
     Returns:
         (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 865 bins.

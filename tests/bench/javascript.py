@@ -1,5 +1,5 @@
 """A report of the JavaScript client in Node, beside one of the Python client: bytes, and seconds. Alone it prints the
-bytes and ratios that ``ldp/clients/javascript/README.md`` has: ``python -m tests.bench.javascript``."""
+bytes and ratios that ``docs/guides/javascript-client.md`` has: ``python -m tests.bench.javascript``."""
 
 import contextlib
 import json
@@ -72,7 +72,7 @@ def lines() -> Iterator[Line]:
 
 
 def main() -> None:
-    """Prints the table of the README."""
+    """Prints the table of the page."""
     print("| protocol | " + " | ".join(f"d = {d:,}" for d in SIZES) + " |")
     print("| --- |" + " --- |" * len(SIZES))
     found = list(lines())

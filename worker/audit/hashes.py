@@ -1,4 +1,4 @@
-"""Hashes of OLH, computed for many values and reports at once; defined in ldp/README.md."""
+"""Hashes of OLH, computed for many values and reports at once; docs/reference/wire-format-coins.md defines them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -126,7 +126,7 @@ def judge_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
         lacks = "appendfsync and proto-max-bulk-len"
         lacks = "version, memory, maxmemory-policy and appendonly" if info else lacks
         text = f"it refuses {refused} to this user, as managed services do: {lacks} are not checked"
-        hint = "allow this user INFO and CONFIG GET, or compare the service's settings with worker/README.md"
+        hint = "allow this user INFO and CONFIG GET, or compare the service's settings with docs/operate/redis.md"
         # a user with the listed rights lacks CONFIG
         findings.append(Finding(Level.WARNING if info else Level.OK, "redis", text, hint))
     if anyone:

@@ -23,7 +23,7 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line is a value of a window, or the answer to a query, by one method; see worker/README.md for its columns.
+    A line is a value of a window or the answer to a query, by one method. docs/guides/databases.md lists its columns.
 
     \b
     ldp-worker rows > rows.jsonl

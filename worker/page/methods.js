@@ -1,4 +1,4 @@
-/** What each method does, in a line: the README's table. f̃ is Base. */
+/** What each method does, in a line: the table of docs/guides/choose-a-method.md. f̃ is Base. */
 
 export const MEANS = {
   __proto__: null,

@@ -12,7 +12,7 @@ _CERTIFICATE = (
     "Redis refuses this client's certificate, or wants one: correct redis.ssl_certfile and redis.ssl_keyfile"
 )
 _TLS = "Redis hangs up on this client, it may want TLS: write rediss:// in redis.url, or correct its port"
-RIGHTS = "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
+RIGHTS = "allow this user the commands and keys that docs/operate/redis.md lists, by ACL SETUSER"
 """Where a user lacks a right."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
 _FULL = "free memory in Redis or raise its maxmemory: while it is full it takes no writes"

@@ -1,6 +1,6 @@
 /**
  * What browsers report by themselves, as frames of a stream; of a document that gives the browsers' own probabilities.
- * Nothing is drawn here. What a worker reads of it is defined under "The wire" in README.md of the folder `ldp`.
+ * Nothing is drawn here. docs/reference/wire-format.md defines what a worker reads of it.
  */
 
 import { fingerprintOf } from "./ldp-client.js";

@@ -1,8 +1,8 @@
 /**
  * The device's end of a stream: a value in, one report's frame out, with secret and exact coins; frames made one.
  *
- * One module without dependencies, for browsers and for Node. What it sends is defined under "The wire" in README.md
- * of the project's folder `ldp`. Its coins are integers from `crypto.getRandomValues`, compared with exact rationals:
+ * One module without dependencies, for browsers and for Node. docs/reference/wire-format.md defines what it sends.
+ * Its coins are integers from `crypto.getRandomValues`, compared with exact rationals:
  * no probability is ever a float. It keeps and logs nothing, and no error repeats the value, which is the user's.
  */
 

@@ -282,7 +282,9 @@ def test_check_names_missing_rights_of_redis(admin, server, tmp_path):
     toml.write_text(f'[redis]\nurl = "{url}"\npassword = "{PASSWORD}"\n{stream}')
     found, *_ = check.redis.look(config.load(toml, {}), 0.0, None, {})
     assert "NoPermissionError" in found.text
-    assert found.hint == "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
+    assert (
+        found.hint == "allow this user the commands and keys that docs/operate/redis.md lists, by ACL SETUSER"
+    )
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ _CLOCK = (
     "correct the clock of this machine or of the brokers, or set message.timestamp.type=LogAppendTime on topic"
     " {topic}, as ldp-worker create-topics does"
 )
-_ACLS = "allow this user what it asked for, as worker/README.md lists it, by the brokers' ACLs"
+_ACLS = "allow this user what it asked for, as docs/operate/secure.md lists it, by the brokers' ACLs"
 _TRANSACTIONS = (
     "use brokers that support transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published"
     " in transactions"
