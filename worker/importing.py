@@ -52,7 +52,7 @@ class Prefix:
 
     def rule(self, start: int) -> Rule:
         """Returns the rule of its records; its revision is older than any that is configured."""
-        return Rule(start, 0, RecordLimits(self.stretch.most_reports, ones=True))
+        return Rule(start, 0, RecordLimits(self.stretch.most_reports, hamming_weight=True))
 
     def state(self, start: int) -> PartitionState:
         """Returns the state of a worker that counted its records by that rule, from ``start`` on."""

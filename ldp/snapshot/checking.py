@@ -162,7 +162,7 @@ _SHARED = {
 }
 _SOMETIMES = {"epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational")}
 _RULE = _fields(
-    {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "ones": _flag},
+    {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "hamming_weight": _flag},
     {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000)}
     | dict.fromkeys(("grace", "max_out_of_orderness"), _COUNT),
 )

@@ -18,7 +18,7 @@ class Limits:
     """Rule for records, stored with the offset from which it holds."""
 
     most: int | None = None  # reports of a record
-    ones: bool = True  # whether unlikely numbers of ones in unary reports are rejected
+    hamming_weight: bool = True  # whether unlikely numbers of ones in unary reports are rejected
     batch: int | None = None  # bytes of a decompressed record batch
     windows: Windows | None = None
 
@@ -70,7 +70,7 @@ def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits:
         raise Malformed("range")
     if not protocol.declared(body):
         raise Malformed("rate")
-    if limits.ones and not protocol.likely(body):
+    if limits.hamming_weight and not protocol.likely(body):
         raise Malformed("ones")
     return body
 

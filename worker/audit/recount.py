@@ -220,5 +220,5 @@ def _together(
         return None
     body = frames[:, head:].tobytes()
     # each condition on several reports is one on each of them
-    good = protocol.allowed(body) and protocol.declared(body) and (not limits.ones or protocol.likely(body))
-    return body if good else None
+    good = protocol.allowed(body) and protocol.declared(body)
+    return body if good and (not limits.hamming_weight or protocol.likely(body)) else None

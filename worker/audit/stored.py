@@ -76,7 +76,7 @@ _BLOB = struct.Struct("<4sIq16sqII")
 """Header of a blob: magic, state entries, offset, flush id, reports, bytes of an entry, checksum."""
 _CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
 """Fields that the checksum of the metadata covers."""
-_RULE = {"offset", "revision", "most_reports", "ones"}
+_RULE = {"offset", "revision", "most_reports", "hamming_weight"}
 _OF_WINDOWS = {"windows", "grace", "max_out_of_orderness"}
 
 
@@ -169,7 +169,7 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
             windows = Windows.of(rule["windows"], rule["grace"], rule["max_out_of_orderness"])
         if rule.keys() - {"max_batch_bytes"} != _RULE | (_OF_WINDOWS if windows else set()):
             raise ValueError("rules that the audit does not know")
-        limits = Limits(rule["most_reports"], rule["ones"], rule.get("max_batch_bytes"), windows)
+        limits = Limits(rule["most_reports"], rule["hamming_weight"], rule.get("max_batch_bytes"), windows)
         rules.append((int(rule["offset"]), limits))
     return rules
 

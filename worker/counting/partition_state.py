@@ -147,7 +147,7 @@ class PartitionState:
             part = columns.between(begin, end)
             records, times = (part.data, part.begins, part.ends), part.timestamps
             decoded = frames.decode(
-                stream, *records, most_reports=terms.most_reports, check_weight=terms.ones
+                stream, *records, most_reports=terms.most_reports, check_weight=terms.hamming_weight
             )
             counted = self._count(
                 stream, decoded, times, terms.windowing, applied, on_alive, begin if name_late else None

@@ -54,7 +54,7 @@ def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadabl
         columns.begins,
         columns.ends,
         most_reports=terms.most_reports,
-        check_weight=terms.ones,
+        check_weight=terms.hamming_weight,
     )
     return counted(decoded.verdicts, unreadable)
 

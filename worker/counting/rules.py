@@ -16,7 +16,7 @@ MOST_REPORTS = 10_000
 MAX_BATCH_BYTES = 16 << 20
 """How many bytes a record batch may have after decompression where the configuration does not say."""
 
-FIELDS = frozenset(("offset", "revision", "most_reports", "ones", "max_batch_bytes")).union(
+FIELDS = frozenset(("offset", "revision", "most_reports", "hamming_weight", "max_batch_bytes")).union(
     ("windows", "grace", "max_out_of_orderness")
 )
 """What a recorded rule can have."""
@@ -28,14 +28,14 @@ class RecordLimits:
 
     Attributes:
         most_reports: the most reports of a record; None for any number.
-        ones: whether a unary report with an implausible number of ones is rejected.
+        hamming_weight: whether a unary report with an implausible number of ones is rejected.
         max_batch_bytes: the most bytes of a record batch after decompression; None for any number. The rule of a
             batch's first offset holds for the whole batch.
         windowing: the windows to count in; None for all time only.
     """
 
     most_reports: int | None
-    ones: bool
+    hamming_weight: bool
     max_batch_bytes: int | None = None
     windowing: Windowing | None = None
 
@@ -44,7 +44,8 @@ class RecordLimits:
             "any number of reports" if self.most_reports is None else f"at most {self.most_reports} reports"
         )
         batch = "of any size" if self.max_batch_bytes is None else f"of at most {self.max_batch_bytes} bytes"
-        said = f"{most} a record" + ("" if self.ones else ", any number of ones") + f", in batches {batch}"
+        weight = "" if self.hamming_weight else ", any number of ones"
+        said = f"{most} a record{weight}, in batches {batch}"
         return said if self.windowing is None else f"{said}, {self.windowing}"
 
 
@@ -58,7 +59,7 @@ class RequestedRule:
     """
 
     revision: int | None = None
-    terms: RecordLimits = RecordLimits(MOST_REPORTS, ones=True, max_batch_bytes=MAX_BATCH_BYTES)
+    terms: RecordLimits = RecordLimits(MOST_REPORTS, hamming_weight=True, max_batch_bytes=MAX_BATCH_BYTES)
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,11 @@ class Rule:
         """Returns the rule in JSON's types, without absent limits and windows.
 
         Example:
-            >>> Rule(7, 1, RecordLimits(100, ones=True)).as_json()
-            {'offset': 7, 'revision': 1, 'most_reports': 100, 'ones': True}
+            >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
+            {'offset': 7, 'revision': 1, 'most_reports': 100, 'hamming_weight': True}
         """
         said: dict[str, Any] = {"offset": self.offset, "revision": self.revision}
-        said |= {"most_reports": self.terms.most_reports, "ones": self.terms.ones}
+        said |= {"most_reports": self.terms.most_reports, "hamming_weight": self.terms.hamming_weight}
         if self.terms.max_batch_bytes is not None:
             said["max_batch_bytes"] = self.terms.max_batch_bytes
         if (w := self.terms.windowing) is not None:
@@ -147,7 +148,7 @@ def _typed(rule: Rule) -> bool:
     numbers += [n for n in (terms.most_reports, terms.max_batch_bytes) if n is not None]
     if terms.windowing is not None:
         numbers += [terms.windowing.grace, terms.windowing.max_out_of_orderness]
-    return isinstance(terms.ones, bool) and all(type(n) is int and n >= 0 for n in numbers)
+    return isinstance(terms.hamming_weight, bool) and all(type(n) is int and n >= 0 for n in numbers)
 
 
 def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:
@@ -165,12 +166,13 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
         A rule to append; or that the configuration is older; or None if the last rule is the configured one.
 
     Example:
-        >>> recorded = [Rule(0, 1, RecordLimits(100, ones=True)), Rule(9, 2, RecordLimits(1, ones=True))]
-        >>> added = decide(recorded, RequestedRule(terms=RecordLimits(50, ones=True)), offset=20)
+        >>> first, second = (RecordLimits(most, hamming_weight=True) for most in (100, 1))
+        >>> recorded = [Rule(0, 1, first), Rule(9, 2, second)]
+        >>> added = decide(recorded, RequestedRule(terms=RecordLimits(50, hamming_weight=True)), offset=20)
         >>> added.offset, added.revision
         (20, 3)
-        >>> decide(recorded, RequestedRule(terms=RecordLimits(1, ones=True)), offset=20)
-        >>> decide(recorded, RequestedRule(terms=RecordLimits(100, ones=True)), offset=20).todo
+        >>> decide(recorded, RequestedRule(terms=second), offset=20)
+        >>> decide(recorded, RequestedRule(terms=first), offset=20).todo
         'to go back to it, set streams.revision to 3'
     """
     last, revision, terms = recorded[-1], configured.revision, configured.terms

@@ -114,11 +114,11 @@ def test_a_checksum_that_fails_once_is_no_damage(hostile, local_services):
     log = KafkaLog.connect({"bootstrap_servers": world.kafka}, world.group, world.topic, 1 << 28)
     try:
         until(lambda: log.poll(50) == [] and log.assigned() and log.generation(), "it is assigned")
-        log.start(0, 0, [Rule(0, 1, RecordLimits(None, ones=True))])
+        log.start(0, 0, [Rule(0, 1, RecordLimits(None, hamming_weight=True))])
         with pytest.raises(Unavailable, match="checksum of the record batch at offset 0 fails"):
             until(lambda: log.poll(50), "a batch")
         segment.overwrite(0, stored)
-        log.start(0, 0, [Rule(0, 1, RecordLimits(None, ones=True))])
+        log.start(0, 0, [Rule(0, 1, RecordLimits(None, hamming_weight=True))])
         (read,) = until(lambda: log.poll(50), "a batch")
     finally:
         log.close()

@@ -53,7 +53,7 @@ class Importer:
 
 def batch(world: World, partition: int, start: int, offset: int, most: int | None = None) -> State:
     """Returns what a batch counts of a stretch of a log, by the world's own arithmetic."""
-    rule = {"offset": start, "revision": 0, "most_reports": most, "ones": True}
+    rule = {"offset": start, "revision": 0, "most_reports": most, "hamming_weight": True}
     counted = world.recount(partition, start, offset, [], [rule])
     stretch = Stretch(TOPIC, partition, start, offset, counted.watermark, most)
     return State(

@@ -36,7 +36,7 @@ def cuts(draw):
             "offset": OFFSET,
             "revision": st.integers(0, 2**31),
             "most_reports": st.none() | OFFSET,
-            "ones": st.booleans(),
+            "hamming_weight": st.booleans(),
         },
         optional={"windows": st.lists(NAMES, min_size=1), "grace": TIMES, "max_out_of_orderness": TIMES},
     )

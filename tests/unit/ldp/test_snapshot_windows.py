@@ -15,7 +15,7 @@ from ldp.snapshot import Closed, Cut, Incomplete, Period
 from tests.unit.ldp.test_snapshot import SCHEMA, topic
 
 HOUR = 3_600_000
-RULE = {"offset": 0, "revision": 1, "most_reports": 9, "ones": True}
+RULE = {"offset": 0, "revision": 1, "most_reports": 9, "hamming_weight": True}
 HOURS = Closed(5 * HOUR, ((4 * HOUR, 5 * HOUR),), (HOUR, 5 * HOUR))
 CUT = Cut(
     {0: 12, 1: 7},
@@ -217,7 +217,7 @@ def test_no_message_of_a_stream_with_windows_is_larger_than_said(partitions, sta
         "offset": 2**63 - 1,
         "revision": 2**31 - 1,
         "most_reports": 2**31 - 1,
-        "ones": False,
+        "hamming_weight": False,
         "max_batch_bytes": 2**31 - 1,
         "windows": ["all", *names],
         "grace": 366 * 24 * HOUR,

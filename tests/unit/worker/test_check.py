@@ -625,8 +625,8 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         "s", ldp.oracle(protocol, epsilon="1", domain_size=d), labels=[f"värde {i}" for i in range(d)]
     )
     queries = [SetQuery("many", tuple(range(0, d, 2))), TopQuery("most", min(d, 400))]
-    judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
-    rules = dict.fromkeys(range(50), judged)
+    judged = {"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "hamming_weight": False}
+    rules = dict.fromkeys(range(50), [judged] * 2)
     cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8}, rules=rules)
     bound = snapshot.largest_message(stream, queries, partitions=50)
     for n in (7, 10**9 + 7):

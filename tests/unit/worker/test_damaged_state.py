@@ -20,7 +20,7 @@ from worker.counting.windows import Windowing
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 KEY = layout.meta_key("colours", 0)
 FIRST, SECOND = "ab" * 16, "cd" * 16
-HOURLY = RequestedRule(terms=RecordLimits(10, ones=True, windowing=Windowing(("all", "1h"), 0, 0)))
+HOURLY = RequestedRule(terms=RecordLimits(10, hamming_weight=True, windowing=Windowing(("all", "1h"), 0, 0)))
 HOUR = 3_600_000
 
 
@@ -162,9 +162,9 @@ def counts(*state, reports=None):
         ({"totals": {"admitted_from": 2**60}}, "admitted_from"),
         ({"totals": {"first_start": {"1h": -5}}}, "first_start"),
         ({"totals": {"readmitted": [[0, 0]]}}, "readmitted"),
-        ({"totals": {"rules": [{"offset": 5.0, "revision": 1, "most_reports": 10, "ones": True}]}}, "cannot be read"),
-        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": "9", "ones": True}]}}, "cannot be read"),
-        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": 10, "ones": True}]}}, "no pane"),
+        ({"totals": {"rules": [{"offset": 5.0, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "read"),
+        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": "9", "hamming_weight": True}]}}, "read"),
+        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "no pane"),
         ({"offset": 0}, "offset"),
         ({"offset": 2**62}, "are of offset"),
         ({"cells": {LATE: counts(1, 0, 0)}}, "sum to 1"),
@@ -201,7 +201,7 @@ def test_each_protocol_has_its_sums(name):
     values = np.zeros(40, int)
     reports = oracle.perturb(values, rng=np.random.default_rng(2))
     frame = frames.encode(stream, reports)
-    state.set_rules([Rule(5, 1, RecordLimits(None, ones=False))])
+    state.set_rules([Rule(5, 1, RecordLimits(None, hamming_weight=False))])
     state.apply(stream, Batch(0, 5, 6, Columns.of([5], [7], [frame])))
     cell = state.cells["all"]
     assert cell.reports == 40

@@ -21,7 +21,7 @@ RULE = {
     "offset": 0,
     "revision": 1,
     "most_reports": 100,
-    "ones": True,
+    "hamming_weight": True,
     "windows": ["1h"],
     "grace": 0,
     "max_out_of_orderness": 0,
@@ -145,7 +145,7 @@ def test_a_head_of_a_newer_version_is_told_from_what_is_no_head():
     document = orjson.loads(messages()["s/head"][1])
     with pytest.raises(NewerHead, match="schema 2, where this version reads up to 1"):
         Head.read(orjson.dumps(document | {"schema": 2}), "s")
-    rule = {"offset": 0, "revision": 1, "most_reports": 1, "ones": True, "salt": 1}
+    rule = {"offset": 0, "revision": 1, "most_reports": 1, "hamming_weight": True, "salt": 1}
     with pytest.raises(NewerHead, match="rules with 'salt', which this version does not know"):
         Head.read(orjson.dumps(document | {"rules": {"0": [rule]}}), "s")
 

@@ -124,7 +124,7 @@ def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
     windowings = [None, Windowing(("all", "5s"), 2_000, 1_000), Windowing(("all", "3s"), 0, 1_000)]
     rules, at = [], 0
     for windowing in rng.sample(windowings, 3):
-        rules.append(Rule(at, len(rules) + 1, RecordLimits(1, ones=True, windowing=windowing)))
+        rules.append(Rule(at, len(rules) + 1, RecordLimits(1, hamming_weight=True, windowing=windowing)))
         at += rng.randrange(1, 20)
     state = PartitionState(0, 0, rules=rules, cells={"all": Cell(0, stream.oracle.zeros())})
     times = [rng.randrange(-1, 12_000) for _ in range(50)]
@@ -157,7 +157,7 @@ def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():
     stream = ldp.Stream("s", ldp.GRR("1", domain_size=3))
     good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
     windowing = Windowing(("all", "1s"), 0, 0)
-    rule = Rule(0, 1, RecordLimits(1, ones=True, windowing=windowing))
+    rule = Rule(0, 1, RecordLimits(1, hamming_weight=True, windowing=windowing))
     state = PartitionState(0, 0, rules=[rule], cells={"all": Cell(0, stream.oracle.zeros())})
     n = windowing.most_panes
     times = [1000 * k for k in range(n + 1)] + [0]

@@ -320,7 +320,7 @@ def test_the_schema_knows_what_a_recommendation_is():
 
 @pytest.mark.parametrize("lineage", [None, {"group": "g", "topic_id": "Xk"}])
 def test_the_head_of_a_snapshot_is_what_is_read_of_its_message(lineage):
-    rules = {0: [{"offset": 0, "revision": 1, "most_reports": None, "ones": True}], 3: []}
+    rules = {0: [{"offset": 0, "revision": 1, "most_reports": None, "hamming_weight": True}], 3: []}
     cut = snapshot.Cut({3: 1, 0: 7}, {0: [(2, 5)], 3: []}, [4, 2], rules)
     taken = snapshot.take(STREAM, ESTIMATE, cut, 8, QUERIES, lineage=lineage)
     parsed = Head.parse(json.loads(snapshot.encode(taken)[0].body))

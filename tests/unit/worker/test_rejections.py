@@ -20,7 +20,7 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
-TERMS = RecordLimits(MOST_REPORTS, ones=True)
+TERMS = RecordLimits(MOST_REPORTS, hamming_weight=True)
 OTHER = ldp.Stream("colours", ldp.GRR("2", 3), labels=["red", "green", "blue"])
 
 
@@ -113,7 +113,7 @@ def test_point_11_reasons_are_counted_by_the_streams_document():
     assert reasons(STREAM, TERMS, columns()) == {}
     many = columns(frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)))
     assert reasons(STREAM, TERMS, many) == {}
-    assert reasons(STREAM, RecordLimits(1, ones=True), many) == {"many": 1}
+    assert reasons(STREAM, RecordLimits(1, hamming_weight=True), many) == {"many": 1}
 
 
 # --- dead letters, shown ----------------------------------------------------------------------------------------------

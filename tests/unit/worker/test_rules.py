@@ -13,7 +13,7 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
 from worker.counting.rules import Older, RecordLimits, RequestedRule, Rule
 
-A, B, C = (RecordLimits(most, ones=True) for most in (10, 20, 30))
+A, B, C = (RecordLimits(most, hamming_weight=True) for most in (10, 20, 30))
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=3))
 
 
@@ -81,9 +81,9 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
     rng = random.Random(3)
     sizes = [rng.randrange(1, 6) for _ in range(40)]
     for edges in itertools.combinations_with_replacement((0, 1, 7, 20, 39, 40, 99), 3):
-        history = [Rule(0, 1, RecordLimits(None, ones=True))]
+        history = [Rule(0, 1, RecordLimits(None, hamming_weight=True))]
         history += [
-            Rule(edge, i + 2, RecordLimits(most, ones=True))
+            Rule(edge, i + 2, RecordLimits(most, hamming_weight=True))
             for i, (edge, most) in enumerate(zip(edges, (3, 1, 4), strict=True))
         ]
 

@@ -12,7 +12,7 @@ from worker.counting.watching import Watching
 from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("watched", ldp.OLH("1", domain_size=5))
-WINDOWS = RequestedRule(1, RecordLimits(100, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+WINDOWS = RequestedRule(1, RecordLimits(100, hamming_weight=True, windowing=Windowing(("all", "1s"), 0, 0)))
 
 
 class Told(list):
@@ -55,7 +55,7 @@ def test_each_partition_is_looked_at_once_from_where_it_was():
     assert watching.look(batch(9, b""), [])  # a gap
 
 
-@pytest.mark.parametrize("configured", [RequestedRule(1, RecordLimits(100, ones=True)), WINDOWS])
+@pytest.mark.parametrize("configured", [RequestedRule(1, RecordLimits(100, hamming_weight=True)), WINDOWS])
 def test_those_that_are_counted_are_looked_at_and_no_others(configured):
     state = PartitionState.fresh(STREAM, 0, configured)
     if configured is WINDOWS:

@@ -405,7 +405,7 @@ def test_where_no_windows_are_counted_any_more_open_ones_may_be_deleted():
 
 def test_what_waits_to_become_final_may_be_deleted():
     """More windows are over than become final in one snapshot, and the line of others is further than theirs."""
-    terms = RecordLimits(3, ones=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
+    terms = RecordLimits(3, hamming_weight=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
     world = World(2, terms, retain=1_000)
     world.tick()
     for each in world.partitions:

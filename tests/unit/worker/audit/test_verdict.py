@@ -380,11 +380,11 @@ def test_a_gap_that_the_log_disproves_is_a_difference():
 
 UNARY = STREAMS["oue-64"]
 RULES = [
-    Rule(START, 0, RecordLimits(None, ones=False)),
-    Rule(START + 10, 1, RecordLimits(2, ones=True)),
-    Rule(START + 10, 2, RecordLimits(3, ones=True)),
-    Rule(START + 25, 3, RecordLimits(1, ones=False)),
-    Rule(START + 80, 9, RecordLimits(1, ones=True)),  # not yet
+    Rule(START, 0, RecordLimits(None, hamming_weight=False)),
+    Rule(START + 10, 1, RecordLimits(2, hamming_weight=True)),
+    Rule(START + 10, 2, RecordLimits(3, hamming_weight=True)),
+    Rule(START + 25, 3, RecordLimits(1, hamming_weight=False)),
+    Rule(START + 80, 9, RecordLimits(1, hamming_weight=True)),  # not yet
 ]
 
 
@@ -444,9 +444,9 @@ BARE = {"offset": START, "revision": 1, "most_reports": 1}
     "rules",
     [
         [],
-        [BARE | {"offset": START + 1, "ones": True}],
+        [BARE | {"offset": START + 1, "hamming_weight": True}],
         [BARE],
-        [BARE | {"ones": True, "grace": 5}],
+        [BARE | {"hamming_weight": True, "grace": 5}],
         [rule.as_json() for rule in (RULES[3], RULES[1])],
         ["rule"],
         None,

@@ -16,11 +16,11 @@ from worker.counting.windows import Windowing
 
 GROUP, START, FLUSH = "ldp-worker-s", 100, "0123456789abcdef" * 2
 STREAM = STREAMS["grr-3"]
-PLAIN = RecordLimits(3, ones=True)
-TENS = RecordLimits(3, ones=True, windowing=Windowing(("all", "10s"), 4_000, 2_000))
-SHORTER = RecordLimits(3, ones=True, windowing=Windowing(("10s",), 0, 1_000))
-HOPS = RecordLimits(2, ones=True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
-MANY = RecordLimits(3, ones=True, windowing=Windowing(("30s every 5s",), 10_000, 9_000))
+PLAIN = RecordLimits(3, True)
+TENS = RecordLimits(3, True, windowing=Windowing(("all", "10s"), 4_000, 2_000))
+SHORTER = RecordLimits(3, True, windowing=Windowing(("10s",), 0, 1_000))
+HOPS = RecordLimits(2, True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
+MANY = RecordLimits(3, True, windowing=Windowing(("30s every 5s",), 10_000, 9_000))
 TERMS = [PLAIN, TENS, SHORTER, HOPS, MANY]
 
 
@@ -181,7 +181,7 @@ def other_rules(**terms):
         windowing = Windowing(**{"windows": HOPS.windowing.windows, "grace": 30_000} | terms)
         state.rules = [
             first,
-            Rule(last.offset, last.revision, RecordLimits(2, ones=True, windowing=windowing)),
+            Rule(last.offset, last.revision, RecordLimits(2, hamming_weight=True, windowing=windowing)),
         ]
 
     return change

@@ -472,7 +472,7 @@ def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
     world.send(6)
     count_all(world, process)
     publish(world, process)
-    rules = [*world.heads[-1].rules[0], {"offset": 5, "revision": 2, "most_reports": 1, "ones": True}]
-    world.heads[-1] = world.said = replace(world.heads[-1], rules={0: rules})
+    added = {"offset": 5, "revision": 2, "most_reports": 1, "hamming_weight": True}
+    world.heads[-1] = world.said = replace(head := world.heads[-1], rules={0: [*head.rules[0], added]})
     with pytest.raises(StateLost, match="was published with counts by"):
         look_twice(alone(world, 2))

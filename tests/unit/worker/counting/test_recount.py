@@ -104,7 +104,7 @@ def test_point_9_one_wrong_answer_never_has_counts_replaced_that_the_log_lacks(
 @pytest.mark.parametrize("windows", [None, Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)])
 def test_point_9_a_gap_of_a_stream_of_windows_stays(windows: Windowing | None) -> None:
     """Its final windows would change."""
-    without = Rule(0, 1, RecordLimits(None, ones=True))
+    without = Rule(0, 1, RecordLimits(None, hamming_weight=True))
     state = PartitionState(
         0, 5, [without, replace(without, offset=4, terms=RecordLimits(None, True, None, windows))]
     )

@@ -144,7 +144,7 @@ def failing() -> Iterator[list[Said]]:
 def misplaced() -> Iterator[list[Said]]:
     """A pane is closed as soon as one of its successors begins: two records are late by seconds, one by an hour."""
     world = Still()
-    world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+    world.configured = RequestedRule(1, RecordLimits(1, True, windowing=Windowing(("all", "1s"), 0, 0)))
     world.send(6)
     for record, timestamp in zip(world.logs[0], [5000, 4000, 100, -1, 3_605_000, 200], strict=True):
         record.timestamp = timestamp
@@ -167,7 +167,7 @@ def changed() -> Iterator[list[Said]]:
     """Of a second all have value 1, of the next one, too, of the one after it all have value 0."""
     world = Still()
     world.configured = RequestedRule(
-        1, RecordLimits(400, ones=True, windowing=Windowing(("all", "1s"), 0, 0))
+        1, RecordLimits(400, hamming_weight=True, windowing=Windowing(("all", "1s"), 0, 0))
     )
     process, told = worker(world)
     turn(process)
@@ -345,7 +345,7 @@ def test_point_21_counts_that_are_behind_are_told_once_then_once_a_minute() -> N
 @pytest.mark.parametrize("chosen", [True, False])
 def test_late_dead_letters_that_are_left_out_are_told(chosen: bool) -> None:
     world = Still()
-    world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+    world.configured = RequestedRule(1, RecordLimits(1, True, windowing=Windowing(("all", "1s"), 0, 0)))
     world.late_dead_letters = chosen
     world.send(4)
     for record, timestamp in zip(world.logs[0], [5000, 100, 200, 300], strict=True):
