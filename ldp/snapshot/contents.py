@@ -171,7 +171,7 @@ class SetAnswer(_BitForBit):
     high: float | None = None
     anytime_low: float | None = None
     anytime_high: float | None = None
-    fakes: int | None = None
+    poisoning_tolerance: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,7 @@ class TopAnswer(_BitForBit):
     high: Vector | None = None
     anytime_low: Vector | None = None
     anytime_high: Vector | None = None
-    fakes: Vector | None = None
+    poisoning_tolerance: Vector | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ class Body(_BitForBit):
     high: Vector | None = None
     anytime_low: Vector | None = None
     anytime_high: Vector | None = None
-    fakes: Vector | None = None
+    poisoning_tolerance: Vector | None = None
     by_rate: Indices | None = None
 
 

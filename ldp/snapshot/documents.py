@@ -20,7 +20,7 @@ from ldp.snapshot.contents import (
 SCHEMA = 1  # The version of ``snapshot.schema.json`` that is written, and the newest that can be read
 INLINE = 8192
 CHUNK = 65536
-BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
+BESIDE = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
 """What Base has beside its frequencies: for each value, for each set, and for the most frequent values."""
 VECTORS = ("frequencies", *BESIDE)  # A body's vectors; other methods than Base have the first alone
 ROUNDED = VECTORS[:-1]  # Those of them that are frequencies, and may be rounded

@@ -177,7 +177,7 @@ def _body(
         body,
         anytime_low=anytime_low,
         anytime_high=anytime_high,
-        fakes=_written(tolerance(estimate, low, high)),
+        poisoning_tolerance=_written(tolerance(estimate, low, high)),
         by_rate=estimate.state if isinstance(estimate, RatedEstimate) else None,
     )
 
@@ -204,12 +204,12 @@ def _set(
     if not _is_counted(estimate):
         return said
     anytime_low, anytime_high = variance.anytime_interval(estimate, level)
-    fakes = set_tolerance(estimate, values, low, high)
+    fewest = set_tolerance(estimate, values, low, high)
     return replace(
         said,
         anytime_low=anytime_low,
         anytime_high=anytime_high,
-        fakes=-1 if math.isinf(fakes) else int(fakes),
+        poisoning_tolerance=-1 if math.isinf(fewest) else int(fewest),
     )
 
 
@@ -226,5 +226,5 @@ def _top(
     # any of the d values could have come to the top: each has a d-th of the risk
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
     anytime_low, anytime_high = estimate.anytime_interval(each, values)
-    fakes = _written(tolerance(estimate, low, high, values))
-    return replace(said, anytime_low=anytime_low, anytime_high=anytime_high, fakes=fakes)
+    fewest = _written(tolerance(estimate, low, high, values))
+    return replace(said, anytime_low=anytime_low, anytime_high=anytime_high, poisoning_tolerance=fewest)

@@ -1,6 +1,6 @@
-"""Anytime-valid intervals, and numbers of forged reports.
+"""Anytime-valid intervals and poisoning tolerances.
 
-Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Numbers of forged reports are
+Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Poisoning tolerances are
 checked by forging: so many put an estimate out of its interval, and one fewer does not.
 """
 
@@ -97,7 +97,7 @@ def _log_mean(chance: float, step: float) -> float:
     return max(terms) + math.log(math.fsum(math.exp(term - max(terms)) for term in terms))
 
 
-def expect_fakes(
+def expect_tolerance(
     what: str,
     published: Mapping[str, Vector],
     frequencies: Vector,
@@ -105,20 +105,20 @@ def expect_fakes(
     steps: tuple[float, float],
     off: Vector,
 ) -> None:
-    """Raises `Difference` unless `fakes` is the least number of forged reports that moves an estimate outside.
+    """Raises `Difference` unless the poisoning tolerance is the fewest reports that move an estimate outside.
 
-    `published`: `low`, `high` and `fakes`, (k,) each; −1 where no number does; `frequencies`: (k,) estimates;
+    `published`: `low`, `high` and `poisoning_tolerance`, (k,) each, −1 for infinity; `frequencies`: (k,) estimates;
     `off`: (k,) most distance of two computations of an estimate, and of the published ends.
     """
-    low, high, fakes = (published[name] for name in ("low", "high", "fakes"))
+    low, high, fewest = (published[name] for name in ("low", "high", "poisoning_tolerance"))
     up, down = steps
 
     def is_out(number: Vector, slack: Vector) -> npt.NDArray[np.bool_]:
         most, least = ((n * frequencies + number * step) / (n + number) for step in (up, -down))
         return np.asarray((most > high + slack) | (least < low - slack))
 
-    never = fakes == -1
-    some = np.where(never, 0.0, fakes)
+    never = fewest == -1
+    some = np.where(never, 0.0, fewest)
     whole = (some == np.rint(some)) & (some >= 0)
     reachable = (high < up - off) | (low > -down + off)
     early = (some >= 1) & is_out(np.maximum(some - 1, 0.0), off)
@@ -126,6 +126,6 @@ def expect_fakes(
     if len(wrong):
         v = int(wrong[0])
         raise Difference(
-            f"{what}: fakes[{v}] is {float(fakes[v])} as published, which is not how few forged reports put"
-            f" the value out of its interval; {len(wrong)} differ"
+            f"{what}: poisoning_tolerance[{v}] is {float(fewest[v])} as published, which is not the fewest poisoning"
+            f" reports that move the value out of its interval; {len(wrong)} differ"
         )

@@ -1,4 +1,4 @@
-"""Base beside its frequencies: intervals and numbers of forged reports, of values and of the most frequent ones."""
+"""Base beside its frequencies: intervals and poisoning tolerances of values and of the most frequent ones."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -17,7 +17,7 @@ _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
 def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
     """Raises `Difference` unless what Base publishes beside its frequencies is right.
 
-    Takes the intervals of queries as published; those of top values only to check the numbers of forged reports.
+    Takes the intervals of queries as published; those of top values only to check the poisoning tolerances.
     """
     level, off = float(body["level"]), max(of.rounding, ROUNDING * of.sigma)
     rates = [Fraction(rate) for rate in body["document"].get("rates", ())]
@@ -36,14 +36,17 @@ def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, R
             expect_vector(f"base: {name}", vectors[name].values, due, off + rounded_by(vectors[name], of))
     rounded = np.maximum(rounded_by(vectors["low"], of), rounded_by(vectors["high"], of))
     published = {name: vector.values for name, vector in vectors.items()}
-    anytime.expect_fakes("base", published, of.base, of.reports, steps, off + rounded)
+    anytime.expect_tolerance("base", published, of.base, of.reports, steps, off + rounded)
     for answer in body["top"]:
         what, values = f"base: query {answer['name']!r}", np.array(answer["values"], np.intp)
-        found = {name: np.array(answer[name], np.float64) for name in ("low", "high", "fakes", *_ANYTIME)}
+        found = {
+            name: np.array(answer[name], np.float64)
+            for name in ("low", "high", "poisoning_tolerance", *_ANYTIME)
+        }
         # any of the d values could be among them
         for name, due in zip(_ANYTIME, anytime_ends(1.0 - (1.0 - level) / len(of.base)), strict=True):
             expect_vector(f"{what}: {name}", found[name], due[values], off)
-        anytime.expect_fakes(what, found, of.base[values], of.reports, steps, np.full(len(values), off))
+        anytime.expect_tolerance(what, found, of.base[values], of.reports, steps, np.full(len(values), off))
 
 
 def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:

@@ -38,7 +38,13 @@ _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
     *("gaps", "uncounted", "epsilon"),
 )
-_BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")  # Vectors of Base beside its frequencies
+_BESIDE = (
+    "low",
+    "high",
+    "anytime_low",
+    "anytime_high",
+    "poisoning_tolerance",
+)  # Vectors of Base beside its frequencies
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import orjson
 from ldp.snapshot import Snapshot, body_document, head_document
 
 ENDS = ("low", "high", "anytime_low", "anytime_high")
-FAKES = "fakes"
+TOLERANCE = "poisoning_tolerance"
 """Additional vectors of Base, if the snapshot has them."""
 MOST_ROWS = 500
 _MOST_NAMED = 20
@@ -129,7 +129,9 @@ def _rows(
     snapshot: Snapshot, leading: Body, bodies: Mapping[str, Body], values: np.ndarray
 ) -> list[dict[str, Any]]:
     labels = snapshot.labels
-    beside = {name: np.asarray(leading[name])[values].tolist() for name in (*ENDS, FAKES) if name in leading}
+    beside = {
+        name: np.asarray(leading[name])[values].tolist() for name in (*ENDS, TOLERANCE) if name in leading
+    }
     answers = {method: body["frequencies"][values].tolist() for method, body in bodies.items()}
     return [
         {
@@ -157,7 +159,7 @@ def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) 
     """Returns the answers of the most frequent values, with Base's intervals."""
     said = leading["top"][i]
     values = _first(said["values"])
-    beside = {name: _first(said[name]) for name in (*ENDS, FAKES) if name in said}
+    beside = {name: _first(said[name]) for name in (*ENDS, TOLERANCE) if name in said}
     return (
         {"low": None, "high": None}
         | beside

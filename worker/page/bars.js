@@ -11,12 +11,12 @@ const COLUMNS = [
   { name: "plot" },
   { name: "number", title: "Estimate, %" },
   { name: "interval", title: "Interval, %" },
-  { name: "fakes", title: "Fakes needed" },
+  { name: "tolerance", title: "Poisoning tolerance" },
   { name: "recommended", title: "Recommended" },
 ];
 
 /**
- * Draws rows {key, rank?, label, said?, fraction, low?, high?, fakes?, recommended?}; fractions, or null. A column that
+ * Draws rows {key, rank?, label, said?, fraction, low?, high?, tolerance?, recommended?}; fractions, or null. A column that
  * no row has anything of is not there. The drawing says what the numbers say, so whoever hears the page hears them alone.
  */
 export function drawBars(table, { rows, digits, caption, interval, what = "Value" }) {
@@ -24,7 +24,7 @@ export function drawBars(table, { rows, digits, caption, interval, what = "Value
   const has = {
     rank: rows.some((row) => row.rank !== undefined),
     interval: rows.some((row) => row.low !== undefined && row.low !== null),
-    fakes: rows.some((row) => row.fakes !== undefined),
+    tolerance: rows.some((row) => row.tolerance !== undefined),
     recommended: rows.some((row) => row.recommended !== undefined),
   };
   const columns = COLUMNS.filter(({ name }) => has[name] ?? true);
@@ -117,8 +117,8 @@ function renewRow(node, row, scale, digits) {
         write(cell, between(row.low, row.high, digits));
         cell.dataset.of = node.closest("table").dataset.interval;
         break;
-      case "fakes":
-        write(cell, count(row.fakes));
+      case "tolerance":
+        write(cell, count(row.tolerance));
         break;
       default:
         write(cell, row.recommended ?? "none");

@@ -104,8 +104,8 @@ function drawChoices(excerpt, { method, watched, sides, level }, go) {
     ? `Each interval holds with ${level} at every moment together: it may be watched, and be stopped at when it suits.`
     : `Each interval holds its value with ${level}, looked at once.`;
   const kept = method === "base" ? "" : " It is Base’s, whatever the method.";
-  const forged = " Fakes needed: so few made-up reports would put the estimate outside of its interval.";
-  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + kept + forged : "");
+  const poisoning = " Poisoning tolerance: the fewest poisoning reports that would move the estimate out of its interval.";
+  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + kept + poisoning : "");
 }
 
 /** Only Base has intervals; under another method's name they are still Base's. */
@@ -144,7 +144,7 @@ function drawValues(excerpt, place, { method, watched, sides, digits, level }) {
       label: labelOf(row),
       fraction: row.frequencies[method],
       ...ends(row, watched),
-      fakes: row.fakes,
+      tolerance: row.poisoning_tolerance,
     }));
     drawBars(byId("values"), { rows, digits, caption, interval: intervalSaid(method, level) });
   }
@@ -176,7 +176,7 @@ function drawQueries(excerpt, { method, watched, sides, digits, level }) {
       said: setOf(query, query.labels),
       fraction: query.answers[method],
       ...ends(query, watched),
-      fakes: query.fakes,
+      tolerance: query.poisoning_tolerance,
       recommended: query.recommended?.method,
     }));
     const told = queries.some((query) => query.recommended);

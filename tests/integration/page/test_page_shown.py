@@ -34,13 +34,13 @@ def collected(n=10_000, d=5, labels=COLOURS, seed=1, **said):
     ends = zip(("low", "high"), estimate.interval(), strict=True)
     anytime = zip(("anytime_low", "anytime_high"), estimate.anytime_interval(0.95), strict=True)
     vectors = {name: vector.tolist() for name, vector in [*ends, *anytime]} | {
-        "fakes": [123] * (d - 1) + [None]
+        "poisoning_tolerance": [123] * (d - 1) + [None]
     }
     methods = {name: vector.tolist() for name, vector in by_method(estimate, list(METHODS)).items()}
     error = float(estimate.std_error().min())
     warm = {name: sum(vector[:2]) for name, vector in methods.items()}
     query = {"name": "warm", "values": [0, 1], "size": 2, "answers": warm, "standard_error": error}
-    query |= {"low": warm["base"] - 0.02, "high": warm["base"] + 0.02, "fakes": 77}
+    query |= {"low": warm["base"] - 0.02, "high": warm["base"] + 0.02, "poisoning_tolerance": 77}
     query |= {"recommended": {"method": "norm-sub", "sequence": 1}}
     order = np.argsort(-estimate.frequencies)[:3].tolist()
     top = {
@@ -108,7 +108,7 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
                 percent(frequencies[v], error) for v in order[:3]
             ]
             assert f"method={method}" in page.url or method == "base"
-        assert cells(page, "values", "fakes") == ["123" if v < 4 else "—" for v in order]
+        assert cells(page, "values", "tolerance") == ["123" if v < 4 else "—" for v in order]
         assert page.locator("#queries .recommended").all_inner_texts() == ["Recommended", "norm-sub"]
         choose(page, "intervals", "95 %, may be watched")
         assert cells(page, "values", "interval") == watched

@@ -44,20 +44,20 @@ def test_so_many_forged_reports_put_it_out_and_no_fewer(name):
     oracle = ORACLES[name]
     estimate, base = taken(oracle)
     counts, values = estimate.counts, range(8)
-    told = [((v,), base.low[v], base.high[v], base.fakes[v]) for v in values]
+    told = [((v,), base.low[v], base.high[v], base.poisoning_tolerance[v]) for v in values]
     (top,) = base.tops
-    told += [((v,), top.low[i], top.high[i], top.fakes[i]) for i, v in enumerate(top.values)]
-    told += [(each.query.values, each.low, each.high, each.fakes) for each in base.sets]
-    assert sum(fakes > 0 for *_, fakes in told) >= 10
-    for which, low, high, fakes in told:
+    told += [((v,), top.low[i], top.high[i], top.poisoning_tolerance[i]) for i, v in enumerate(top.values)]
+    told += [(each.query.values, each.low, each.high, each.poisoning_tolerance) for each in base.sets]
+    assert sum(fewest > 0 for *_, fewest in told) >= 10
+    for which, low, high, fewest in told:
         total, m = float(counts[list(which)].sum()), len(which)
         least, most = (0, 1) if m == 1 else oracle.supported_of(np.array(which))
-        if fakes == -1:
+        if fewest == -1:
             assert not outside(oracle, total, m, 10**12, low, high, least, most)
             continue
-        assert fakes == int(fakes) >= 0
-        assert outside(oracle, total, m, fakes, low, high, least, most), which
-        assert not fakes or not outside(oracle, total, m, fakes - 1, low, high, least, most), which
+        assert fewest == int(fewest) >= 0
+        assert outside(oracle, total, m, fewest, low, high, least, most), which
+        assert not fewest or not outside(oracle, total, m, fewest - 1, low, high, least, most), which
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -81,8 +81,8 @@ def test_the_ends_that_may_be_watched_are_the_estimates_own(name):
 def test_of_frequencies_alone_there_are_score_intervals_alone():
     _, base = taken(ORACLES["olh"], merged=True)
     assert base.low is not None
-    assert base.anytime_low is base.anytime_high is base.fakes is None
-    assert base.sets[0].fakes is base.tops[0].fakes is None
+    assert base.anytime_low is base.anytime_high is base.poisoning_tolerance is None
+    assert base.sets[0].poisoning_tolerance is base.tops[0].poisoning_tolerance is None
 
 
 def test_reports_at_several_rates_have_them_too():
@@ -93,9 +93,9 @@ def test_reports_at_several_rates_have_them_too():
     base = snapshot.take(stream, estimate, Cut({0: 10_200}, {}), 1, queries).bodies["base"]
     low, high = estimate.anytime_interval()
     assert (base.anytime_low.tolist(), base.anytime_high.tolist()) == (low.tolist(), high.tolist())
-    assert base.sets[0].fakes == -1
-    assert base.sets[1].fakes == base.fakes[1] > 0
-    assert base.tops[0].fakes[0] >= base.fakes[0]
+    assert base.sets[0].poisoning_tolerance == -1
+    assert base.sets[1].poisoning_tolerance == base.poisoning_tolerance[1] > 0
+    assert base.tops[0].poisoning_tolerance[0] >= base.poisoning_tolerance[0]
     # the strongest of them is one at the rate of 3/4, which counts four
     ahead = (10_200 * base.high[0] - 10_200 * estimate.frequencies[0]) / (2.5 - base.high[0])
-    assert base.fakes[0] <= ahead + 1
+    assert base.poisoning_tolerance[0] <= ahead + 1

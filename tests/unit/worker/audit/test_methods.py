@@ -18,6 +18,9 @@ from worker.audit.errors import Difference
 from worker.audit.methods import METHODS, Estimate, expect_method
 from worker.audit.vectors import read
 
+OF_BASE = [("anytime_low", 1e-6), ("anytime_high", -1e-6)]
+OF_BASE += [("poisoning_tolerance", 1), ("poisoning_tolerance", -1)]
+
 
 def snapshot_of(stream, n, seed=1):
     """A snapshot of made-up reports: some of users, a few values of which are frequent, or of noise alone."""
@@ -108,14 +111,11 @@ def test_a_method_that_there_is_not_is_named():
         expect_method("guess", {}, own, {"frequencies": np.zeros(3)})
 
 
-@pytest.mark.parametrize(
-    ("name", "by"),
-    [("anytime_low", 1e-6), ("anytime_high", -1e-6), ("fakes", 1), ("fakes", -1), ("low", 1e-6)],
-)
+@pytest.mark.parametrize(("name", "by"), [*OF_BASE, ("low", 1e-6)])
 def test_another_number_beside_base_is_found(name, by):
     for stream in (*[*STREAMS.values()][:4], STREAMS["rated"]):
         snapshot = snapshot_of(stream, 3000)
-        value = int(np.argmax(snapshot.bodies["base"].fakes))
+        value = int(np.argmax(snapshot.bodies["base"].poisoning_tolerance))
 
         def change(_, said, value=value):
             said[name][value] += by
@@ -128,9 +128,9 @@ def test_that_no_number_of_forged_reports_does_it_is_found_where_one_does():
     snapshot = snapshot_of(next(iter(STREAMS.values())), 3000)
 
     def never(_, said):
-        said["fakes"] = [-1] * len(said["fakes"])
+        said["poisoning_tolerance"] = [-1] * len(said["poisoning_tolerance"])
 
-    with pytest.raises(Difference, match=r"base: fakes\[\d+\] is -1"):
+    with pytest.raises(Difference, match=r"base: poisoning_tolerance\[\d+\] is -1"):
         expect(snapshot, never, ["base"])
 
 
@@ -139,7 +139,7 @@ def test_that_no_number_of_forged_reports_does_it_is_found_where_one_does():
 )
 def test_another_number_beside_a_top_query_is_found(name):
     snapshot = snapshot_of(STREAMS[name], 3000)
-    for key, by in [("anytime_low", 1e-6), ("anytime_high", -1e-6), ("fakes", 1), ("fakes", -1)]:
+    for key, by in OF_BASE:
         with pytest.raises(Difference, match=rf"base: query 'most': {key}\[0\]"):
             expect(snapshot, lambda _, said, key=key, by=by: _add_first(said["top"][0][key], by), ["base"])
 
