@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     "--reports", required=True, type=int, metavar="N", help="The number of reports expected in a snapshot."
 )
 @click.option(
-    "--fake", "fakes", is_flag=True, help="Show the largest effect of one poisoning report instead."
+    "--poisoning-effect", is_flag=True, help="Show the largest effect of one poisoning report instead."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: bool) -> None:
+def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, as_json: bool) -> None:
     """Compare the protocols for a stream, the best first.
 
     \b
@@ -42,8 +42,8 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
     decoding     steps of the transform at each snapshot, K·log2(K) for K
                  counters
 
-    With --fake, the largest effect of one poisoning report, in users: an honest report adds 1 to its user's value on
-    average, and nothing to others. Clients are trusted: no protocol of LDP prevents poisoning.
+    With --poisoning-effect, the largest effect of one poisoning report, in users: an honest report adds 1 to its
+    user's value on average, and nothing to others. Clients are trusted: no protocol of LDP prevents poisoning.
 
     \b
     up           a value of its choice is raised by so many users
@@ -64,14 +64,15 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
         made = planned(epsilon, domain_size, reports)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    effects = [effect(Stream.from_document(NAME, row.document).oracle, reports) for row in made.rows if fakes]
+    rows = made.rows if poisoning_effect else ()
+    effects = [effect(Stream.from_document(NAME, row.document).oracle, reports) for row in rows]
     if as_json:
         document = made.document()
-        for row, one in zip(document["protocols"], effects, strict=fakes):
-            row["fake"] = dataclasses.asdict(one)
+        for row, one in zip(document["protocols"], effects, strict=poisoning_effect):
+            row["poisoning_effect"] = dataclasses.asdict(one)
         echo_json(json.dumps(document, ensure_ascii=False, indent=2))
     else:
-        echo(_fakes(made, effects) if fakes else _table(made))
+        echo(_effects(made, effects) if poisoning_effect else _table(made))
 
 
 def _table(made: Plan) -> str:
@@ -80,7 +81,7 @@ def _table(made: Plan) -> str:
     return _said([head, *(_cells(row) for row in made.rows)], said, made)
 
 
-def _fakes(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
+def _effects(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
     head = ("protocol", "up", "down", "values", "in all", "1 std error")
     cells = [
         (

@@ -140,11 +140,12 @@ def test_point_18_fake_of_olh_in_a_large_domain_is_a_full_bucket_and_no_more():
     assert d / g < ldp.OLH("1", d, g=g).most_supported < 1.02 * d / g
 
 
-def test_point_18_fake_is_printed_by_the_plan():
-    asked = ("plan", "--epsilon", "1", "--domain-size", "1024", "--reports", "1000000", "--fake")
+def test_the_poisoning_effect_is_printed_by_the_plan():
+    asked = ("plan", "--epsilon", "1", "--domain-size", "1024", "--reports", "1000000", "--poisoning-effect")
     rows = plan("1", 1024, 10**6).rows
-    lines = CliRunner().invoke(cli, asked).output.splitlines()
-    assert [line.split()[0] for line in lines[1 : 1 + len(rows)]] == [row.protocol for row in rows]
-    document = json.loads(CliRunner().invoke(cli, [*asked, "--json"]).output)
-    for row, said in zip(rows, document["protocols"], strict=True):
-        assert said["fake"] == vars(effect(ldp.Stream.from_document("s", row.document).oracle, 10**6))
+    lines = CliRunner().invoke(cli, asked).output.splitlines()[1 : 1 + len(rows)]
+    assert [line.split()[0] for line in lines] == [row.protocol for row in rows]
+    told = json.loads(CliRunner().invoke(cli, [*asked, "--json"]).output)["protocols"]
+    for row, said in zip(rows, told, strict=True):
+        stream = ldp.Stream.from_document("s", row.document)
+        assert said["poisoning_effect"] == vars(effect(stream.oracle, 10**6))
