@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import alerts, cli, configuration, metrics
+from docs.generate import alerts, cli, configuration, metrics, template
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -13,6 +13,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration.worker,
     "configuration-streams.md": configuration.streams,
     "metrics.md": metrics.page,
+    "../../worker/config/template.toml": template.page,
 }
 """The function that returns the text of each page, by file name."""
 
@@ -20,7 +21,7 @@ PAGES: dict[str, Callable[[], str]] = {
 def main() -> None:
     """Writes every page whose text has changed."""
     for name, text in PAGES.items():
-        path, new = REFERENCE / name, text()
+        path, new = (REFERENCE / name).resolve(), text()
         if not path.exists() or path.read_text(encoding="utf-8") != new:
             path.write_text(new, encoding="utf-8")
             print(f"wrote {path.relative_to(REFERENCE.parents[1])}")

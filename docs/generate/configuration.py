@@ -80,7 +80,10 @@ def _kind(annotation: Any) -> str:
     if origin is Annotated:
         return _kind(arguments[0])
     if origin is Literal:
-        return " or ".join(f"`{json.dumps(each)}`" for each in arguments)
+        return (
+            ", ".join(f"`{json.dumps(each)}`" for each in arguments[:-1])
+            + f" or `{json.dumps(arguments[-1])}`"
+        )
     if origin is list:
         return f"list of {_kind(arguments[0]).replace(' or ', 's or ')}s"
     if origin in (Union, UnionType):

@@ -339,12 +339,12 @@ class QueryTable(Table):
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """Name of the query: 1 to 200 characters, no control characters."""
     values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
-    """A set of values: labels or indices."""
+    """Set of values: labels or indices."""
     where: Annotated[list[str], Field(min_length=1)] | None = None
     """The values whose label matches at least one pattern, `["*heart*", "cupid"]`. `*` is any characters, `?`
     one character, `[abc]` one of these; case matters."""
     top: StrictInt | None = None
-    """A number k: the k most frequent values."""
+    """Number k, for the k most frequent values."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -376,24 +376,23 @@ class StreamTable(Table):
     """For `response` with two values, instead of p: up to 16 ascending rates that reports may have, such as
     `["0.4994798"]`."""
     domain_size: StrictInt | None = None
-    """Number of values, d. Without this key, the number of labels."""
+    """Number of values, d; without this key, the number of labels."""
     hash: str | None = None
-    """For `olh`: the hash function. Without this key, `"mul32"`."""
+    """For `olh`: the hash function; without this key, `"mul32"`."""
     g: StrictInt | None = None
-    """For `olh`: the number of buckets. Without this key, the best number."""
+    """For `olh`: the number of buckets; without this key, the best number."""
     k: StrictInt | None = None
-    """For `subset`: the number of values that a report names. Without this key, the best number."""
+    """For `subset`: the number of values that a report names; without this key, the best number."""
     prime: StrictInt | None = None
-    """For `pgr`: the prime of the reports' geometry. Set `prime` and `dimension`, or neither for the best
-    pair."""
+    """For `pgr`: the prime of the reports' geometry; set both or neither of `prime` and `dimension`."""
     dimension: StrictInt | None = None
-    """For `pgr`: the dimension of the reports' geometry. Set `prime` and `dimension`, or neither for the best
-    pair."""
+    """For `pgr`: the dimension of the reports' geometry; set both or neither of `prime` and `dimension`."""
     recount_after: (
         Annotated[StrictInt, must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
     ) = None
-    """Number of a snapshot. If counts of snapshots up to this number were lost, the worker continues without
-    them. The worker restores recorded gaps that the topic can fill."""
+    """If counts were lost: the number of the snapshot up to which the worker continues without them. The worker
+    restores recorded gaps that the topic can fill.
+    """
     labels: (
         Annotated[
             Annotated[list[str], Tag(LABEL_TAGS[0])] | Annotated[Path, Tag(LABEL_TAGS[1])],
@@ -406,7 +405,7 @@ class StreamTable(Table):
     """Largest number of reports in a record. The worker rejects a record with more. Set 1 if devices write to
     the topic themselves, because otherwise one record can have 1,000,000 votes."""
     revision: Number | None = None
-    """A number that orders two configurations. The higher one is newer."""
+    """Number that orders two configurations; the higher number is newer."""
     windows: Annotated[list[Annotated[str, AfterValidator(window)]], Field(min_length=1)] = [ALL]
     """Windows in event time, such as `"1h"` or `"24h every 1h"`. `all` always exists."""
     grace: Length = "0s"
