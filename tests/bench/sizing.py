@@ -47,7 +47,7 @@ from worker.counting.ports import Answer, Events, Metadata
 from worker.counting.windows import ALL, Pane
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
-from worker.publishing import cuts
+from worker.publishing import stored_cut
 from worker.publishing.planning import Content
 from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
@@ -179,9 +179,9 @@ class Stored:
         for partition in range(self.point.partitions):
             self.commit(partition, changed or len(self.cells))
 
-    def read(self) -> cuts.StoredCut:
-        """Reads a cut."""
-        return cuts.read(self.stream, self.store, range(self.point.partitions), lambda _: [], lambda: None)
+    def read(self) -> stored_cut.StoredCut:
+        partitions = range(self.point.partitions)
+        return stored_cut.read(self.stream, self.store, partitions, lambda _: [], lambda: None)
 
 
 def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:

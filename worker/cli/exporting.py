@@ -47,7 +47,7 @@ def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
     from worker.importing import Refused, mirrored
     from worker.kafka.client.newest import newest_records
     from worker.kafka.reports.non_member_log import KafkaNonMemberLog
-    from worker.publishing import cuts
+    from worker.publishing import stored_cut
     from worker.redis.connecting import connect
     from worker.store.redis import RedisStore
 
@@ -68,7 +68,9 @@ def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
             f"partition {', '.join(map(str, behind))}: the newest record is another one in the mirror"
         )
     with connect(config.redis) as client:
-        found = cuts.read(served.stream, RedisStore(client, name), [*ends[0]], lambda _: (), lambda: None)
+        found = stored_cut.read(
+            served.stream, RedisStore(client, name), [*ends[0]], lambda _: (), lambda: None
+        )
     histories = {
         p: mirrored(served.stream, p, found.states.get(p), end, other.topic, ends[1][p])
         for p, end in sorted(ends[0].items())

@@ -87,10 +87,10 @@ def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
-def peek(stream: ldp.Stream, cuts: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
+def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
     """Returns a partition's metadata, or None; raises StateLost with the partition's name."""
     try:
-        return cuts.peek(partition)
+        return store.peek(partition)
     except StateLost as error:
         raise unreadable(stream, partition, error) from None
 

@@ -11,8 +11,8 @@ from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
 from worker.counting.ports import StateLost
 from worker.publishing import window_progress
-from worker.publishing.cuts import StoredCut
 from worker.publishing.rows import RowTopic
+from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due, WindowProgress
 
 Written = tuple[frozenset[tuple[int, str, str]], bool]

@@ -15,11 +15,11 @@ from ldp.snapshot import Period
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
 from worker.counting.ports import Events, SnapshotProducer, StateReader, Unavailable
-from worker.publishing import cuts, taking
+from worker.publishing import stored_cut, taking
 from worker.publishing.comparing import Comparer
-from worker.publishing.cuts import StoredCut
 from worker.publishing.planning import Content, Plan, Written, closed
 from worker.publishing.recommender import Recommender
+from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due
 
 PARTITION = 0
@@ -54,7 +54,7 @@ class Publisher:
     Args:
         stream: whose snapshots.
         content: what they have beside the counts.
-        cuts: where the counts are read.
+        state_reader: where the counts are read.
         snapshot_producer: where the snapshots go.
         group: the topic's partitions, and who counts them.
         recommender: what knows the method for each query.
@@ -66,7 +66,7 @@ class Publisher:
         self,
         stream: ldp.Stream,
         content: Content,
-        cuts: StateReader,
+        state_reader: StateReader,
         snapshot_producer: SnapshotProducer,
         group: Group,
         recommender: Recommender,
@@ -74,7 +74,7 @@ class Publisher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._content = stream, content
-        self._cuts, self._snapshot_producer, self._group = cuts, snapshot_producer, group
+        self._state_reader, self._snapshot_producer, self._group = state_reader, snapshot_producer, group
         self._recommender, self._events, self._clock = recommender, events, clock
         self._comparer = Comparer(content.queries, content.changed_level, content.changed_at_least)
         self._head: Head | None = None
@@ -171,7 +171,7 @@ class Publisher:
         epoch = self._group.epoch()
         if epoch is None:
             return None
-        metadata = peek(self._stream, self._cuts, PARTITION)
+        metadata = peek(self._stream, self._state_reader, PARTITION)
         return metadata.lineage if metadata is not None and metadata.epoch == epoch else None
 
     def _open(self, lineage: str) -> Head:
@@ -185,7 +185,9 @@ class Publisher:
     def _plan(self, head: Head) -> Plan:
         """Reads a cut, and plans its snapshot."""
         partitions = self._group.partitions()  # asked once: the topic may grow meanwhile
-        stored = cuts.read(self._stream, self._cuts, partitions, self._group.uncounted, self._on_alive)
+        stored = stored_cut.read(
+            self._stream, self._state_reader, partitions, self._group.uncounted, self._on_alive
+        )
         if stored.uncounted != self._warned:
             self._warned = stored.uncounted
             if stored.uncounted:

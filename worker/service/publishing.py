@@ -51,7 +51,7 @@ def snapshot_producer_of(
 def publisher(
     config: Config,
     served: Served,
-    cuts: StateReader,
+    state_reader: StateReader,
     snapshot_producer: SnapshotProducer,
     group: KafkaGroup,
     partitions: Callable[[], Sequence[int]],
@@ -73,4 +73,4 @@ def publisher(
     )
     recommender = Recommender(stream, queries, events, methods=snapshots.methods)
     membership = Group(partitions, group.uncounted, epoch)
-    return Publisher(stream, content, cuts, snapshot_producer, membership, recommender, events)
+    return Publisher(stream, content, state_reader, snapshot_producer, membership, recommender, events)

@@ -382,14 +382,14 @@ def test_a_publisher_fenced_while_it_reads_publishes_nothing() -> None:
     world.send()
     old = world.member(1)
     count_all(world, old)
-    cut: Any = old.publisher._cuts.cut
+    cut: Any = old.publisher._state_reader.cut
 
     def cut_then_lose(partition: int) -> Any:
         loaded = cut(partition)
         count_all(world, alone(world, 2))
         return loaded
 
-    old.publisher._cuts.cut = cut_then_lose
+    old.publisher._state_reader.cut = cut_then_lose
     old.publisher.tick()
     assert not world.snapshots
 

@@ -55,7 +55,7 @@ class StoredCut:
 
 def read(
     stream: ldp.Stream,
-    cuts: StateReader,
+    state_reader: StateReader,
     partitions: Sequence[int],
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
     on_alive: Callable[[], object],
@@ -64,7 +64,7 @@ def read(
 
     Args:
         stream: the stream.
-        cuts: the reader of the store.
+        state_reader: the reader of the store.
         partitions: of its topic.
         uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
             have some; see `worker.kafka.reports.group`.
@@ -76,7 +76,7 @@ def read(
     """
     states, flushes, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
-    for partition, stored in _cuts(stream, cuts, sorted(partitions), on_alive):
+    for partition, stored in _stored(stream, state_reader, sorted(partitions), on_alive):
         if stored is None or not stored.metadata.flush:
             without[partition] = stored is not None
         if stored is None:
@@ -95,18 +95,18 @@ def read(
         flushes[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
     # one that was committed meanwhile is no longer without
-    missing = [p for p in asked if (found := peek(stream, cuts, p)) is None or not found.flush]
+    missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.flush]
     return StoredCut(states, flushes, missing)
 
 
-def _cuts(
-    stream: ldp.Stream, cuts: StateReader, partitions: Sequence[int], on_alive: Callable[[], object]
+def _stored(
+    stream: ldp.Stream, state_reader: StateReader, partitions: Sequence[int], on_alive: Callable[[], object]
 ) -> Iterator[tuple[int, StoredPartition | None]]:
     """Yields stored partitions, read some at a time to bound memory."""
     most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))
     for first in range(0, len(partitions), most):
         on_alive()
-        for partition, stored in cuts.cut_all(partitions[first : first + most]).items():
+        for partition, stored in state_reader.cut_all(partitions[first : first + most]).items():
             if isinstance(stored, StateLost):
                 raise unreadable(stream, partition, stored)
             if isinstance(stored, Unavailable):
