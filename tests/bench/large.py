@@ -1,11 +1,9 @@
-"""Snapshots of a million values: bytes and seconds, and what counting loses to a publisher.
+"""Snapshots of a million values: bytes, seconds, and the slowdown of counting by a publisher.
 
-Run as ``python -m tests.bench.large``, three minutes; one JSON line a result. Bytes are those of all messages, before
-and after lz4, as the producer compresses them; beside it stands what part of each method's values is not 0. Times are
-seconds, medians of several; what is published goes to a Kafka of this machine, and comes back from there.
-How long Redis is busy with a cut is what Redis says itself. Counting is measured by the records a second of a thread:
-beside another process that makes snapshots without a rest, as that of a publisher of many values does; alone; and
-beside another thread that makes them, which holds the lock of the interpreter for most of the time.
+``python -m tests.bench.large`` takes three minutes and prints JSON lines: message bytes before and after lz4, the
+nonzero share of each method, and median seconds through a local Kafka. Redis reports how long a cut takes. Counting is
+measured in records per second of a thread: without a publisher, next to a publisher process, and next to a publisher
+thread, which holds the interpreter's lock most of the time.
 """
 
 import json

@@ -1,10 +1,8 @@
-"""What a page costs the worker that answers it, in CPU seconds of the whole process, by the size of the domain.
+"""CPU seconds of a worker's process for the page's requests, by domain size.
 
-Run as ``python -m tests.bench.page``: one JSON line a result, with the least of some. On a Kafka of this machine:
-``followed`` is a snapshot of all eleven methods that passes the thread which follows the topic, ``read`` one that is
-read because somebody asked, ``excerpt``, ``found`` (by a text in the labels) and ``whole`` are what is made of it, and
-``idle`` is a second of following a topic on which nothing comes. Whoever asks for what was just read has it not read
-again.
+``python -m tests.bench.page`` prints JSON lines with the least of several runs, on a local Kafka: ``followed`` and
+``read`` are snapshots of all eleven methods, followed on the topic or read for a request; ``excerpt``, ``found`` (by a
+text in the labels) and ``whole`` are answers from a snapshot; ``idle`` is a second of following without messages.
 """
 
 import json

@@ -1,11 +1,9 @@
-"""What readers of the page that read nothing cost a worker that counts: memory, delay of probes, and counting.
+"""Cost of page readers that read nothing, for a counting worker: memory, delay of probes, counting rate.
 
-Run as ``python -m tests.bench.readers [READERS [DOMAIN [METHODS]]]``, by default 500, 1,000,000 and base,norm-sub. More
-is on the topic than the worker counts. In turns of twenty seconds it counts alone, and with so many connections that
-ask for the newest snapshot and read nothing of it; one that is ended is opened again. The lines say by how many MB its
-resident memory was above what it was before the first reader, the longest answer of ``/healthz``, and the ratio of what
-it counted. On all cores, as readers are not to take what counting needs: the load generator, Kafka and Redis share
-them.
+``python -m tests.bench.readers [READERS [DOMAIN [METHODS]]]`` has the defaults 500, 1,000,000 and base,norm-sub. The
+worker counts a backlog, in turns of 20 s without readers and with readers; a closed connection is opened again. Each
+line has the added resident memory in MB, the slowest answer of ``/healthz`` and the ratio of the counting rates. The
+load generator, Kafka and Redis use the same cores.
 """
 
 import contextlib

@@ -1,9 +1,7 @@
-"""How soon the page shows a snapshot, and for how long an update of it keeps a browser from anything else.
+"""Time until the page shows a snapshot, and the longest task of an update, in a real Chromium.
 
-Run as ``python -m tests.bench.shown``: one JSON line a result, by a real Chromium, of all eleven methods. ``loaded`` is
-from the beginning of the navigation to the first bars, with nothing kept from before, and the bytes that came with it;
-``updated`` is the longest task of the page while a newer snapshot is drawn. The documents come from a server of the
-tests, on this machine.
+``python -m tests.bench.shown`` prints JSON lines for all eleven methods: ``loaded`` is the time from navigation to the
+first bars without a cache, with the bytes; ``updated`` is the longest task of the page while it draws a newer snapshot.
 """
 
 import json

@@ -1,10 +1,8 @@
-"""What `deploy.sizing` computes, measured: a line a formula, with what was measured, what it says, how far it is off.
+"""Measures what `deploy.sizing` computes: a line for each formula, with both numbers and the relative error.
 
-Run as ``python -m tests.bench.sizing``. On a Redis and a Kafka of this machine the worker's own code claims, commits,
-reads cuts and publishes. Bytes are Redis' own counts (``INFO``, ``MEMORY USAGE``) and the sizes of Kafka's files; times
-are CPU seconds of the process that does it, all of its threads, the least of several: the machine has other work to do.
-``error`` of a line is the largest relative one of its points. How many records are counted a CPU second is measured by
-``python -m tests.bench.ingest``.
+``python -m tests.bench.sizing`` claims, commits, reads cuts and publishes on a local Redis and Kafka. Bytes are from
+Redis (``INFO``, ``MEMORY USAGE``) and Kafka's files. Times are the least CPU seconds of several runs, of all threads.
+``error`` is the largest relative error of the points. ``python -m tests.bench.ingest`` measures the counting rate.
 """
 
 import gc

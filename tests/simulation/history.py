@@ -69,11 +69,7 @@ class Wrong(AssertionError):  # noqa: N818  # what it is
 
 
 def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
-    """Runs a history; returns the number of each event.
-
-    Raises:
-        Wrong: an invariant does not hold.
-    """
+    """Runs a history; returns the number of each event; raises Wrong if an invariant does not hold."""
     random.seed(seed)  # the back-off's spread
     made = _Made(seed)
     try:

@@ -152,11 +152,7 @@ class Outside(Cluster):
 
 
 class Imports:
-    """Imports into the partitions of deployments, and their times.
-
-    Attributes:
-        alone_until: the turn at which workers come.
-    """
+    """Imports into the partitions of deployments, and their times; workers start at turn `alone_until`."""
 
     def __init__(self, deployments: Sequence[Deployment], rng: random.Random) -> None:
         self._deployments, self._rng = deployments, rng

@@ -70,11 +70,7 @@ class Mutant:
         return f"{self.file.removeprefix('worker/')}: {self.name}"
 
     def changed(self) -> dict[str, str]:
-        """Returns the changed files, by their names.
-
-        Raises:
-            ValueError: a text is not there once.
-        """
+        """Returns the changed files by name; raises ValueError unless a text occurs once."""
         files: dict[str, str] = {}
         for one in ({"file": self.file, "text": self.text, "instead": self.instead}, *self.also):
             file = one["file"]

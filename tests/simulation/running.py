@@ -15,11 +15,7 @@ BLOCK = 50
 
 
 def run(seeds: Sequence[int]) -> Iterator[tuple[int, collections.Counter[str]]]:
-    """Runs histories; yields the number and the events of each block.
-
-    Raises:
-        Wrong: one is not as it must be; those that were not begun are left.
-    """
+    """Runs histories; yields the number and events of each block; raises Wrong at the first wrong history."""
     blocks = [seeds[begin : begin + BLOCK] for begin in range(0, len(seeds), BLOCK)]
     # spawned: a process that already has threads is not to be forked
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), initializer=settle) as pool:

@@ -17,11 +17,7 @@ HELD, LOST_REPLY = "held back", "lost reply"
 
 
 class Call:
-    """A call of a worker that a script looks at.
-
-    Attributes:
-        partition: the one that the call names, or −1.
-    """
+    """A call of a worker, for a script; `partition` is −1 if the call names none."""
 
     def __init__(self, world: World, worker: Any, partition: int) -> None:
         self.world, self.worker, self.partition = world, worker, partition

@@ -1,18 +1,17 @@
-"""The bench of the way in: each case's topic is filled, counted, recounted, recovered, and read by the case's peers.
+"""Ingest benchmark: fills, counts, recounts, recovers and reads the topic of each case.
 
-A line is a case beside one peer. ``ours`` and ``peer`` are records a CPU second: of the worker from the claim to the
-last count, which is stored by then, and of the peer from when it begins to read until it is through; see `usage` for
-how they are read. Neither the broker's CPU seconds nor Redis' are in them. Both run on one core, the broker and Redis
-on the others. Further columns:
+Each line compares a case with one peer. ``ours`` and ``peer`` are records per CPU second: of the worker from the claim
+to the last stored count, of the peer from its first read to its end (see `usage`). They exclude the CPU seconds of the
+broker and Redis, which run on other cores. Further columns:
 
 - ``seconds``: from the claim to the last count;
-- ``recovery_seconds``: from SIGKILL, a third of the way, to the first snapshot of a worker that is started at once; the
-  group waits ten of them for the dead one;
-- ``state_bytes_per_second``: what Redis appended to its file from the claim to the last count;
-- ``wrong``: counts that are not the truth of what was sent; always 0, or there is no rate;
-- ``audit``: what `ldp-worker audit` said, where it was asked;
+- ``recovery_seconds``: from SIGKILL, after a third of the records, to the first snapshot of the restarted worker,
+  including 10 s in which the group waits for the killed one;
+- ``state_bytes_per_second``: bytes that Redis appended to its file from the claim to the last count;
+- ``wrong``: counts that differ from the sent reports; always 0, else there is no rate;
+- ``audit``: the verdict of `ldp-worker audit`, if it ran;
 - ``peak_bytes``, ``peer_peak_bytes``: the largest resident sets;
-- ``peer_seconds``, ``peer_records``: how long the peer took, for how many; some are slow and have fewer.
+- ``peer_seconds``, ``peer_records``: time and records of the peer; slow peers get fewer records.
 """
 
 import sys

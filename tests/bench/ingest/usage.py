@@ -1,9 +1,7 @@
-"""What a process uses, as Linux says it in /proc: CPU seconds of all its threads, and the most memory it ever had.
+"""CPU seconds and peak memory of processes, from Linux's /proc.
 
-The CPU seconds are the fields utime, stime, cutime and cstime of ``/proc/PID/stat``: user and system, all threads,
-those that ended too, and children that were waited for; for every process below it the same. Their unit is a hundredth
-of a second. The memory is VmHWM of ``/proc/PID/status``, the largest resident set so far, added up over the processes:
-pages that they share are counted for each.
+CPU seconds are utime, stime, cutime and cstime of ``/proc/PID/stat``, in hundredths of a second, for a process and its
+descendants. Memory is the sum of VmHWM in ``/proc/PID/status``; each process counts the pages that it shares.
 """
 
 import contextlib

@@ -1,10 +1,8 @@
-"""A healthy time under load, watched by a real Prometheus with the shipped rules: no alert may fire.
+"""Healthy load under a real Prometheus with the shipped rules: no alert may fire.
 
-Run as ``python -m tests.long.alerts --minutes 60``. Two streams on six partitions, with windows, are counted by three
-workers of four processes; in the middle each worker is restarted in its turn. Silence has to be more than no data: at
-the end each alert's series have samples, and what it compares has a value, of which the one nearest to its threshold is
-said. Each alert is a line of JSON where ``--lines`` says. What fires, cannot be evaluated or has no data makes the exit
-code 1.
+``python -m tests.long.alerts --minutes 60``: three workers of four processes count two streams with windows on six
+partitions, and each is restarted once. At the end, the series of each alert must have samples, and a line of JSON in
+``--lines`` has the value nearest to its threshold. The exit code is 1 if an alert fires, fails or has no data.
 """
 
 import argparse

@@ -1,15 +1,13 @@
-"""An attack on OLH's default hash: pairs of values that share a bucket more or less often than once in g seeds.
+"""Attack on OLH's default hash: searches pairs of values that share a bucket more or less often than 1 in g seeds.
 
 ``python -m tests.long.attack [PART ...]`` prints tables: ``named`` (30 s), ``blind`` and ``chosen`` (10 min each),
 ``demonstration`` (2 min), ``predecessor`` (3 min). One core, up to 3 GiB.
 
-C is the share of all 2³² seeds under which two values have one bucket of g. A random function has C − 1/g near 0 with
-standard deviation √((1/g)(1−1/g)/2³²), 7.6·10⁻⁶ at g = 2. The bias of OLH's estimate of a value w, for any number of
-reports, is the sum of f_v·(C − 1/g)·g/(g−1) over the other values v.
-
-Each family of pairs goes through a tournament: all are counted under 2¹⁴ random seeds, the farthest from 1/g under 2¹⁸
-others, the farthest of these under 2²⁴ others, and the finalists under every seed. Each largest deviation is printed
-beside the median of the largest of as many standard normal numbers.
+C is the share of all 2³² seeds under which two values share a bucket. For a random function, C − 1/g has mean 0 and
+standard deviation √((1/g)(1−1/g)/2³²), 7.6·10⁻⁶ at g = 2. The bias of OLH's estimate of a value w is the sum of
+f_v·(C − 1/g)·g/(g−1) over the other values v. A tournament counts all pairs of a family under 2¹⁴ random seeds, the
+farthest from 1/g under 2¹⁸ others, then 2²⁴ others, and the finalists under all seeds. Each line has the largest
+deviation and the median of the largest of as many standard normal numbers.
 """
 
 import sys

@@ -1,13 +1,9 @@
-"""The image and the compose file, run for real; and the suite's own way to containers.
+"""Tests of the image and the compose file on a container engine: ``python -m tests.long.containers``.
 
-    python -m tests.long.containers
-
-Where a container engine answers, at DOCKER_HOST or in its usual place, it is used, with the images that the project
-names. Where none does, on Debian and as root, one is installed and started for the while, with stand-ins for those
-images made of Debian's packages, Maven Central's jars and this machine's Python; Grafana, which no package has, is left
-out. One line a finding. What was started is taken down again, after a failure or Ctrl-C too; an engine's packages and,
-on an engine that was there, images stay. Exits with 1 if something was not as it should be, 2 if it could not be tried.
-Takes about ten minutes on two cores.
+Uses the engine at DOCKER_HOST or in its usual place, with the project's images. Without an engine, on Debian as root,
+it installs one, with stand-in images from Debian's packages, Maven Central and the local Python, without Grafana. It
+prints a line for each finding and removes what it started; packages and images stay. Exit codes: 1 for a failed
+check, 2 if the checks cannot run. Takes about 10 minutes on two cores.
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""Images under the names that the project gives, made of Debian's packages, for an engine without a registry.
+"""Images with the names that the project uses, made of Debian's packages, for an engine without a registry.
 
-Each is a root file system by mmdebstrap, and on top of it what Debian lacks: Kafka's jars, which deploy/local fetches,
-and the Python of the image's version that this machine has (else Debian's own). They stand in for what the images do:
-same commands, users, folders and ports. What pip needs on this machine to reach its index, a CA or an address, the
-Python gets as its configuration, so that the project's Dockerfile need not know.
+Each is a root file system by mmdebstrap plus Kafka's jars (from deploy/local) and the local Python of the image's
+version, else Debian's. Commands, users, folders and ports are those that the real images have. The Python gets the
+local configuration of pip, so the project's Dockerfile needs no CA or address.
 """
 
 import re

@@ -259,11 +259,7 @@ def _died(worker: Worker, aim: Aim) -> None:
 def run(
     chosen: Sequence[Point], kafka: str, redis_url: str, folder: Path, seed: int, say: Callable[[str], object]
 ) -> list[Outcome]:
-    """Kills at each point, on a new stream for each fresh one.
-
-    Raises:
-        AssertionError: something was lost, doubled, out of order or too late; where and on which stream was said.
-    """
+    """Kills at each point, on a new stream for each fresh one; raises AssertionError with each violation."""
     fresh = [point for point in chosen if point.way == "fresh"]
     others = [point for point in chosen if point.way != "fresh"]
     outcomes, streams = list[Outcome](), max(len(fresh), -(-len(others) // MOST))

@@ -1,12 +1,11 @@
-"""What `pip install` brings, tried: the wheel is built, and installed into three fresh environments.
+"""Tests of the built wheel in three fresh environments: ``python -m tests.long.packaging``.
 
-    alone           makes reports of every protocol: the device's client runs on the standard library
-    mathematics     runs the commands of docs/tutorials/files-only.md; ldp-worker says which extra it needs
-    worker          serves: ldp-worker checks a configuration, and says that nobody answers
+- ``alone``: the device client makes reports of every protocol with the standard library;
+- ``mathematics``: the commands of docs/tutorials/files-only.md run; ldp-worker names the missing extra;
+- ``worker``: ldp-worker checks a configuration and reports that no service answers.
 
-The wheel is built as `make venv` builds, by the locked build backend. What it needs is installed in the lock's
-versions, and their hashes are compared. Run as ``python -m tests.long.packaging``; exits with 1 at the first thing that
-is not so. Takes about a minute, most of it for compiling kernels; more where packages are fetched for the first time.
+The locked build backend builds the wheel. Dependencies have the lock's versions and hashes. Exits with 1 at the first
+failure. Takes about a minute, most of it for compiling kernels.
 """
 
 import json

@@ -218,11 +218,7 @@ class Stage:
         until(lambda: len(worker.events("clock.jumped")) > jumps, f"the clock of {worker.log.name} jumps")
 
     def recovered(self) -> float:
-        """Waits until all records are published; returns the seconds.
-
-        Raises:
-            AssertionError: it is not within `LAG_SECONDS`.
-        """
+        """Waits for the publication of all records; returns the seconds, at most `LAG_SECONDS`."""
         began, ends = time.monotonic(), self.world.ends()
         ask = began + SLOW_SECONDS
 
@@ -262,11 +258,7 @@ class Stage:
             assert not worker.events("stream.stopped")
 
     def finish(self) -> Mapping[str, int]:
-        """Ends the load; returns totals once all windows are final.
-
-        Raises:
-            AssertionError: a window was not final once, or with other reports than a plain recount of the log finds.
-        """
+        """Ends the load; returns the totals of final windows, each final once and equal to a recount."""
         self.load.stop()
         self.world.sent.reports += self.load.reports
         self._close_windows()

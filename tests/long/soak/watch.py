@@ -31,11 +31,7 @@ class Slope:
 
 
 class Watch:
-    """Measures processes each second on its own thread; a context manager.
-
-    Args:
-        pids: the processes at the moment, the one first that is there all the time.
-    """
+    """Measures processes each second on its own thread; `pids` are the current ones, the permanent one first."""
 
     def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
         self._pids = pids
@@ -87,11 +83,7 @@ class Watch:
 
 
 class Latencies:
-    """Histograms of all workers, merged.
-
-    Args:
-        metric: the name of the histogram, without its prefix.
-    """
+    """Merged histograms of all workers; `metric` is the name without its prefix."""
 
     def __init__(self, metric: str) -> None:
         self._metric = metric
