@@ -16,7 +16,7 @@ PAGES = {
         "guides/choose-a-method",
         "guides/choose-a-protocol",
         "guides/poisoning",
-        "guides/python-client",
+        "guides/send-reports",
         "guides/read-snapshots",
         "reference/state-files",
         "reference/wire-format",
