@@ -15,7 +15,7 @@ from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.admin import cluster
 from worker.kafka.admin.cluster import Brokers, Cluster
-from worker.kafka.admin.undecided import LONG_SECONDS, Undecided
+from worker.kafka.admin.open_transactions import LONG_SECONDS, OpenTransactions
 from worker.kafka.client.brokers import Unreachable
 from worker.kafka.client.errors import BrokerError
 from worker.kafka.client.reading import Passed
@@ -39,8 +39,8 @@ def look(
             there = cluster.describe(admin, config)
             findings += topics.judge_topics(config, there.topics)
             findings += judge_windows(config, there.topics, machine.memory_bytes())
-            for topic, held in there.undecided.items():
-                findings += judge_undecided(topic, held)
+            for topic, held in there.open_transactions.items():
+                findings += judge_open_transactions(topic, held)
             if config.snapshots.topic in there.topics:
                 passed = dict[Passed, None]()  # in order
                 for served in config.streams:
@@ -94,7 +94,7 @@ def judge_session(seconds: float, allowed: tuple[int, int] | None) -> list[Findi
     return [Finding(Level.ERROR, "brokers", text, hint)]
 
 
-def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
+def judge_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> list[Finding]:
     """Judges transactions that hold back offsets: an error if one is open for long."""
     findings = []
     for one in held:

@@ -169,7 +169,7 @@ class StreamEvents:
         metrics.owned.labels(*labels).set(1)
         metrics.offset.labels(*labels).set(stored)
         metrics.lag.labels(*labels).set(max(0, end - stored))
-        metrics.undecided.labels(*labels).set(high - end)
+        metrics.held_back.labels(*labels).set(high - end)
         if watermark is not None:
             metrics.watermark.labels(*labels).set(watermark / 1000)
 

@@ -108,8 +108,8 @@ class Metrics:
         self.lag = gauge(
             "partition_lag", "Offsets between the counted offset and the last stable offset.", _PARTITION
         )
-        self.undecided = gauge(
-            "partition_undecided",
+        self.held_back = gauge(
+            "partition_offsets_above_last_stable",
             "Offsets above the last stable offset, which an open transaction holds back.",
             _PARTITION,
         )
@@ -304,7 +304,7 @@ class Metrics:
 
     def forget_partition(self, stream: str, partition: int) -> None:
         """Removes a partition's gauges."""
-        held = (self.owned, self.offset, self.lag, self.undecided, self.watermark, self.closed, self.panes)
+        held = (self.owned, self.offset, self.lag, self.held_back, self.watermark, self.closed, self.panes)
         for metric in held:
             metric.remove(stream, str(partition))
         for reason in ("admission", "room"):

@@ -191,7 +191,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage):
 
 @provokes(
     *("LdpRejecting", "LdpDeadLettersSampled", "LdpKeyOrHeaders", "LdpUnreadable", "LdpLate", "LdpSumOff"),
-    *("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
+    *("LdpOpenTransaction", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
 )
 def producers_are_wrong(stage):
     """Sends from a clock ahead, malformed records and an open transaction."""
@@ -233,7 +233,7 @@ def producers_are_wrong(stage):
 
     watch.fired("LdpUnreadable", **of)
     until(flood, f"all of it fires; {watch.now}", _TIMEOUT)
-    watch.fired("LdpUndecided", partition="2", **of)
+    watch.fired("LdpOpenTransaction", partition="2", **of)
     watch.fired("LdpWindowsHeldBack", partition="2", **of)
     watch.fired("LdpPartitionWaiting", partition="0", reason="room", **of)
 
@@ -242,7 +242,7 @@ def producers_are_wrong(stage):
         world.put(honest, partition, timestamp=now + 110_000)
     for name in ("LdpUnreadable", "LdpRejecting", "LdpDeadLettersSampled", "LdpKeyOrHeaders", "LdpLate"):
         watch.resolved(name, **of)
-    for name in ("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"):
+    for name in ("LdpOpenTransaction", "LdpWindowsHeldBack", "LdpPartitionWaiting"):
         watch.resolved(name, **of)
 
 
@@ -428,7 +428,7 @@ def redis_lets_nobody_in_and_is_nearly_full(stage):
 NOWHERE_ELSE = (
     *("LdpKeyOrHeaders", "LdpLate", "LdpDeadLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
     *("LdpStartingAgain", "LdpStreamStopped"),
-    *("LdpUndecided", "LdpUnreadable", "LdpProcessStartingAgain"),
+    *("LdpOpenTransaction", "LdpUnreadable", "LdpProcessStartingAgain"),
 )
 """Alerts that fire with one set of labels only."""
 LAST = ("LdpNoWorkers",)

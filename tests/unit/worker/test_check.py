@@ -20,9 +20,9 @@ from worker.check.kafka import (
     judge_abilities,
     judge_brokers,
     judge_head,
+    judge_open_transactions,
     judge_reports,
     judge_session,
-    judge_undecided,
 )
 from worker.check.machine import cache_folder, judge_cache
 from worker.check.redis import (
@@ -47,7 +47,7 @@ from worker.counting.ports import StateLost
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 from worker.kafka.admin.cluster import Brokers, Cluster
-from worker.kafka.admin.undecided import Undecided
+from worker.kafka.admin.open_transactions import OpenTransactions
 from worker.kafka.client import topics
 from worker.kafka.dead_letters.writer import WHOLE_BYTES
 from worker.kafka.reports.reader import Judged
@@ -275,16 +275,16 @@ def test_point_8_memory_that_is_used_up(info, level, message):
     ("held", "level", "message"),
     [
         (
-            Undecided(2, 50, 150, ("etl-1",), 12.0),
+            OpenTransactions(2, 50, 150, ("etl-1",), 12.0),
             WARNING,
             "partition 2: a transaction (etl-1), open for 12 s,",
         ),
-        (Undecided(2, 50, 150, ("etl-1",), 301.0), ERROR, "holds back 100 offset(s) from 50 on"),
-        (Undecided(0, 7, 8), WARNING, "partition 0: a transaction holds back 1 offset(s) from 7 on"),
+        (OpenTransactions(2, 50, 150, ("etl-1",), 301.0), ERROR, "holds back 100 offset(s) from 50 on"),
+        (OpenTransactions(0, 7, 8), WARNING, "partition 0: a transaction holds back 1 offset(s) from 7 on"),
     ],
 )
 def test_point_8_what_a_transaction_holds_back(held, level, message):
-    (finding,) = judge_undecided("reports", [held])
+    (finding,) = judge_open_transactions("reports", [held])
     assert (finding.level, finding.subject) == (level, "topic reports")
     assert message in finding.text
     abort = f"--topic reports --partition {held.partition} --start-offset {held.first}"

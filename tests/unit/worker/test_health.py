@@ -284,7 +284,7 @@ def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypa
     assert looks == [1]
 
 
-def test_point_8_what_is_undecided_is_what_the_last_fetch_heard_beyond_the_stable_end():
+def test_point_8_offsets_above_the_last_stable_one_are_those_of_the_last_fetch():
     log = log_that({0, 1, 2}, heard_ms=1001.0)
     stable, high = {0: 10, 1: 10, 2: 10}, {0: 25, 1: None, 2: 4}
     log._consumer.assignment = lambda: {TopicPartition("t", p) for p in high}

@@ -13,7 +13,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 from worker.config import Config, Served
 from worker.counting.head import Head
 from worker.counting.ports import COUNTED
-from worker.kafka.admin.undecided import Undecided, find_undecided
+from worker.kafka.admin.open_transactions import OpenTransactions, find_open_transactions
 from worker.kafka.client import brokers, topics
 from worker.kafka.client.errors import remedy
 from worker.kafka.client.reading import OnPassed
@@ -44,7 +44,7 @@ class Cluster:
     topics: Mapping[str, Topic]
     logs: Mapping[str, Mapping[int, tuple[int, int]]]  # (first offset, end)
     offset_metadata: Mapping[str, Mapping[int, str]]  # of the group's committed offset
-    undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)  # held by open transactions
+    open_transactions: Mapping[str, Sequence[OpenTransactions]] = field(default_factory=dict)
     counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # the group's offset
 
 
@@ -106,7 +106,7 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
                 raise
             time.sleep(0.2)
     logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
-    held = {s.topic: find_undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    held = {s.topic: find_open_transactions(admin, s.topic, range(there[s.topic].partitions)) for s in known}
     metadata = {topic: {p: one.metadata for p, one in said.items()} for topic, said in committed.items()}
     counted = {
         topic: {p: one.offset for p, one in said.items() if one.metadata == COUNTED}

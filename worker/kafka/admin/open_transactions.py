@@ -15,7 +15,7 @@ LONG_SECONDS = 300.0  # A transaction open for longer blocks readers; the alert 
 
 
 @dataclass(frozen=True)
-class Undecided:
+class OpenTransactions:
     """The records of one partition above its last stable offset."""
 
     partition: int
@@ -25,7 +25,9 @@ class Undecided:
     seconds: float | None = None  # the age of the oldest of these; None if there is none
 
 
-def find_undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[int]) -> list[Undecided]:
+def find_open_transactions(
+    admin: KafkaAdminClient, topic: str, partitions: Collection[int]
+) -> list[OpenTransactions]:
     """Returns the partitions of a topic with records above the last stable offset."""
     latest = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
     # the watermark first, so that new records do not appear held
@@ -40,7 +42,7 @@ def find_undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[i
         ids = {name: since for name, (since, touched) in opened.items() if tp in touched}
         age = max(0.0, time.time() - min(ids.values())) if ids else None
         first, end = stable[tp].offset, high[tp].offset
-        found.append(Undecided(tp.partition, first, end, tuple(sorted(ids)), age))
+        found.append(OpenTransactions(tp.partition, first, end, tuple(sorted(ids)), age))
     return found
 
 
