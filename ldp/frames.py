@@ -49,7 +49,7 @@ REASONS: Mapping[str, str] = {
     Reason.VERSION: "the first byte is no known frame version",
     Reason.LENGTH: "the frame is truncated, or not a whole number of reports",
     Reason.FINGERPRINT: (
-        "the fingerprint is not this stream's: the client speaks for another protocol, epsilon, domain or labels"
+        "the fingerprint is not this stream's: the client uses another protocol, epsilon, domain or labels"
     ),
     Reason.MANY: "the record has more reports than the stream takes in one",
     Reason.RANGE: "a report is outside what the protocol allows",

@@ -1,9 +1,20 @@
 """Writes the pages of docs/reference that are generated from the code."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from docs.generate import alerts, cli, configuration, metrics, template
+from docs.generate import (
+    alerts,
+    broker_errors,
+    cli,
+    configuration,
+    errors,
+    failures,
+    log_events,
+    metrics,
+    template,
+)
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -12,8 +23,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli-ldp-worker.md": cli.worker_page,
     "configuration.md": configuration.worker,
     "configuration-streams.md": configuration.streams,
+    "broker-errors.md": broker_errors.page,
+    "errors.md": errors.page,
+    "log-events.md": log_events.page,
     "metrics.md": metrics.page,
     "../../worker/config/template.toml": template.page,
+    **{name: partial(failures.page, name) for name in failures.NAMES},
 }
 """The function that returns the text of each page, by file name."""
 

@@ -1,6 +1,6 @@
 """The command line: ``ldp``, a file a command; `command` is what they share.
 
-Exit codes: 0 all is well; 1 a failure; 2 usage.
+Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict of `audit-client`.
 """
 
 import sys

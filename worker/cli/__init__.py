@@ -1,6 +1,6 @@
 """Command line ``ldp-worker``: a module for each command; `command` has their common parts.
 
-Exit codes: 0 stopped or well; 1 failure; 2 usage or configuration; 3 an audit that could not recount everything.
+Exit codes: 0 success, or stopped on request; 1 failure; 2 usage or configuration error; 3 `audit` cannot recount all.
 """
 
 from worker.cli import (  # noqa: F401

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check(config: "Config", wait: float, as_json: bool) -> int:
     """Validate the configuration, Kafka and Redis.
 
-    Checks configuration, brokers, topics, Redis and the counts in it. Exits with 1 if anything is an error.
+    Checks configuration, brokers, topics, Redis and the counts in it. The exit code is 1 if anything is an error.
     """
     from worker.check import Level, findings
     from worker.observe import logs

@@ -109,7 +109,7 @@ class HttpServer:
     async def _nowhere(self, request: Request, error: Exception) -> Response:  # noqa: ARG002  # Starlette's
         shown = [] if self._page is None else ["/", "/streams", pages.EVENTS]
         known = ", ".join([*shown, "/metrics", *self._probes])
-        return Response(f"not here; {known} are\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT})
+        return Response(f"path not found; there are {known}\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT})
 
     async def _show(self, request: Request) -> Response:
         target, known, page = _target(request), request.headers.get("If-None-Match", ""), self._page
@@ -202,10 +202,9 @@ class _Heard(Response):
             await send(_start(self))
             return await send({"type": "http.response.body", "body": b""})
         if listeners.total() >= MOST_LISTENERS or listeners[client] >= MOST_OF_A_CLIENT:
-            said = f"{listeners.total()} hear events already, {listeners[client]} of them at your address\n"
-            refused = Response(
-                said, HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "5", "Content-Type": _TEXT}
-            )
+            full = f"{listeners.total()} event streams are open, {listeners[client]} of them are yours\n"
+            headers = {"Retry-After": "5", "Content-Type": _TEXT}
+            refused = Response(full, HTTPStatus.SERVICE_UNAVAILABLE, headers)
             return await refused(scope, receive, send)
         listeners[client] += 1
         connection: Connection = scope["state"]["connection"]
@@ -239,10 +238,10 @@ class _Known:
         host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
         answer = self._application
         if origin is not None and not self._ours(origin.decode("latin-1"), host):
-            answer = Response("the origin is none of ours\n", HTTPStatus.FORBIDDEN, {"Content-Type": _TEXT})
+            answer = Response("origin not allowed\n", HTTPStatus.FORBIDDEN, {"Content-Type": _TEXT})
         elif scope["path"] not in self._anywhere and not self._named(_hostname(f"//{host}")):
-            said = f"the host is none of ours; add its name to http.names ({PREFIX}HTTP__NAMES) if it is\n"
-            answer = Response(said, HTTPStatus.MISDIRECTED_REQUEST, {"Content-Type": _TEXT})
+            unknown = f"host not allowed; if it is yours, add its name to http.names ({PREFIX}HTTP__NAMES)\n"
+            answer = Response(unknown, HTTPStatus.MISDIRECTED_REQUEST, {"Content-Type": _TEXT})
         await answer(scope, receive, send)
 
     def _named(self, name: str) -> bool:

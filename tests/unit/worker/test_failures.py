@@ -1,4 +1,4 @@
-"""The pages of failures in docs/reference name what exists, and every symptom of a failure is on one of them."""
+"""The failures of `tests/failures.toml` name what exists, and every symptom of a failure is on one of their pages."""
 
 import ast
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate import failures, log_events
 from tests.long.soak.faults import FAULTS
 from worker.config.schema import File, StreamTable, Table
 from worker.counting import ports
@@ -17,17 +18,11 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Step
 
 ROOT = Path(__file__).parents[3]
-PAGES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/reference").glob("failures-*.md"))]
-SECTION = "\n".join([(ROOT / "docs/reference/failures.md").read_text(encoding="utf-8"), *PAGES])
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for page in PAGES
-    for line in page.splitlines()
-    if line.startswith("| ") and not line.startswith(("| failure |", "| ---"))
-]
+PAGES = ["failures.md", *failures.NAMES]
+SECTION = "\n".join((ROOT / "docs/reference" / name).read_text(encoding="utf-8") for name in PAGES)
+ROWS = [row for part in failures.read().values() for row in part.values()]
 NAMED = re.findall(r"`([^`]+)`", SECTION)
-TESTS = [name for name in NAMED if "::" in name]
-LEVELS = ("info", "warning", "error", "exception", "critical")
+TESTS = [test for row in ROWS for test in row["tests"]]
 
 
 @cache
@@ -39,18 +34,6 @@ def product() -> Iterator[Path]:
     return (ROOT / "worker").rglob("*.py")
 
 
-def logged() -> dict[str, set[str]]:
-    """The events that the worker logs, and at which levels."""
-    found: dict[str, set[str]] = {}
-    for path in product():
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                said = node.args[0]
-                if node.func.attr in LEVELS and isinstance(said, ast.Constant) and "." in str(said.value):
-                    found.setdefault(said.value, set()).add(node.func.attr)
-    return found
-
-
 def keys(table: type[Table], name: str = "") -> Iterator[str]:
     for key, field in table.model_fields.items():
         yield f"{name}{key}"
@@ -58,12 +41,13 @@ def keys(table: type[Table], name: str = "") -> Iterator[str]:
             yield from keys(type(field.default), f"{key}.")
 
 
-def test_each_row_is_whole():
-    assert len(ROWS) > 100
+def test_each_failure_is_whole_and_on_one_page():
+    assert sorted(part for name in failures.NAMES for part in failures.parts(name)) == sorted(failures.read())
+    assert len({row["title"] for row in ROWS}) == len(ROWS) > 100
     for row in ROWS:
-        assert len(row) == 4, row
-        assert all(row), row
-        assert "::" in row[3] or row[3].startswith("not shown"), row
+        assert row.keys() - {"note"} == {"title", "seen", "remedy", "tests"}, row
+        assert all(row[key] for key in ("title", "seen", "remedy")), row
+        assert row["tests"] or row["note"], row
 
 
 @pytest.mark.parametrize("named", sorted(set(TESTS)))
@@ -103,11 +87,11 @@ def test_alerts_are_all_there_and_all_named():
 
 
 def test_events_are_there_and_those_of_failures_are_all_named():
-    events = logged()
+    events = log_events.emitted()
     configured = {*keys(File), *(f"streams.{key}" for key in StreamTable.model_fields)}
     dotted = {name for name in NAMED if re.fullmatch(r"[a-z]+\.[a-z_]+", name)}
     assert dotted - events.keys() - configured == set()
-    assert {event for event, levels in events.items() if levels != {"info"}} - dotted == set()
+    assert {name for name, event in events.items() if event.levels != {"info"}} - dotted == set()
 
 
 def test_what_readiness_says_of_each_step_is_named():
@@ -133,7 +117,7 @@ def test_what_a_stream_stops_for_is_said_in_its_words():
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     for row in ROWS:
-        for words in re.findall(r"\"([^\"]+)\"", re.sub(r"`[^`]*`", "", row[1])):
+        for words in re.findall(r"\"([^\"]+)\"", re.sub(r"`[^`]*`", "", row["seen"])):
             assert words in texts, words
 
 
@@ -152,10 +136,7 @@ def test_no_clock_on_the_wall_has_a_part_in_what_is_counted_or_published():
         for room in rooms
         for path in (ROOT / "worker" / room).glob("*.py")
         for node in ast.walk(parsed(path))
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr in ("now", "utcnow", "today", "time_ns", "gmtime", "localtime")
-        )
+        if (isinstance(node, ast.Attribute) and node.attr in CLOCKS)
         or (isinstance(node, ast.Attribute) and ast.unparse(node) == "time.time")
         or (isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"))
     ]

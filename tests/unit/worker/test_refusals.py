@@ -1,13 +1,11 @@
 """Every error code of the answers that a worker acts on, and what follows: an error of one partition is its own.
 
-`OUTCOMES` is the table of docs/reference/broker-errors.md as data: codes with an outcome of their own, and all others.
+`docs.generate.broker_errors` has the outcomes, from which docs/reference/broker-errors.md is generated.
 The tests inject the answers where the client's own handlers take them.
 """
 
 import contextlib
-import re
 import socket
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +23,19 @@ from kafka.protocol.consumer import ListOffsetsResponse, OffsetCommitResponse, O
 from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import OffsetAndMetadata
 
+from docs.generate.broker_errors import (
+    ALL_WAIT,
+    CLAIMED,
+    CLOSED,
+    KEPT,
+    MISSING,
+    NOT_OWNER,
+    OTHERS,
+    OUTCOMES,
+    RETRIED,
+    SESSION,
+    WAITS,
+)
 from worker.counting.ports import NotOwner, Unavailable
 from worker.kafka.client import quirks
 from worker.kafka.client.refusals import Answers, Refusals
@@ -33,38 +44,6 @@ from worker.kafka.reports.offsets import Offsets
 TOPIC, BAD, GOOD = "t", 1, 2
 TPS = [TopicPartition(TOPIC, partition) for partition in (BAD, GOOD)]
 CODES = {code: error.__name__ for code, error in kafka_errors.kafka_errors.items() if code}
-OTHERS = None
-"""Every code that has no line of its own."""
-
-WAITS = "the partition waits and the worker asks again; the other partitions continue"
-CLAIMED = "the worker releases the partition and claims it again"
-ALL_WAIT = "the requested partitions wait and the worker asks again"
-SESSION = "the client starts a new fetch session"
-RETRIED = "the worker retries the claim"
-NOT_OWNER = "the worker abandons the claim: it is no longer a member of the group"
-KEPT = "the worker keeps the last metadata of the topic and asks again; `/readyz` names the cause"
-MISSING = "the topic counts as missing until an answer contains it"
-CLOSED = "the topic is closed to this client, and `/readyz` reports this"
-
-_GROUP = {14: RETRIED, 15: RETRIED, 16: RETRIED, 24: RETRIED, 30: RETRIED, 69: RETRIED}
-_MEMBER = {22: NOT_OWNER, 25: NOT_OWNER, 27: NOT_OWNER, 82: NOT_OWNER, 110: RETRIED, 113: RETRIED}
-OUTCOMES = {
-    "Fetch, of a partition": {1: CLAIMED, OTHERS: WAITS},
-    "Fetch, as a whole": {70: SESSION, 71: SESSION, 106: SESSION, OTHERS: ALL_WAIT},
-    "ListOffsets": {OTHERS: WAITS},
-    "OffsetFetch, of a partition": {**_GROUP, **_MEMBER, OTHERS: WAITS},
-    "OffsetFetch, as a whole": {**_MEMBER, 110: RETRIED, 113: RETRIED, OTHERS: RETRIED},
-    "OffsetCommit": {**_GROUP, **_MEMBER, OTHERS: WAITS},
-    "Metadata, of a topic": {3: MISSING, 29: CLOSED, OTHERS: KEPT},
-}
-
-AGAIN = "the worker publishes the snapshot again with a new producer"
-PUBLISHING = {
-    "InitProducerId": {OTHERS: AGAIN},
-    "AddPartitionsToTxn": {OTHERS: AGAIN},
-    "EndTxn": {OTHERS: AGAIN},
-}
-"""Those of a publisher; tests/integration/kafka/test_error_codes.py injects some codes of each at a real client."""
 
 
 @pytest.fixture(scope="module")
@@ -304,19 +283,3 @@ def test_a_partition_that_is_refused_waits_longer_each_time_and_is_well_once_it_
     refusals.add(3, error)
     refusals.forget([3])
     assert (refusals.lasting(), refusals.take_new()) == (set(), {})
-
-
-def test_the_table_of_the_page_is_that_of_the_tests():
-    page = (Path(__file__).parents[3] / "docs/reference/broker-errors.md").read_text(encoding="utf-8")
-    section = page[page.index("| answer | codes |") : page.index("\n## Wrong answers\n")]
-    rows = [
-        tuple(cell.strip() for cell in row.split("|")[1:-1]) for row in re.findall(r"^\|.*\|$", section, re.M)
-    ]
-    said = {(answer, code, outcome) for answer, codes, outcome in rows[2:] for code in codes.split(", ")}
-    due = set()
-    for answer, outcomes in {**OUTCOMES, **PUBLISHING}.items():
-        for code, outcome in outcomes.items():
-            if code is OTHERS or outcome != outcomes[OTHERS]:
-                others = "every other" if len({*outcomes.values()}) > 1 else "all"
-                due.add((answer, others if code is OTHERS else str(code), outcome))
-    assert said == due
