@@ -46,8 +46,8 @@ class Prefix:
     stretch: Stretch
 
     @property
-    def flush(self) -> str:
-        """The flush id to store it under, a digest: a second import of the same history finds the first."""
+    def commit_id(self) -> str:
+        """The commit id to store it under, a digest: a second import of the same history finds the first."""
         return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
 
     def rule(self, start: int) -> Rule:
@@ -74,7 +74,7 @@ class Prefix:
         Counts are a function of the log and the rules, so a first rule that is the import's shows that its records
         are among them.
         """
-        if (found.offset, found.flush) == (self.stretch.offset, self.flush):
+        if (found.offset, found.commit_id) == (self.stretch.offset, self.commit_id):
             return True
         first, *others = layout.recorded(found)
         ours = first.offset <= self.stretch.start and first == self.rule(first.offset)
@@ -239,7 +239,7 @@ class Import:
         for p, prefix in prefixes.items():
             if (there := found[p]) is None:
                 self._install(p, prefix, starts[p], lineage)
-            if there is None or there.flush == prefix.flush:
+            if there is None or there.commit_id == prefix.commit_id:
                 self._mirror(p, prefix, committed.get(p))
             on_done(prefix, there is not None)
 
@@ -296,7 +296,7 @@ class Import:
 
     def _install(self, partition: int, prefix: Prefix, start: int, lineage: str) -> None:
         state = prefix.state(start)
-        metadata, blobs = layout.dump(state, layout.initial(lineage, state), prefix.flush)
+        metadata, blobs = layout.dump(state, layout.initial(lineage, state), prefix.commit_id)
         attempt = uuid4().hex
         # Step 7.
         self.store.stage(partition, attempt, blobs)
@@ -326,7 +326,7 @@ def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
         return f"it has counts of another history, {'; '.join(others)}; {_NEVER}"
     if prefix.is_in(found):
         return None
-    what = f"counts up to offset {found.offset}" if found.flush else "been claimed by a worker"
+    what = f"counts up to offset {found.offset}" if found.commit_id else "been claimed by a worker"
     return f"it has {what} already; {_NEVER}"
 
 

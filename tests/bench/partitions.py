@@ -86,7 +86,7 @@ def _committed(world: World) -> Iterator[Line]:
     sending.start()
     keys = [layout.meta_key(world.name, partition) for partition in range(world.partitions)]
     try:
-        until(lambda: all(world.redis.hget(key, "flush") for key in keys), "each is committed once", PATIENCE)
+        until(lambda: all(world.redis.hget(key, "commit_id") for key in keys), "each commits once", PATIENCE)
         began, longest = time.monotonic(), 0.0
         offsets, since = [b""] * len(keys), [began] * len(keys)
         while (now := time.monotonic()) < began + WATCHED_SECONDS:

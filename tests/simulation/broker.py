@@ -590,7 +590,7 @@ class Consumer(Cluster):
             )
             key = f"{{{self.worker.deployment.stream.name}:{partition}}}:meta"
             stored = self.worker.peeked.get((self.world.current, key))
-            assert word == COUNTED or not stored or not stored[b"flush"], (
+            assert word == COUNTED or not stored or not stored[b"commit_id"], (
                 "a claim does not say that it was counted"
             )
             truth = self.worker.deployment.truth

@@ -389,9 +389,9 @@ class Listener:
         deployment = self.deployment
         for partition, held in self.worker.ownership._held.items():
             if held.flush is not None and not deployment.refuses(partition):
-                self.unwritten[held.flush.after.flush] += 1
+                self.unwritten[held.flush.after.commit_id] += 1
                 most = 2 * len(deployment.reports.partitions)
-                assert self.unwritten[held.flush.after.flush] < most, "it keeps others from being written"
+                assert self.unwritten[held.flush.after.commit_id] < most, "it keeps others from being written"
 
     def _demand_beginning(self, partition: int) -> None:
         """Demands that counting begins where Kafka and the heads say."""

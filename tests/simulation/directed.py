@@ -113,7 +113,7 @@ def _known_alone(call: Call) -> tuple[int, Any] | None:
     for p, offset in call.worker.ownership.stored().items():
         if len(past := call.past(p)) > 1 and call.group.offsets.get(p) == (offset, COUNTED):
             meta = call.meta(before := past[-2], p)
-            if call.published(p) <= int(meta[b"offset"]) < offset and meta[b"flush"]:
+            if call.published(p) <= int(meta[b"offset"]) < offset and meta[b"commit_id"]:
                 return p, before
     return None
 
@@ -148,7 +148,7 @@ def _undone(call: Call) -> int | None:
     """Returns a counted, unpublished partition whose counts can be undone."""
     for p, (_, word) in call.group.offsets.items():
         past = call.past(p)
-        claimed = len(past) > 1 and not call.meta(past[0], p)[b"flush"]
+        claimed = len(past) > 1 and not call.meta(past[0], p)[b"commit_id"]
         if p and word == COUNTED and claimed and not call.published(p):
             return int(p)
     return None
@@ -430,7 +430,7 @@ def _counted(call: Call, fresh: bool) -> list[int]:
     held = call.worker.ownership._held
     stands = [p for p, one in held.items() if one.state.offset > one.metadata.offset and not one.waiting]
     return sorted(
-        p for p in stands if p and (held[p].metadata.flush == "") == fresh and held[p].flush is None
+        p for p in stands if p and (held[p].metadata.commit_id == "") == fresh and held[p].flush is None
     )
 
 
@@ -540,7 +540,7 @@ def _have_ruled(seconds: float) -> Act:
 def _rules(call: Call, keys: dict[bytes, Any]) -> list[Any]:
     """Returns the rules in the partition's keys, none before its first commit."""
     meta = call.meta(keys, call.partition)
-    said: list[Any] = json.loads(meta[b"totals"]).get("rules", []) if meta and meta[b"flush"] else []
+    said: list[Any] = json.loads(meta[b"totals"]).get("rules", []) if meta and meta[b"commit_id"] else []
     return said
 
 
@@ -606,7 +606,7 @@ def _before_windows(call: Call) -> Any:
         return None
     for keys in reversed(call.past(0)):
         meta = call.meta(keys, 0)
-        if meta[b"flush"] and int(meta[b"offset"]) < windowed[0]:
+        if meta[b"commit_id"] and int(meta[b"offset"]) < windowed[0]:
             return keys
     return None
 

@@ -137,9 +137,7 @@ class Counted:
         default_factory=dict
     )  # support of each value; frozen once closed
     first_start: dict[str, int] = field(default_factory=dict)  # window -> its first start to publish
-    gap_bounds: list[tuple[int, int | None]] = field(
-        default_factory=list
-    )  # of each gap: closed before, first time after
+    gap_bounds: list[tuple[int, int | None]] = field(default_factory=list)  # closed before, first time after
     begun: int = 0  # how many rules have begun
 
     def copy(self) -> Counted:

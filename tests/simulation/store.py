@@ -118,17 +118,17 @@ class MemoryRedis:
         meta = self.live(keys[0])
         if not meta:
             return {b"lineage"}
-        lineage, epoch, offset, flush = args[:4]
+        lineage, epoch, offset, commit_id = args[:4]
         others = {b"fenced"} if meta[b"epoch"] != epoch else set()
         if meta[b"lineage"] != lineage:
             others.add(b"lineage")
         if others:
             return others
-        stands = meta[b"offset"], meta[b"flush"]
+        stands = meta[b"offset"], meta[b"commit_id"]
         commits = len(args) > 4
         if commits and stands == (args[4], args[5]):
             return {b"done"}
-        if stands != (offset, flush):
+        if stands != (offset, commit_id):
             return {b"conflict"}
         needed = keys[1 : 1 + 2 * int(args[9]) : 2] if commits else keys[1:]
         if all(self.exists(key) for key in needed):
@@ -138,7 +138,7 @@ class MemoryRedis:
     def due_to_import(self, keys: list[bytes], args: list[bytes]) -> bytes:
         """Returns what an import is to be answered."""
         if meta := self.live(keys[0]):
-            same = (meta[b"lineage"], meta[b"offset"], meta[b"flush"]) == (args[1], args[3], args[5])
+            same = (meta[b"lineage"], meta[b"offset"], meta[b"commit_id"]) == (args[1], args[3], args[5])
             return b"done" if same else b"conflict"
         return b"done" if all(self.exists(key) for key in keys[1::2]) else b"staging_expired"
 
@@ -233,7 +233,7 @@ class Client:
 
         def heard(found: Mapping[bytes, bytes]) -> None:
             self.member.peeked[self.world.current, key], self.member.looked[key] = found, self.world.steps
-            if not found or not found[b"flush"]:
+            if not found or not found[b"commit_id"]:
                 self.member.uncounted[self.world.current, key] = self.world.steps
 
         self.member.asked[key] = self.world.steps

@@ -320,7 +320,7 @@ class Truth:
         return state
 
     def _compare_rules(self, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> None:
-        if not before[b"flush"]:
+        if not before[b"commit_id"]:
             return  # before the first commit nothing was judged
         was, now = (json.loads(fields[b"totals"])["rules"] for fields in (before, after))
         assert now[: len(was)] == was, "a recorded rule was changed"
@@ -444,7 +444,7 @@ class Truth:
         for partition in known:
             offset, word = self.deployment.group.offsets.get(partition, (0, ""))
             fields = self.meta(partition)
-            if word == COUNTED and not (fields and fields[b"flush"]):
+            if word == COUNTED and not (fields and fields[b"commit_id"]):
                 found[partition] = offset
         return found
 

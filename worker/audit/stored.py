@@ -73,8 +73,8 @@ StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 
 _LAYOUT = 1
 _BLOB = struct.Struct("<4sIq16sqII")
-"""Header of a blob: magic, state entries, offset, flush id, reports, bytes of an entry, checksum."""
-_CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
+"""Header of a blob: magic, state entries, offset, commit id, reports, bytes of an entry, checksum."""
+_CHECKED = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
 """Fields that the checksum of the metadata covers."""
 _RULE = {"offset", "revision", "most_reports", "hamming_weight"}
 _OF_WINDOWS = {"windows", "grace", "max_out_of_orderness"}
@@ -99,7 +99,7 @@ def decode(
         return None
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
-        offset, flush = int(fields["offset"]), fields["flush"]
+        offset, commit_id = int(fields["offset"]), fields["commit_id"]
         _demand_lineage(lineage, group, topic_id, fingerprint)
         _demand_checksum(fields, place)
         return Stored(
@@ -118,7 +118,7 @@ def decode(
             gaps=[(begin, end) for begin, end in totals["gaps"]],
             gap_bounds=[(line, first) for line, first in totals["gap_bounds"]],
             rules=_rules(totals),
-            cells=_cells(named, blobs, offset, flush, size),
+            cells=_cells(named, blobs, offset, commit_id, size),
         )
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
@@ -175,9 +175,9 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
 
 
 def _cells(
-    named: Mapping[str, str], blobs: Mapping[str, bytes | None], offset: int, flush: str, size: int
+    named: Mapping[str, str], blobs: Mapping[str, bytes | None], offset: int, commit_id: str, size: int
 ) -> dict[str, StoredCell]:
-    if not flush:
+    if not commit_id:
         if any(blob is not None for blob in blobs.values()):
             raise Difference("metadata: of before the first commit, but there are counts")
         return {"all": StoredCell(0, np.zeros(size, np.uint8))}
@@ -188,14 +188,16 @@ def _cells(
         if name != "all":
             ends_of(name)
         try:
-            cells[name] = _decode_blob(name, blobs.get(name), by, offset, flush, size)
+            cells[name] = _decode_blob(name, blobs.get(name), by, offset, commit_id, size)
         except Difference as difference:
             where = "counts" if name == "all" else f"counts of pane {name}"
             raise Difference(f"{where}: {difference}") from None
     return cells
 
 
-def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: str, size: int) -> StoredCell:
+def _decode_blob(
+    cell: str, blob: bytes | None, named: str, offset: int, commit_id: str, size: int
+) -> StoredCell:
     """Returns the counts of a blob, which has to be the one that the metadata name."""
     if blob is None:
         raise Difference("the blob that the metadata name is missing")
@@ -213,8 +215,8 @@ def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: 
     if checksum != due:
         raise Difference(f"the blob is damaged: its checksum is {due:08x}, it says {checksum:08x}")
     if written_by.hex() != named:
-        raise Difference(f"the blob is of flush {written_by.hex()}, the metadata name {named}")
-    if written_at > offset or (named == flush and written_at != offset):
+        raise Difference(f"the blob is of commit {written_by.hex()}, the metadata name {named}")
+    if written_at > offset or (named == commit_id and written_at != offset):
         raise Difference(f"the blob is of offset {written_at}, the metadata of {offset}")
     return StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=_BLOB.size))
 

@@ -115,7 +115,7 @@ class Claim:
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
         """Returns whether a partition needs no readable head: it is not behind Kafka's offset, and has no new rule."""
-        if metadata is None or not metadata.flush or metadata.offset < (committed or (0, ""))[0]:
+        if metadata is None or not metadata.commit_id or metadata.offset < (committed or (0, ""))[0]:
             return False
         decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
         return not isinstance(decided, Rule)
@@ -137,7 +137,7 @@ class Claim:
             if committed is not None and counted:
                 # never lowered: a store that was set back is noticed by it
                 return max(metadata.offset, committed[0]), COUNTED
-            return metadata.offset, COUNTED if metadata.flush else CLAIMED
+            return metadata.offset, COUNTED if metadata.commit_id else CLAIMED
         why = None
         if committed is not None and counted:
             why = (
@@ -255,7 +255,7 @@ class Claim:
         published = head.judged(partition)
         # a rule that begins below what was counted without it cannot be taken over
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
-        if published and (not stored.flush or (rules.continues(published, state.rules) and not late)):
+        if published and (not stored.commit_id or (rules.continues(published, state.rules) and not late)):
             state.set_rules(published)
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))

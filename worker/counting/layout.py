@@ -3,15 +3,15 @@
 All keys of a partition share the hash tag ``{stream:partition}``, so that one script may touch them on a cluster:
 
 - ``{stream:partition}:meta``: a hash of the fields of `Metadata` and their ``checksum``: the BLAKE2b digest, 16 bytes
-  in hexadecimal, of this key and the values of lineage, epoch, offset, flush, blobs and totals, joined by newlines;
+  in hexadecimal, of this key and the values of lineage, epoch, offset, commit_id, blobs and totals, joined by newlines;
 - ``{stream:partition}:window:<cell>``: one blob a cell;
 - ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
-A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
-that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state as unsigned integers
-of that width: the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. The checksum is the CRC-32C of the
-cell's name and of all other bytes of the blob. Metadata name the flush that wrote each blob, and flush ids are random,
-or a digest of what is imported. So a worker notices a blob that is missing, damaged or misplaced.
+A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the id of
+the commit that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state: unsigned
+integers of that width, the narrowest of 1, 2, 4 and 8 bytes that holds all of them. The checksum is the CRC-32C of the
+cell's name and of all other bytes of the blob. Metadata name the commit that wrote each blob. Commit ids are random, or
+a digest of what is imported. So a worker notices a blob that is missing, damaged or misplaced.
 The lineage names this layout, 1. A worker refuses a newer one.
 """
 
@@ -39,7 +39,7 @@ _HEADER = struct.Struct("<4sIq16sqII")
 HEADER_BYTES = _HEADER.size
 _MAGIC = b"LDP1"
 _CHECKSUM_BYTES = 4
-_CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
+_CHECKED = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
 _T = TypeVar("_T")
 
 _MALFORMED = (KeyError, ValueError, TypeError, AttributeError, RecursionError)  # raised by malformed fields
@@ -49,7 +49,7 @@ def fields(metadata: Metadata, key: str) -> dict[str, str]:
     """Returns the fields to store under a partition's `meta_key`."""
     blobs = json.dumps(dict(metadata.blobs), sort_keys=True)
     numbers = str(metadata.epoch), str(metadata.offset)
-    values = metadata.lineage, *numbers, metadata.flush, blobs, metadata.totals
+    values = metadata.lineage, *numbers, metadata.commit_id, blobs, metadata.totals
     checked = dict(zip(_CHECKED, values, strict=True))
     return checked | {"checksum": _checksum(checked, key)}
 
@@ -80,7 +80,7 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
         if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
             raise TypeError("blobs name something else than commits")
         epoch, offset = int(fields["epoch"]), int(fields["offset"])
-        return Metadata(fields["lineage"], epoch, offset, fields["flush"], blobs, fields["totals"])
+        return Metadata(fields["lineage"], epoch, offset, fields["commit_id"], blobs, fields["totals"])
     except _MALFORMED as error:
         raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
 
@@ -110,18 +110,18 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
     return Metadata(lineage, 1, state.offset, "", {}, totals(state))
 
 
-def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as metadata and the changed cells' blobs; ``flush`` is a fresh id of 32 hex digits."""
+def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metadata, dict[str, bytes]]:
+    """Encodes a state as metadata and the changed cells' blobs; ``commit_id`` is a fresh id of 32 hex digits."""
     blobs = {}
     for name in state.changed:
         cell = state.cells[name]
         counts = narrowest(cell.state)
-        said = (len(counts), state.offset, bytes.fromhex(flush), cell.reports, counts.itemsize)
+        said = (len(counts), state.offset, bytes.fromhex(commit_id), cell.reports, counts.itemsize)
         header = _HEADER.pack(_MAGIC, *said, 0)[:-_CHECKSUM_BYTES]
         checksum = _crc(name, header, counts)
         blobs[name] = header + checksum.to_bytes(_CHECKSUM_BYTES, "little") + counts.tobytes()
-    written = {name: flush if name in state.changed else before.blobs[name] for name in state.cells}
-    after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=totals(state))
+    written = {name: commit_id if name in state.changed else before.blobs[name] for name in state.cells}
+    after = replace(before, offset=state.offset, commit_id=commit_id, blobs=written, totals=totals(state))
     return after, blobs
 
 
@@ -139,18 +139,18 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             windows=WindowState.load(said),
         ),
     )
-    if not metadata.flush:
+    if not metadata.commit_id:
         fresh = PartitionState.fresh(stream, state.start)
         state.cells, state.changed = fresh.cells, fresh.changed
         if metadata.blobs or metadata.offset != state.start:
             raise StateLost("the metadata are of before the first commit, and name counts")
-    for name, flush in metadata.blobs.items():
-        state.cells[name] = _cell(stream, metadata, name, flush, blobs.get(name))
+    for name, commit_id in metadata.blobs.items():
+        state.cells[name] = _cell(stream, metadata, name, commit_id, blobs.get(name))
     invariants.demand_state(stream, state)
     return state
 
 
-def _cell(stream: ldp.Stream, metadata: Metadata, name: str, flush: str, blob: bytes | None) -> Cell:
+def _cell(stream: ldp.Stream, metadata: Metadata, name: str, commit_id: str, blob: bytes | None) -> Cell:
     where = f"the counts of {name!r}"
     if blob is None:
         raise StateLost(f"{where} are missing")
@@ -158,14 +158,14 @@ def _cell(stream: ldp.Stream, metadata: Metadata, name: str, flush: str, blob: b
         raise StateLost(f"{where} have {len(blob)} bytes; {HEADER_BYTES} and more are due")
     size = stream.oracle.state_size
     magic, entries, offset, written, reports, width, checksum = _HEADER.unpack_from(blob)
-    if (magic, entries, written.hex()) != (_MAGIC, size, flush):
+    if (magic, entries, written.hex()) != (_MAGIC, size, commit_id):
         raise StateLost(f"{where} are of another commit than the metadata say")
     if width not in (1, 2, 4, 8) or len(blob) != HEADER_BYTES + width * size:
         raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width}")
     counts = np.frombuffer(blob, f"<u{width}", offset=HEADER_BYTES)
     if checksum != _crc(name, blob[: HEADER_BYTES - _CHECKSUM_BYTES], counts):
         raise StateLost(f"{where} are damaged: their checksum is another one")
-    if offset > metadata.offset or (flush == metadata.flush and offset != metadata.offset):
+    if offset > metadata.offset or (commit_id == metadata.commit_id and offset != metadata.offset):
         raise StateLost(f"{where} are of offset {offset}, the metadata of {metadata.offset}")
     return Cell(reports, counts.astype(np.int64))
 

@@ -55,7 +55,7 @@ class OwnedPartition:
     def ahead(self) -> bool:
         """Whether the state is beyond what is stored, by records, by a rule or by a drop."""
         # before the first record only a rule with windows needs a commit: a head names what is stored
-        told = self.metadata.flush != "" or self.waiting or self.state.windowing is not None
+        told = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
         ruled = told and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or ruled
 

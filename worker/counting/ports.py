@@ -85,15 +85,15 @@ class Metadata:
         lineage: the identity of the counts, as stored; see `worker.counting.lineage`.
         epoch: raised by each claim; a writer with an older one is fenced.
         offset: the counts are those of [start, offset).
-        flush: the id of the commit that wrote this, 32 hex digits; empty before the first commit.
-        blobs: cell -> flush id of the commit that wrote its live blob.
+        commit_id: the id of the commit that wrote this, 32 hex digits; empty before the first commit.
+        blobs: cell -> id of the commit that wrote its live blob.
         totals: the rest of the state as canonical JSON.
     """
 
     lineage: str
     epoch: int
     offset: int
-    flush: str
+    commit_id: str
     blobs: Mapping[str, str]
     totals: str
 

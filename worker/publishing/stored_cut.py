@@ -46,9 +46,9 @@ class StoredCut:
             str(pane) for state in self.states.values() for pane in state.panes if pane.within(start, end)
         }
         return frozenset(
-            (p, cell, flush)
+            (p, cell, commit_id)
             for p, cells in self.flushes.items()
-            for cell, flush in cells.items()
+            for cell, commit_id in cells.items()
             if cell in within
         )
 
@@ -77,7 +77,7 @@ def read(
     states, flushes, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
     for partition, stored in _stored(stream, state_reader, sorted(partitions), on_alive):
-        if stored is None or not stored.metadata.flush:
+        if stored is None or not stored.metadata.commit_id:
             without[partition] = stored is not None
         if stored is None:
             continue
@@ -95,7 +95,7 @@ def read(
         flushes[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
     # one that was committed meanwhile is no longer without
-    missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.flush]
+    missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.commit_id]
     return StoredCut(states, flushes, missing)
 
 

@@ -1,6 +1,6 @@
 -- Raises a partition's epoch if it is still the expected one, and returns the partition as it stands.
 -- KEYS: metadata, then the live keys of the cells that were found. ARGV: how many these are; expected epoch, lineage and
--- flush ('' for none); epoch, lineage and checksum to go on under; then the names of the cells, then fields and values
+-- commit_id ('' for none); epoch, lineage and checksum to go on under; then the names of the cells, then fields and values
 -- to begin with.
 local stored, at = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #stored, 2 do
@@ -22,7 +22,7 @@ end
 if stored[at.lineage] ~= ARGV[3] then
   return false
 end
-if stored[at.flush] ~= ARGV[4] then
+if stored[at.commit_id] ~= ARGV[4] then
   return {stored} -- a commit came between: the claimer computes the checksum of these, and nothing is written
 end
 for i = 8, fields - 1 do

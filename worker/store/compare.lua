@@ -1,6 +1,6 @@
 -- Says whether a partition still stands as its owner last read or wrote it, and if so lets no key of it expire.
--- KEYS: metadata, then the live key of each cell. ARGV: lineage, epoch, offset, flush.
-local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
+-- KEYS: metadata, then the live key of each cell. ARGV: lineage, epoch, offset, commit_id.
+local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'commit_id')
 if not stored[1] then
   return 'lineage'
 end

@@ -1,8 +1,8 @@
 -- Commits: puts staged blobs and new metadata in the place of what the writer started from, or changes nothing.
 -- KEYS: metadata, then for each changed cell the staged key and the live key, then the live keys of cells that are gone.
--- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals, checksum; how
+-- ARGV: lineage, epoch, offset and commit_id that the writer started from; new offset, commit_id, blobs, totals, checksum; how
 -- many cells are changed.
-local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
+local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'commit_id')
 if not stored[1] then
   return 'lineage'
 end
@@ -38,6 +38,6 @@ for i = 2, last, 2 do
 end
 -- last: they say that all is done, so that a retry completes whatever else failed half-way
 redis.call(
-  'HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8], 'checksum', ARGV[9]
+  'HSET', KEYS[1], 'offset', ARGV[5], 'commit_id', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8], 'checksum', ARGV[9]
 )
 return 'done'

@@ -107,7 +107,7 @@ class RedisStore:
                     *[""] * 6,
                     *(item for pair in layout.fields(initial, key).items() for item in pair),
                 ]
-            expected = [found.epoch, found.lineage, found.flush]
+            expected = [found.epoch, found.lineage, found.commit_id]
             raised = layout.fields(replace(found, epoch=found.epoch + 1), key)
             after = [raised["epoch"], raised["lineage"], raised["checksum"]]
             return [len(found.blobs), *expected, *after, *found.blobs]
@@ -119,25 +119,25 @@ class RedisStore:
         yield [Command.plain(key, _setting(key, blob)) for key, blob in keys.items()]
 
     def _promoting(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> _Step[Answer]:
-        changed = [cell for cell, flush in after.blobs.items() if flush == after.flush]
+        changed = [cell for cell, commit_id in after.blobs.items() if commit_id == after.commit_id]
         keys = self._both(partition, attempt, changed)
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
-        args = [before.lineage, before.epoch, before.offset, before.flush]
+        args = [before.lineage, before.epoch, before.offset, before.commit_id]
         fields = layout.fields(after, self._meta(partition))
-        new = [fields[name] for name in ("offset", "flush", "blobs", "totals", "checksum")]
+        new = [fields[name] for name in ("offset", "commit_id", "blobs", "totals", "checksum")]
         return self._answering(self._promote, partition, keys, [*args, *new, len(changed)])
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
         fields = layout.fields(metadata, self._meta(partition))
         compared = {
-            name: fields[name] for name in ("lineage", "offset", "flush")
+            name: fields[name] for name in ("lineage", "offset", "commit_id")
         }  # which the script reads first
         args = [item for pair in (compared | fields).items() for item in pair]
         keys = self._both(partition, attempt, metadata.blobs)
         return self._answering(self._install, partition, keys, args)
 
     def _comparing(self, partition: int, held: Metadata) -> _Step[Answer]:
-        args = [held.lineage, held.epoch, held.offset, held.flush]
+        args = [held.lineage, held.epoch, held.offset, held.commit_id]
         return self._answering(self._compare, partition, self._live(partition, held.blobs), args)
 
     def _cutting(self, partition: int) -> _Step[StoredPartition | StateLost | None]:

@@ -80,10 +80,10 @@ def run(url):
         store = Singly(client, STREAM)
         held, blobs = Metadata('{"group": "g"}', 1, 0, "", {}, "{}"), {"all": b"1", "0+60000": b"2"}
         assert store.claim(0, None, held) is not None
-        for flush, cells in (("a", ["all", "0+60000"]), ("b", ["all"])):
-            after = replace(held, offset=held.offset + 1, flush=flush, blobs=dict.fromkeys(cells, flush))
-            store.stage(0, flush, {cell: blobs[cell] for cell in cells})
-            assert store.promote(0, flush, held, after) is Answer.DONE
+        for new, cells in (("a", ["all", "0+60000"]), ("b", ["all"])):
+            after = replace(held, offset=held.offset + 1, commit_id=new, blobs=dict.fromkeys(cells, new))
+            store.stage(0, new, {cell: blobs[cell] for cell in cells})
+            assert store.promote(0, new, held, after) is Answer.DONE
             held = after
         assert store.compare(0, held) is Answer.DONE
         found = store.peek(0)
@@ -177,10 +177,10 @@ def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
             store, both = Singly(client, STREAM), ["all", "0+60000"]
             held = Metadata('{"group": "g"}', 1, 0, "", {}, "{}")
             assert store.claim(0, None, held) is not None
-            first = replace(held, offset=1, flush="a", blobs=dict.fromkeys(both, "a"))
+            first = replace(held, offset=1, commit_id="a", blobs=dict.fromkeys(both, "a"))
             store.stage(0, "a", dict.fromkeys(both, b"1"))
             assert store.promote(0, "a", held, first) is Answer.DONE
-            after = replace(first, offset=2, flush="b", blobs=dict.fromkeys(cells, "b"))
+            after = replace(first, offset=2, commit_id="b", blobs=dict.fromkeys(cells, "b"))
             store.stage(0, "b", dict.fromkeys(cells, b"2"))
             before = keys(admin)
             allow(admin, rules("run", but=missing))

@@ -36,7 +36,7 @@ from worker.store.redis import STAGED_SECONDS
 pytestmark = pytest.mark.integration
 
 LINEAGE = '{"group": "g"}'
-FLUSHES = [character * 32 for character in "0123456789abcdef"]
+COMMITS = [character * 32 for character in "0123456789abcdef"]
 
 
 @pytest.fixture
@@ -72,21 +72,21 @@ def fresh(lineage=LINEAGE, offset=0):
     return Metadata(lineage, 1, offset, "", {}, "{}")
 
 
-def following(before, offset, flush, *windows):
+def following(before, offset, commit_id, *windows):
     """Returns the metadata and blobs of a commit that changes windows."""
-    blobs = {window: f"{window} {offset} {flush}".encode() for window in windows}
-    names = {**before.blobs, **dict.fromkeys(windows, flush)}
-    return replace(before, offset=offset, flush=flush, blobs=names, totals=f'{{"at": {offset}}}'), blobs
+    blobs = {window: f"{window} {offset} {commit_id}".encode() for window in windows}
+    after = replace(before, offset=offset, commit_id=commit_id, totals=f'{{"at": {offset}}}')
+    return replace(after, blobs={**before.blobs, **dict.fromkeys(windows, commit_id)}), blobs
 
 
 def without(after, *cells):
     """Returns the metadata of a commit that also drops cells."""
-    return replace(after, blobs={cell: flush for cell, flush in after.blobs.items() if cell not in cells})
+    return replace(after, blobs={cell: by for cell, by in after.blobs.items() if cell not in cells})
 
 
-def commit(counts, before, offset, flush, *windows):
+def commit(counts, before, offset, commit_id, *windows):
     """Commits to partition 0; returns the metadata."""
-    after, blobs = following(before, offset, flush, *windows)
+    after, blobs = following(before, offset, commit_id, *windows)
     counts.stage(0, "attempt", blobs)
     assert counts.promote(0, "attempt", before, after) is Answer.DONE
     return after
@@ -108,13 +108,13 @@ def test_a_claim_begins_raises_and_loads(counts):
     assert counts.cut(0) is None
     assert counts.claim(0, None, fresh(offset=7)) == StoredPartition(fresh(offset=7), {})
     assert counts.peek(0) == fresh(offset=7)
-    held = commit(counts, fresh(offset=7), 9, FLUSHES[1], "all")
+    held = commit(counts, fresh(offset=7), 9, COMMITS[1], "all")
     raised = replace(held, epoch=2)
     # what the claim would have begun with does not matter any more
     assert counts.claim(0, held, fresh(offset=3)) == StoredPartition(
-        raised, {"all": f"all 9 {FLUSHES[1]}".encode()}
+        raised, {"all": f"all 9 {COMMITS[1]}".encode()}
     )
-    assert counts.cut(0) == StoredPartition(raised, {"all": f"all 9 {FLUSHES[1]}".encode()})
+    assert counts.cut(0) == StoredPartition(raised, {"all": f"all 9 {COMMITS[1]}".encode()})
     assert counts.peek(0) == raised
     assert counts.peek(1) is None
 
@@ -122,14 +122,14 @@ def test_a_claim_begins_raises_and_loads(counts):
 def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(client, stream, counts):
     early = claimed(counts)
     assert counts.cut(0) == StoredPartition(early, {})
-    held = commit(counts, early, 3, FLUSHES[1], "all", "0+60000")
-    blobs = {cell: f"{cell} 3 {FLUSHES[1]}".encode() for cell in held.blobs}
+    held = commit(counts, early, 3, COMMITS[1], "all", "0+60000")
+    blobs = {cell: f"{cell} 3 {COMMITS[1]}".encode() for cell in held.blobs}
     other = Singly(client, stream)
     assert other.cut(0) == counts.cut(0) == StoredPartition(held, blobs)
     # a commit came between: the claimer is told of it, and claims what there is then
     assert counts.claim(0, early, fresh()) == StoredPartition(replace(held, epoch=2), blobs)
     assert counts.peek(0) == replace(held, epoch=2)
-    following_one, more = following(replace(held, epoch=2), 5, FLUSHES[2], "60000+60000")
+    following_one, more = following(replace(held, epoch=2), 5, COMMITS[2], "60000+60000")
     after = without(following_one, "0+60000")
     counts.stage(0, "attempt", more)
     assert counts.promote(0, "attempt", replace(held, epoch=2), after) is Answer.DONE
@@ -138,29 +138,29 @@ def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(client,
 
 
 def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(client, stream, counts):
-    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
+    held = commit(counts, claimed(counts), 9, COMMITS[1], "all")
     before = everything(client, stream)
     assert counts.claim(0, found(1, "another"), fresh("newer")) is None
     assert everything(client, stream) == before
     loaded = counts.claim(0, held, fresh("newer", 3))
-    assert loaded == StoredPartition(replace(held, epoch=2), {"all": f"all 9 {FLUSHES[1]}".encode()})
+    assert loaded == StoredPartition(replace(held, epoch=2), {"all": f"all 9 {COMMITS[1]}".encode()})
 
 
 def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts):
-    held = commit(counts, claimed(counts), 3, FLUSHES[1], "a", "b")
-    held = commit(counts, held, 5, FLUSHES[2], "b")
-    held = commit(counts, held, 6, FLUSHES[3])  # only markers passed
+    held = commit(counts, claimed(counts), 3, COMMITS[1], "a", "b")
+    held = commit(counts, held, 5, COMMITS[2], "b")
+    held = commit(counts, held, 6, COMMITS[3])  # only markers passed
     assert counts.compare(0, held) is Answer.DONE
     loaded = counts.cut(0)
     assert loaded == StoredPartition(
-        held, {"a": f"a 3 {FLUSHES[1]}".encode(), "b": f"b 5 {FLUSHES[2]}".encode()}
+        held, {"a": f"a 3 {COMMITS[1]}".encode(), "b": f"b 5 {COMMITS[2]}".encode()}
     )
-    assert held.blobs == {"a": FLUSHES[1], "b": FLUSHES[2]}
+    assert held.blobs == {"a": COMMITS[1], "b": COMMITS[2]}
 
 
 def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(client, stream, counts):
     held = claimed(counts)
-    after, blobs = following(held, 3, FLUSHES[1], "all")
+    after, blobs = following(held, 3, COMMITS[1], "all")
     counts.stage(0, "left behind", blobs)
     counts.stage(0, "mine", blobs)
     for attempt in ("left behind", "mine"):
@@ -175,7 +175,7 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(client, stream, 
 
 @pytest.mark.parametrize("step", ["claim", "compare"])
 def test_claims_and_compares_remove_the_expiry_of_keys(client, stream, counts, step):
-    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "0+60000")
+    held = commit(counts, claimed(counts), 3, COMMITS[1], "all", "0+60000")
     counts.cut(0)
     keys = [*everything(client, stream)]
     assert len(keys) == 3
@@ -196,15 +196,15 @@ REFUSED = {
     "gone": (lambda client, stream, *_: client.delete(layout.meta_key(stream, 0)), Answer.LINEAGE),
     "claimed again": (lambda client, stream, counts, held: claimed(counts, held.epoch), Answer.FENCED),
     "counted by another": (
-        lambda client, stream, counts, held: commit(counts, held, 8, FLUSHES[8], "all"),
+        lambda client, stream, counts, held: commit(counts, held, 8, COMMITS[8], "all"),
         Answer.CONFLICT,
     ),
     "same offset by another": (
-        lambda client, stream, counts, held: commit(counts, held, 10, FLUSHES[8], "all"),
+        lambda client, stream, counts, held: commit(counts, held, 10, COMMITS[8], "all"),
         Answer.CONFLICT,
     ),
-    "set back": (_meta(offset="2", flush=FLUSHES[7]), Answer.CONFLICT),
-    "other flush": (_meta(flush=FLUSHES[7]), Answer.CONFLICT),
+    "set back": (_meta(offset="2", commit_id=COMMITS[7]), Answer.CONFLICT),
+    "other commit": (_meta(commit_id=COMMITS[7]), Answer.CONFLICT),
     "other offset": (_meta(offset="4"), Answer.CONFLICT),
     "staged blob gone": (
         lambda client, stream, *_: client.delete(layout.staged_key(stream, 0, "attempt", "b")),
@@ -218,8 +218,8 @@ REFUSED = {
 @pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
 def test_a_refused_commit_writes_nothing(client, stream, counts, case, dropped):
     meanwhile, verdict = REFUSED[case]
-    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b", *dropped)
-    after, blobs = following(held, 10, FLUSHES[2], "all", "b")
+    held = commit(counts, claimed(counts), 3, COMMITS[1], "all", "b", *dropped)
+    after, blobs = following(held, 10, COMMITS[2], "all", "b")
     after = without(after, *dropped)
     counts.stage(0, "attempt", blobs)
     meanwhile(client, stream, counts, held)
@@ -235,7 +235,7 @@ def test_a_refused_commit_writes_nothing(client, stream, counts, case, dropped):
 
 def test_the_same_commit_again_is_done_and_writes_nothing(client, stream, counts):
     held = claimed(counts)
-    after, blobs = following(held, 10, FLUSHES[2], "all")
+    after, blobs = following(held, 10, COMMITS[2], "all")
     counts.stage(0, "first", blobs)
     assert counts.promote(0, "first", held, after) is Answer.DONE
     counts.stage(0, "second", blobs)
@@ -269,8 +269,8 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
     text = (Path(store.__file__).parent / "promote.lua").read_text()
     for at in range(1, 100):
         client.delete(*everything(client, stream), "none")
-        held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b", *dropped)
-        after, blobs = following(held, 10, FLUSHES[2], "all", "b")
+        held = commit(counts, claimed(counts), 3, COMMITS[1], "all", "b", *dropped)
+        after, blobs = following(held, 10, COMMITS[2], "all", "b")
         after = without(after, *dropped)
         counts.stage(0, "attempt", blobs)
         failing = Singly(client, stream)
@@ -295,8 +295,8 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
 def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
     client, redis_url, stream, counts, monkeypatch
 ):
-    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all")
-    after, blobs = following(held, 10, FLUSHES[2], "all")
+    held = commit(counts, claimed(counts), 3, COMMITS[1], "all")
+    after, blobs = following(held, 10, COMMITS[2], "all")
     with _doubtful(redis_url, stream) as (proxy, doubtful):
         doubtful.stage(0, "first", blobs)
         assert doubtful.peek(0) == held
@@ -318,16 +318,16 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
 def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
     client, stream, counts, offset
 ):
-    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10", "20+10")
+    held = commit(counts, claimed(counts), 9, COMMITS[1], "all", "0+10", "10+10", "20+10")
     other = counts.claim(1, None, fresh())
     assert other is not None
-    theirs, theirs_staged = following(other.metadata, 9, FLUSHES[1], "all", "0+10")
+    theirs, theirs_staged = following(other.metadata, 9, COMMITS[1], "all", "0+10")
     counts.stage(1, "attempt", theirs_staged)
     assert counts.promote(1, "attempt", other.metadata, theirs) is Answer.DONE
     counts.stage(0, "left behind", {"0+10": b"staged"})
     client.set(layout.cell_key(f"{stream}s", 0, "0+10"), "another stream's")
     before = everything(client, stream)
-    after, blobs = following(held, offset, FLUSHES[2], "all")
+    after, blobs = following(held, offset, COMMITS[2], "all")
     after = without(after, "0+10", "10+10")
     counts.stage(0, "attempt", blobs)
     assert counts.promote(0, "attempt", held, after) is Answer.DONE
@@ -338,20 +338,20 @@ def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
     changed = {layout.meta_key(stream, 0).encode(), layout.cell_key(stream, 0, "all").encode()}
     assert {key for key in now if now[key] != before[key]} == changed
     assert client.getdel(layout.cell_key(f"{stream}s", 0, "0+10")) == b"another stream's"
-    kept = {"all": blobs["all"], "20+10": f"20+10 9 {FLUSHES[1]}".encode()}
+    kept = {"all": blobs["all"], "20+10": f"20+10 9 {COMMITS[1]}".encode()}
     assert counts.cut(0) == StoredPartition(after, kept)
     assert counts.compare(0, after) is Answer.DONE
     assert counts.compare(0, held) is Answer.CONFLICT
     # one that drops the last pane without a change of any other cell
-    last = without(replace(after, flush=FLUSHES[3]), "20+10")
+    last = without(replace(after, commit_id=COMMITS[3]), "20+10")
     assert counts.promote(0, "nothing staged", after, last) is Answer.DONE
     assert counts.cut(0) == StoredPartition(last, {"all": blobs["all"]})
     assert client.exists(layout.cell_key(stream, 0, "20+10")) == 0
 
 
 def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(client, redis_url, stream, counts):
-    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10")
-    after, blobs = following(held, 9, FLUSHES[2], "all")
+    held = commit(counts, claimed(counts), 9, COMMITS[1], "all", "0+10", "10+10")
+    after, blobs = following(held, 9, COMMITS[2], "all")
     after = without(after, "0+10")
     with _doubtful(redis_url, stream) as (proxy, doubtful):
         doubtful.stage(0, "first", blobs)
@@ -392,7 +392,7 @@ def _calls(monkeypatch):
 
 
 def test_a_cut_never_mixes_two_commits(counts):
-    held = commit(counts, claimed(counts), 1, FLUSHES[0], "a", "b")
+    held = commit(counts, claimed(counts), 1, COMMITS[0], "a", "b")
     done = threading.Event()
     mixed: list[StoredPartition] = []
     seen: set[int] = set()
@@ -401,16 +401,16 @@ def test_a_cut_never_mixes_two_commits(counts):
         while not done.is_set():
             loaded = counts.cut(0)
             assert loaded is not None
-            offset, flush = loaded.metadata.offset, loaded.metadata.flush
+            offset, commit_id = loaded.metadata.offset, loaded.metadata.commit_id
             seen.add(offset)
-            if loaded.blobs != {name: f"{name} {offset} {flush}".encode() for name in ("a", "b")}:
+            if loaded.blobs != {name: f"{name} {offset} {commit_id}".encode() for name in ("a", "b")}:
                 mixed.append(loaded)
 
     reader = threading.Thread(target=read)
     reader.start()
     try:
         for step in range(2, 1000):
-            held = commit(counts, held, step, FLUSHES[step % 16], "a", "b")
+            held = commit(counts, held, step, COMMITS[step % 16], "a", "b")
             if step > 200 and len(seen) > 20:
                 break
     finally:
@@ -421,7 +421,7 @@ def test_a_cut_never_mixes_two_commits(counts):
 
 
 def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(client, stream, counts):
-    commit(counts, claimed(counts), 3, FLUSHES[1], "all")
+    commit(counts, claimed(counts), 3, COMMITS[1], "all")
     client.hdel(layout.meta_key(stream, 0), "epoch")
     before = everything(client, stream)
     with pytest.raises(StateLost, match="epoch"):
@@ -441,7 +441,7 @@ def _two_counted(counts, stream):
         state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
         state.accepted, state.windows.watermark = 4, 1009
         assert counts.claim(partition, None, base) == StoredPartition(base, {})
-        held[partition], blobs = layout.dump(state, base, FLUSHES[1 + partition])
+        held[partition], blobs = layout.dump(state, base, COMMITS[1 + partition])
         counts.stage(partition, "attempt", blobs)
         assert counts.promote(partition, "attempt", base, held[partition]) is Answer.DONE
     return served, base, held

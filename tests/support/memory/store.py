@@ -88,17 +88,17 @@ class MemoryStore:
             return Answer.FENCED
         if now.lineage != before.lineage:
             return Answer.LINEAGE
-        if (now.offset, now.flush) == (after.offset, after.flush):
+        if (now.offset, now.commit_id) == (after.offset, after.commit_id):
             return Answer.DONE
-        if (now.offset, now.flush) != (before.offset, before.flush):
+        if (now.offset, now.commit_id) != (before.offset, before.commit_id):
             return Answer.CONFLICT
         staged = world.staged.get((partition, attempt), {})
-        changed = {window for window, flush in after.blobs.items() if flush == after.flush}
+        changed = {window for window, commit_id in after.blobs.items() if commit_id == after.commit_id}
         if not changed <= staged.keys():
             return Answer.STAGING_EXPIRED
         world.past.setdefault(partition, []).append(stored)
         metadata = replace(
-            now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
+            now, offset=after.offset, commit_id=after.commit_id, blobs=after.blobs, totals=after.totals
         )
         promoted = {window: staged.pop(window) for window in changed}
         blobs = {**stored.blobs, **promoted}
@@ -110,10 +110,10 @@ class MemoryStore:
         world = self.world
         if (stored := world.stored.get(partition)) is not None:
             now = stored.metadata
-            same = (now.lineage, now.offset, now.flush) == (
+            same = (now.lineage, now.offset, now.commit_id) == (
                 metadata.lineage,
                 metadata.offset,
-                metadata.flush,
+                metadata.commit_id,
             )
             return Answer.DONE if same else Answer.CONFLICT
         staged = world.staged.get((partition, attempt), {})
@@ -134,7 +134,7 @@ class MemoryStore:
             return Answer.FENCED
         if now.lineage != held.lineage:
             return Answer.LINEAGE
-        if (now.offset, now.flush) != (held.offset, held.flush):
+        if (now.offset, now.commit_id) != (held.offset, held.commit_id):
             return Answer.CONFLICT
         return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE
 

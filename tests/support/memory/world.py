@@ -161,7 +161,7 @@ class World:
         """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
         stored = self.stored[partition]
         ruled = rules_of(stored)
-        if before is not None and before.metadata.flush:  # before the first commit nothing was judged
+        if before is not None and before.metadata.commit_id:  # before the first commit nothing was judged
             was = rules_of(before)
             assert ruled[: len(was)] == was, "a recorded rule was changed"
         state = layout.load(self.stream, stored.metadata, stored.blobs)

@@ -31,9 +31,9 @@ def a_claim(head: Head = NONE, recount_after: int | None = None) -> tuple[Claim,
     return Claim("group", STREAM, RequestedRule(), recount_after, head_reader, events, OURS), told
 
 
-def stored(offset: int, flush: str = "ab" * 16, lineage: str = OURS) -> Metadata:
+def stored(offset: int, commit_id: str = "ab" * 16, lineage: str = OURS) -> Metadata:
     fresh = PartitionState.fresh(STREAM, offset)
-    return Metadata(lineage, 1, offset, flush, {}, layout.totals(fresh))
+    return Metadata(lineage, 1, offset, commit_id, {}, layout.totals(fresh))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def stored(offset: int, flush: str = "ab" * 16, lineage: str = OURS) -> Metadata
         (stored(9), (5, COUNTED), PUBLISHED, (9, COUNTED)),
         (stored(9), None, NONE, (9, COUNTED)),
         (stored(9), (3, CLAIMED), NONE, (9, COUNTED)),
-        (stored(9, flush=""), (9, CLAIMED), NONE, (9, CLAIMED)),
+        (stored(9, commit_id=""), (9, CLAIMED), NONE, (9, CLAIMED)),
         (None, None, UNCOUNTED, (0, CLAIMED)),
         (None, (20, CLAIMED), PUBLISHED, (20, CLAIMED)),
         (None, (3, CLAIMED), NONE, (3, CLAIMED)),

@@ -89,7 +89,7 @@ def test_each_changed_byte_of_counts_is_noticed():
 
 def test_counts_of_another_cell_of_the_same_commit_are_noticed():
     fields, blobs = stored()
-    of_second = [name for name, flush in json.loads(fields["blobs"]).items() if flush == SECOND]
+    of_second = [name for name, commit_id in json.loads(fields["blobs"]).items() if commit_id == SECOND]
     one, other = of_second
     with pytest.raises(StateLost, match="damaged: their checksum is another one"):
         load(fields, blobs | {one: blobs[other], other: blobs[one]})

@@ -15,7 +15,7 @@ from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 
 STREAM = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
-FLUSH, OTHER = "ab" * 16, "cd" * 16
+COMMIT, OTHER = "ab" * 16, "cd" * 16
 KEY = layout.meta_key("colours", 0)
 
 
@@ -25,7 +25,7 @@ def committed():
     state.skip(7)
     state.apply(STREAM, Batch(0, 7, 12, Columns.of([7, 8, 10], [1005, 1001, 1009], [good, b"\x00", good])))
     before = layout.initial(lineage_of("group", STREAM, "topic"), PartitionState.fresh(STREAM, 5))
-    return state, *layout.dump(state, before, FLUSH)
+    return state, *layout.dump(state, before, COMMIT)
 
 
 def test_round_trip():
@@ -50,7 +50,7 @@ def test_the_bytes_of_a_blob():
     assert blob[:4] == b"LDP1"
     assert int.from_bytes(blob[4:8], "little") == 3
     assert int.from_bytes(blob[8:16], "little") == 12
-    assert blob[16:32].hex() == FLUSH == metadata.flush
+    assert blob[16:32].hex() == COMMIT == metadata.commit_id
     assert int.from_bytes(blob[32:40], "little") == 6
     assert int.from_bytes(blob[40:44], "little") == 1
     assert int.from_bytes(blob[44:48], "little") == crc32c.crc32c(b"all" + blob[:44] + blob[48:])
@@ -88,7 +88,7 @@ def test_an_unchanged_window_keeps_its_blob():
     again.apply(STREAM, Batch(0, 12, 14, Columns.of([12], [2000], [b""])))
     after, changed = layout.dump(again, metadata, OTHER)
     assert changed == {}
-    assert (after.offset, after.flush, after.blobs) == (14, OTHER, {"all": FLUSH})
+    assert (after.offset, after.commit_id, after.blobs) == (14, OTHER, {"all": COMMIT})
     assert layout.load(STREAM, after, blobs).cells["all"].state.tolist() == state.cells["all"].state.tolist()
 
 
@@ -118,7 +118,7 @@ def test_damage_is_state_loss(damage, why):
         layout.load(STREAM, *damage(metadata, blobs))
 
 
-@pytest.mark.parametrize("field", ["lineage", "epoch", "offset", "flush", "blobs", "totals", "checksum"])
+@pytest.mark.parametrize("field", ["lineage", "epoch", "offset", "commit_id", "blobs", "totals", "checksum"])
 def test_a_missing_field_is_state_loss(field):
     _, metadata, _ = committed()
     fields = layout.fields(metadata, KEY)

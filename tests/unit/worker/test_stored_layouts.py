@@ -75,12 +75,13 @@ def test_what_is_stored_is_read_as_it_was_counted(vector):
 
 def test_the_vectors_blobs_are_the_bytes_that_the_layout_defines(vector):
     fields, cells = vector["fields"], vector["counted"]["cells"]
-    flushes = json.loads(fields["blobs"])
-    assert vector["blobs"].keys() == flushes.keys() == (cells.keys() if fields["flush"] else set())
+    commits = json.loads(fields["blobs"])
+    assert vector["blobs"].keys() == commits.keys() == (cells.keys() if fields["commit_id"] else set())
     for name, blob in vector["blobs"].items():
         magic, entries, at, written, reports, *state = counts_of(bytes.fromhex(blob))
-        assert (magic, entries, written.hex()) == (b"LDP1", 3, flushes[name])
-        assert at == int(fields["offset"]) if flushes[name] == fields["flush"] else at < int(fields["offset"])
+        assert (magic, entries, written.hex()) == (b"LDP1", 3, commits[name])
+        newest, end = commits[name] == fields["commit_id"], int(fields["offset"])
+        assert at == end if newest else at < end
         assert len(blob) // 2 == 48 + 3 * (2 if max(state) > 255 else 1)
         assert {"reports": reports, "state": state} == cells[name]
 
@@ -96,7 +97,7 @@ def test_what_is_carried_on_is_stored_as_today(vector):
     metadata, state = read(vector)
     assert layout.fields(metadata, KEY) == vector["fields"]
     state.apply(STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], [])))
-    if vector["fields"]["flush"]:
+    if vector["fields"]["commit_id"]:
         assert state.changed == set()
     after, blobs = layout.dump(state, metadata, "ab" * 16)
     assert after.lineage == vector["fields"]["lineage"]
@@ -104,7 +105,7 @@ def test_what_is_carried_on_is_stored_as_today(vector):
     assert after.offset == int(vector["fields"]["offset"]) + 1
     again, before = json.loads(after.totals), json.loads(vector["fields"]["totals"])
     assert again == before
-    if vector["fields"]["flush"]:
+    if vector["fields"]["commit_id"]:
         assert (after.blobs, blobs) == (json.loads(vector["fields"]["blobs"]), {})
 
 

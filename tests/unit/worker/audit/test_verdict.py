@@ -29,7 +29,7 @@ from worker.counting.rules import RecordLimits, Rule
 GROUP = "ldp-worker-s"
 STREAM = STREAMS["olh-mul32"]
 START = 100
-FLUSH = "0123456789abcdef" * 2
+COMMIT = "0123456789abcdef" * 2
 KEY = layout.meta_key("s", 0)
 
 
@@ -45,7 +45,7 @@ def log(n=50, seed=1):
 def stored(state, group=GROUP, stream=STREAM):
     """What a commit of a state leaves in the store."""
     before = layout.initial(lineage_of(group, stream, "topic-id"), PartitionState.fresh(stream, state.start))
-    metadata, blobs = layout.dump(state, before, FLUSH)
+    metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, KEY), dict(blobs)
 
 
@@ -134,7 +134,7 @@ def test_a_single_entry_of_the_state_is_enough():
 
 def checked(fields):
     """The fields with the checksum that they have, if all that it is of are there."""
-    names = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
+    names = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
     if not fields.keys() >= {*names}:
         return fields
     text = "\n".join([KEY, *(fields[name] for name in names)])
@@ -160,13 +160,14 @@ def test_metadata_and_counts_must_belong_together():
     odd = blob[:40] + struct.pack("<I", 3) + blob[44:]
     assert difference(blob=odd) == "counts: the blob says 120 entries of 3 bytes; 120 are due"
     other = fields | {"blobs": json.dumps({"all": "f" * 32})}
-    assert difference(other) == f"counts: the blob is of flush {FLUSH}, the metadata name {'f' * 32}"
+    assert difference(other) == f"counts: the blob is of commit {COMMIT}, the metadata name {'f' * 32}"
     assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
-    assert difference(fields | {"flush": ""}) == "metadata: of before the first commit, but there are counts"
+    message = "metadata: of before the first commit, but there are counts"
+    assert difference(fields | {"commit_id": ""}) == message
     assert difference(fields | {"blobs": "{}"}).startswith("metadata: the blobs named are []")
     unknown = verify((fields | {"shard": "3"}, blobs), records).difference
     assert unknown == "metadata: fields that layout 1 does not have: ['shard']"
-    for key in fields.keys() - {"epoch", "flush", "checksum"}:
+    for key in fields.keys() - {"epoch", "commit_id", "checksum"}:
         assert difference(fields | {key: "?"}).startswith("metadata: "), key
         assert difference({k: v for k, v in fields.items() if k != key}).startswith("metadata: "), key
 
@@ -191,7 +192,7 @@ def test_each_byte_of_metadata_and_counts_is_checked():
 def test_a_blob_may_be_older_than_the_metadata():
     records = log()
     state = counted_by_worker(STREAM, records, START)
-    before, blobs = layout.dump(state, layout.initial(lineage_of(GROUP, STREAM, "t"), state), FLUSH)
+    before, blobs = layout.dump(state, layout.initial(lineage_of(GROUP, STREAM, "t"), state), COMMIT)
     state.changed.clear()
     state.apply(
         STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], []))
@@ -206,7 +207,7 @@ def test_metadata_and_counts_of_another_partition_are_a_difference():
     fields, blobs = stored(counted_by_worker(STREAM, records, START))
     assert verify((fields, blobs), records).difference is None
     for name, partition in (("s", 1), ("s2", 0)):  # both keys, and the metadata alone
-        for there in (blobs, {"all": blobs["all"].replace(bytes.fromhex(FLUSH), bytes(16))}):
+        for there in (blobs, {"all": blobs["all"].replace(bytes.fromhex(COMMIT), bytes(16))}):
             row = verify((fields, there), records, partition=partition, name=name)
             assert row.difference.startswith("metadata: damaged, or of another partition")
 

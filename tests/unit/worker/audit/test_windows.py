@@ -14,7 +14,7 @@ from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
-GROUP, START, FLUSH = "ldp-worker-s", 100, "0123456789abcdef" * 2
+GROUP, START, COMMIT = "ldp-worker-s", 100, "0123456789abcdef" * 2
 STREAM = STREAMS["grr-3"]
 PLAIN = RecordLimits(3, True)
 TENS = RecordLimits(3, True, windowing=Windowing(("all", "10s"), 4_000, 2_000))
@@ -67,7 +67,7 @@ class Counting:
 def stored(state, stream=STREAM):
     before = layout.initial(lineage_of(GROUP, stream, "t"), PartitionState.fresh(stream, state.start))
     state.changed = {*state.cells}
-    metadata, blobs = layout.dump(state, before, FLUSH)
+    metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, layout.meta_key("s", 0)), dict(blobs)
 
 
