@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
-Window = tuple[int, int]  # A stretch of time [start, end), in milliseconds since the epoch
+Window = tuple[int, int]  # A range of time [start, end), in milliseconds since the epoch
 
 Counts = npt.NDArray[np.int64]
 
@@ -231,8 +231,8 @@ class Estimate:
     def _about(self) -> str:
         oracle = self.oracle
         of = f"{self.n:,} reports of {oracle.name}, {oracle.promise}, d = {oracle.domain_size:,}"
-        stretches = f"{len(self.windows)} stretch{'es' * (len(self.windows) > 1)}"
-        return f"{of}, in {stretches} of time" if self.windows else of
+        ranges = f"{len(self.windows)} range{'s' * (len(self.windows) > 1)}"
+        return f"{of}, in {ranges} of time" if self.windows else of
 
     def _name(self, value: np.intp) -> str:
         return notebook.name_of(int(value), self.labels)

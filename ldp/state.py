@@ -33,8 +33,8 @@ import numpy.typing as npt
 from ldp.arguments import as_integer, as_json
 from ldp.counts import checked_state
 from ldp.estimate import Estimate, Window, joined_windows
+from ldp.offset_range import OffsetRange, joined
 from ldp.stream import Stream, canonical
-from ldp.stretch import Stretch, joined
 
 if TYPE_CHECKING:
     from ldp.files import Aggregator
@@ -91,7 +91,7 @@ class State:
     records: int
     rejected: Mapping[str, int] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
-    log: tuple[Stretch, ...] = ()
+    log: tuple[OffsetRange, ...] = ()
 
     def __post_init__(self) -> None:
         reports = as_integer("reports", self.reports, 0, _MOST)
@@ -118,7 +118,9 @@ class State:
         object.__setattr__(self, "windows", joined_windows(self.windows))
 
     @classmethod
-    def of(cls, aggregator: Aggregator, windows: Sequence[Window] = (), log: Sequence[Stretch] = ()) -> State:
+    def of(
+        cls, aggregator: Aggregator, windows: Sequence[Window] = (), log: Sequence[OffsetRange] = ()
+    ) -> State:
         """Returns the state of an aggregator, with its windows and its ranges of Kafka's log if known."""
         rejected = {str(reason): n for reason, n in aggregator.rejected.items()}
         records = aggregator.records - sum(rejected.values())
@@ -179,7 +181,7 @@ class State:
             sum(state.records for state in merged),
             rejected,
             self.windows if same else tuple(apart),
-            tuple(stretch for state in merged for stretch in state.log) if same else (),
+            tuple(covered for state in merged for covered in state.log) if same else (),
         )
 
     def estimate(self) -> Estimate:
@@ -195,7 +197,7 @@ class State:
         header = canonical(
             {
                 "document": self.stream.document(),
-                "log": [stretch.document() for stretch in self.log],
+                "log": [covered.document() for covered in self.log],
                 "records": self.records,
                 "rejected": self.rejected,
                 "reports": self.reports,
@@ -296,5 +298,5 @@ def _read(header: bytes, counters: bytes, name: str) -> State:
         said["records"],
         said["rejected"],
         tuple(tuple(window) for window in said["windows"]),
-        tuple(Stretch(**stretch) for stretch in said["log"]),
+        tuple(OffsetRange(**covered) for covered in said["log"]),
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import ldp
+from ldp.offset_range import OffsetRange
 from ldp.state import State
-from ldp.stretch import Stretch
 from worker.counting import invariants, layout, rejections
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
@@ -43,7 +43,7 @@ class Prefix:
     """A history to import, and the part of the log that it counts."""
 
     history: State
-    stretch: Stretch
+    covered: OffsetRange
 
     @property
     def commit_id(self) -> str:
@@ -52,18 +52,18 @@ class Prefix:
 
     def rule(self, start: int) -> Rule:
         """Returns the rule of its records; its revision is older than any that is configured."""
-        return Rule(start, 0, RecordLimits(self.stretch.most_reports, hamming_weight=True))
+        return Rule(start, 0, RecordLimits(self.covered.most_reports, hamming_weight=True))
 
     def state(self, start: int) -> PartitionState:
         """Returns the state of a worker that counted its records by that rule, from ``start`` on."""
-        history, stretch = self.history, self.stretch
+        history, covered = self.history, self.covered
         return PartitionState(
             start=start,
-            offset=stretch.offset,
+            offset=covered.offset,
             rules=[self.rule(start)],
             accepted=history.records,
             rejected=dict(history.rejected),
-            windows=WindowState(watermark=stretch.max_timestamp),
+            windows=WindowState(watermark=covered.max_timestamp),
             cells={ALL: Cell(history.reports, history.counters)},
             changed={ALL},
         )
@@ -74,11 +74,11 @@ class Prefix:
         Counts are a function of the log and the rules, so a first rule that is the import's shows that its records
         are among them.
         """
-        if (found.offset, found.commit_id) == (self.stretch.offset, self.commit_id):
+        if (found.offset, found.commit_id) == (self.covered.offset, self.commit_id):
             return True
         first, *others = layout.recorded(found)
-        ours = first.offset <= self.stretch.start and first == self.rule(first.offset)
-        return ours and any(rule.offset >= self.stretch.offset for rule in others[:1])
+        ours = first.offset <= self.covered.start and first == self.rule(first.offset)
+        return ours and any(rule.offset >= self.covered.offset for rule in others[:1])
 
 
 def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
@@ -86,7 +86,7 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> log = (Stretch("reports", 0, 5, 9, max_timestamp=70),)
+        >>> log = (OffsetRange("reports", 0, 5, 9, max_timestamp=70),)
         >>> counted = State(stream, 3, [0, 1, 2], records=2, rejected={"json": 1}, log=log)
         >>> state = prefix_of(stream, "reports", counted).state(start=5)
         >>> state.offset, state.accepted, state.windows.watermark
@@ -99,20 +99,20 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
         raise Refused("it is of windows; a partition begins with the counts of all time")
     if len(history.log) != 1:
         said = "; ".join(map(str, history.log)) or "of no log"
-        raise Refused(f"it is {said}; an import is of one stretch of one partition's log")
-    (stretch,) = history.log
-    if stretch.topic != topic:
-        raise Refused(f"it is of {stretch}; the stream's topic is {topic}")
-    if (stretch.max_timestamp is None) != (not history.records):
+        raise Refused(f"it is {said}; an import is of one range of one partition's log")
+    (covered,) = history.log
+    if covered.topic != topic:
+        raise Refused(f"it is of {covered}; the stream's topic is {topic}")
+    if (covered.max_timestamp is None) != (not history.records):
         raise Refused(
             f"it says {'no' if history.records else 'a'} highest timestamp of its {history.records:,} accepted records;"
             " windows begin beyond that, so it is needed where there are any"
         )
     if unknown := sorted(history.rejected.keys() - rejections.REASONS.keys()):
         raise Refused(f"records were rejected for {', '.join(unknown)}, which workers do not know")
-    prefix = Prefix(history, stretch)
-    if (why := next(invariants.impossible(stream, prefix.state(stretch.start)), None)) is not None:
-        raise Refused(f"no records of {stretch} count so: {why}")
+    prefix = Prefix(history, covered)
+    if (why := next(invariants.impossible(stream, prefix.state(covered.start)), None)) is not None:
+        raise Refused(f"no records of {covered} count so: {why}")
     return prefix
 
 
@@ -163,7 +163,7 @@ def mirrored(
         total.state,
         counted.accepted,
         counted.rejected,
-        log=(Stretch(topic, partition, 0, mirror_end, counted.windows.watermark, most_reports),),
+        log=(OffsetRange(topic, partition, 0, mirror_end, counted.windows.watermark, most_reports),),
     )
 
 
@@ -251,7 +251,7 @@ class Import:
                 prefix = prefix_of(self.stream, self.topic, history)
             except Refused as error:
                 raise Refused(f"{name}: {error}") from None
-            partition = prefix.stretch.partition
+            partition = prefix.covered.partition
             if partition in prefixes:
                 raise Refused(f"{names[partition]} and {name} are of one partition, {partition}; merge them")
             prefixes[partition], names[partition] = prefix, name
@@ -259,10 +259,10 @@ class Import:
 
     def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
         """Returns where the log begins, if it has no record between that and the history's start; else that start."""
-        first, start = bounds[0], prefix.stretch.start
+        first, start = bounds[0], prefix.covered.start
         # asked twice, as a wrong no would leave records out
         if start <= first or any(
-            self.log.has_records(prefix.stretch.partition, first, start) for _ in range(2)
+            self.log.has_records(prefix.covered.partition, first, start) for _ in range(2)
         ):
             return start
         return first
@@ -310,7 +310,7 @@ class Import:
             raise Refused(f"partition {partition}: a worker has claimed it just now; {_NEVER}")
 
     def _mirror(self, partition: int, prefix: Prefix, committed: tuple[int, str] | None) -> None:
-        offset = prefix.stretch.offset
+        offset = prefix.covered.offset
         # never lowered: it may speak of counts beyond
         if committed is None or committed[1] == CLAIMED or committed[0] < offset:
             # Step 9.
@@ -332,17 +332,17 @@ def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
 
 def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
     """Returns which records would never be counted, or are not in the log; None if there are none."""
-    (first, end), stretch = bounds, prefix.stretch
+    (first, end), covered = bounds, prefix.covered
     if start > first:
         return f"the counts begin at offset {start}, and the log has records before that, from {first} on"
-    if stretch.offset > end:
+    if covered.offset > end:
         return (
-            f"the counts reach offset {stretch.offset}, and the log ends at {end}: it is another log, or what is there"
+            f"the counts reach offset {covered.offset}, and the log ends at {end}: it is another log, or what is there"
             " is not decided yet"
         )
-    if stretch.offset < first:
+    if covered.offset < first:
         return (
-            f"the counts end at offset {stretch.offset}, and the log begins at {first}: what is between is in neither;"
+            f"the counts end at offset {covered.offset}, and the log begins at {first}: what is between is in neither;"
             " count the archive up to an offset that the log still has"
         )
     return None
@@ -352,7 +352,7 @@ def _lost(
     prefix: Prefix, start: int, committed: tuple[int, str] | None, head: Head, group: str
 ) -> str | None:
     """Returns why counts were lost that a history does not restore; None if it restores all."""
-    partition, offset = prefix.stretch.partition, prefix.stretch.offset
+    partition, offset = prefix.covered.partition, prefix.covered.offset
     if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
         return (
             f"Redis has no counts, but group {group!r} has offset {committed[0]} committed in Kafka"

@@ -31,7 +31,7 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
     ldp estimate both.ldp --top 3
 
     States of different documents do not add up; nor do those that are known to have the same reports: of the same
-    stretch of a Kafka log, or of windows that overlap. Where a state does not say of which log it is, whether its
+    range of a Kafka log, or of windows that overlap. Where a state does not say of which log it is, whether its
     reports are in another one already is yours to know.
     """  # noqa: D301
     from ldp.state import State

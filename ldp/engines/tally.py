@@ -1,6 +1,6 @@
 """Tally: counts of records in any order, by partition of the log.
 
-Two tasks may have records of one partition whose offsets interleave, so a part of a tally is no stretch of the log yet;
+Two tasks may have records of one partition whose offsets interleave, so a part of a tally is no range of the log yet;
 what all of them have together is.
 """
 
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ldp.files import Aggregator
 from ldp.frames import Reason
+from ldp.offset_range import TIME_ENDS, OffsetRange, later
 from ldp.state import State
 from ldp.stream import Stream
-from ldp.stretch import TIME_ENDS, Stretch, later
 
 PENDING_BYTES = 1 << 20  # Records that come one by one are counted when they have so many bytes together, or
 PENDING_RECORDS = 1 << 14  # when there are so many
@@ -48,7 +48,7 @@ class _Part:
     """The counts of one partition, or of records of which it is not known where they are from."""
 
     aggregator: Aggregator
-    stretch: Stretch | None = None
+    covered: OffsetRange | None = None
 
     def add(self, state: State) -> None:
         """Adds counts."""
@@ -57,12 +57,12 @@ class _Part:
         self.aggregator.records += state.records + sum(state.rejected.values())
         self.aggregator.rejected.update({Reason(reason): n for reason, n in state.rejected.items()})
 
-    def reach(self, stretch: Stretch) -> None:
-        """Has the stretch reach over another one."""
-        last = self.stretch or stretch
-        start, offset = min(last.start, stretch.start), max(last.offset, stretch.offset)
-        newest = later(last.max_timestamp, stretch.max_timestamp)
-        self.stretch = replace(last, start=start, offset=offset, max_timestamp=newest)
+    def reach(self, covered: OffsetRange) -> None:
+        """Extends the range to cover another one."""
+        last = self.covered or covered
+        start, offset = min(last.start, covered.start), max(last.offset, covered.offset)
+        newest = later(last.max_timestamp, covered.max_timestamp)
+        self.covered = replace(last, start=start, offset=offset, max_timestamp=newest)
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Tally:
                 times = places.times[of][accepted]
                 newest = int(times.max(where=(times >= 0) & (times < TIME_ENDS), initial=-1))
             start, offset = int(offsets.min()), int(offsets.max()) + 1
-            part.reach(Stretch(*partition, start, offset, newest, self.most_reports))
+            part.reach(OffsetRange(*partition, start, offset, newest, self.most_reports))
 
     def add(self, value: bytes | None, place: Place | None) -> None:
         """Counts a record, soon: it waits until there are some, for many at once cost less."""
@@ -113,17 +113,17 @@ class Tally:
         for state in states:
             if state.stream.document() != self.stream.document() or len(state.log) > 1:
                 raise ValueError("a tally adds what tallies of its own document have counted")
-            (stretch,) = state.log or (None,)
-            part = self._part(None if stretch is None else (stretch.topic, stretch.partition))
+            (covered,) = state.log or (None,)
+            part = self._part(None if covered is None else (covered.topic, covered.partition))
             part.add(state)
-            if stretch is not None:
-                part.reach(stretch)
+            if covered is not None:
+                part.reach(covered)
 
     def states(self) -> list[State]:
         """The state of each partition, and that of records that are from none that is known."""
         self._count_pending()
         return [
-            State.of(part.aggregator, log=() if part.stretch is None else (part.stretch,))
+            State.of(part.aggregator, log=() if part.covered is None else (part.covered,))
             for part in self._parts.values()
         ]
 

@@ -92,7 +92,7 @@ def _numbers(at: str, said: Any) -> None:
         raise _wrong(at, said, "finite numbers")
 
 
-def _stretch(at: str, said: Any) -> None:
+def _range(at: str, said: Any) -> None:
     _integers(-_MOST)(at, said)
     if len(said) != 2 or said[0] > said[1]:
         raise _wrong(at, said, "a begin and an end")
@@ -156,7 +156,7 @@ _SHARED = {
     "reports": _COUNT,
     "offsets": _OFFSETS,
     "complete": _flag,
-    "gaps": _mapping(_PARTITION, _list(_stretch)),
+    "gaps": _mapping(_PARTITION, _list(_range)),
     "uncounted": _integers(0),
     "snapshot": _text("[0-9a-f]{32}", "32 hexadecimal digits"),
 }
@@ -171,7 +171,7 @@ _SLOTS = {
     "ranks": _mapping(_text(".{0,1000}", "a query's name"), _integer(1)),
 }
 _ROWS = {"topic": _NAME, "older": _or_null(_fields(_SLOTS | {"until": _integer()}))}
-_LINE = {"closed": _integer(), "bounded": _list(_stretch), "starts": _integers(0)}
+_LINE = {"closed": _integer(), "bounded": _list(_range), "starts": _integers(0)}
 _ANY = _fields(
     _SHARED | {"schema": _integer(SCHEMA)},
     _SOMETIMES | {"standard_error": _number, "windows": _mapping(_NAME, _fields(_LINE))},

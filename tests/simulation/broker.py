@@ -262,7 +262,7 @@ class Consumer(Cluster):
         self.read_id = self.reports.topic_id
         self.fetched: dict[
             int, list[tuple[int, int, str]]
-        ] = {}  # partition -> stretches, each with its topic's id
+        ] = {}  # partition -> ranges, each with its topic's id
         self.regained: set[int] = set()
         self.overtaken: dict[
             int, int

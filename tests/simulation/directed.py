@@ -391,7 +391,7 @@ def _die_and_rebalance(call: Call) -> None:
 
 
 def _lacking(call: Call) -> int:
-    """Returns how many records put the head at the end of a read stretch."""
+    """Returns how many records put the head at the end of a read range."""
     snapshots = call.world.snapshots
     name = f"{call.deployment.stream.name}/head".encode()
     at = max(record.offset for record, _ in snapshots.records if record.key == name)
@@ -655,7 +655,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "forgotten": (
         Step("after", _COMMIT, lambda call: len(call.heads) >= 8, _delete_head_unheard, "publish"),
     ),
-    "stretch": (Step("after", _COMMIT, _can_fill, _fill, "publish"),),
+    "range": (Step("after", _COMMIT, _can_fill, _fill, "publish"),),
     "peeked": (
         Step("before", "poll", _ahead(fresh=True), _hand_over_late(fresh=True), "poll"),
         Step("after", "hgetall", _peeks, _stand_still(5.0), "poll"),

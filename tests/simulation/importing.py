@@ -10,8 +10,8 @@ import numpy as np
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+from ldp.offset_range import OffsetRange
 from ldp.state import State
-from ldp.stretch import Stretch
 from tests.simulation import snapshots
 from tests.simulation.broker import TIMED_OUT, Cluster, Manager, Reports, told_id
 from tests.simulation.recount import Recounts, Ruling
@@ -37,14 +37,14 @@ def histories(deployment: Deployment, rng: random.Random) -> dict[str, State]:
         ruled = (Ruling(log.first, most),)
         domain = deployment.stream.oracle.domain_size
         counted = Recounts(domain).at(log, log.first, offset, (), ruled, 0)
-        stretch = Stretch(deployment.reports.name, number, log.first, offset, counted.watermark, most)
+        covered = OffsetRange(deployment.reports.name, number, log.first, offset, counted.watermark, most)
         found[f"{number}.ldp"] = State(
             deployment.stream,
             counted.reports,
             np.array(counted.state),
             counted.accepted,
             counted.rejected,
-            log=(stretch,),
+            log=(covered,),
         )
     return found
 
@@ -77,23 +77,23 @@ class Importer(Process):
             self.ended = True
 
     def _done(self, prefix: Prefix, before: bool) -> None:
-        stretch = prefix.stretch
-        self.world.note("import known" if before else "import done", stretch)
-        stored = self.deployment.truth.offset(stretch.partition)
+        covered = prefix.covered
+        self.world.note("import known" if before else "import done", covered)
+        stored = self.deployment.truth.offset(covered.partition)
         assert stored is not None, "it is said to be imported, and is not there"
-        assert stored >= stretch.offset or self.world.lossy, "less is there than was imported"
-        assert before or stretch.partition in self.outside.told, "Kafka does not hear of an import"
+        assert stored >= covered.offset or self.world.lossy, "less is there than was imported"
+        assert before or covered.partition in self.outside.told, "Kafka does not hear of an import"
 
     def _demand_reason(self, found: Mapping[str, State]) -> None:
         """Demands a reason for a refused import."""
         deployment, truth = self.deployment, self.deployment.truth
         for history in found.values():
-            (stretch,) = history.log
-            own = truth.imported.get(stretch.partition) == stretch.offset
-            meta = layout.meta_key(deployment.stream.name, stretch.partition).encode()
+            (covered,) = history.log
+            own = truth.imported.get(covered.partition) == covered.offset
+            meta = layout.meta_key(deployment.stream.name, covered.partition).encode()
             if not own and deployment.server.live(meta):
                 return
-            if deployment.reports.partitions[stretch.partition].first > stretch.offset:
+            if deployment.reports.partitions[covered.partition].first > covered.offset:
                 return
         others = (d for d in self.world.deployments if d is not deployment)
         assert any(d.stream.name == deployment.stream.name and d.truth.heads for d in others), (

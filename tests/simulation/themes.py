@@ -145,7 +145,7 @@ DIRECTED = {
     "foreign": Theme(**_LONG, two=True),
     "deleted": Theme(**_LONG, windows=_CHANGING[1:4], times={"late": 0.3, "idle": 0.1, "grid": 500,
         "early": 0.1}),
-    "stretch": Theme(**_LONG),
+    "range": Theme(**_LONG),
     "unread": Theme(**_LONG | {"turns": (150,), "steps": 40}),
     "falls": Theme({"crash": 0.003, "rebalance": 0.01}, **_LONG, windows=_CHANGING[:5], changes=4, stops=0.1),
     "peeked": Theme(**_LONG, partitions=(3, 5)),

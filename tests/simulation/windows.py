@@ -203,7 +203,7 @@ class Windows:
         return counted.closed if counted is not None and named and window in counted.first_start else 0
 
     def _goes_on(self, line: Json, old: Json) -> bool:
-        """Returns whether the last stretch of what is bounded was made longer."""
+        """Returns whether the last range of what is bounded was made longer."""
         n = len(old["bounded"])
         *same, (begin, _) = old["bounded"]
         return bool(

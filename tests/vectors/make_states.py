@@ -44,7 +44,7 @@ def file(counters, version=1, **more):
 STATES = [
     ("all time, of no known log", [1, 2, 3], {}),
     (
-        "stretches of a log, and rejected records",
+        "ranges of a log, and rejected records",
         [6, 0, 0],
         {"log": [ONE, OTHER], "rejected": {"empty": 1, "json": 2}},
     ),
@@ -68,9 +68,9 @@ REFUSED = [
     ("more records than reports", file([1, 2, 3], records=7)),
     ("reports of no record", file([1, 2, 3], records=0)),
     ("more records than the log has offsets", file([1, 2, 3], log=[OTHER], rejected={"json": 3})),
-    ("stretches out of their order", file([1, 2, 3], log=[OTHER, ONE])),
-    ("stretches that touch", file([1, 2, 3], log=[OTHER, {**OTHER, "start": 4, "offset": 9}])),
-    ("stretches that overlap", file([1, 2, 3], log=[OTHER, {**OTHER, "start": 3, "offset": 9}])),
+    ("ranges out of their order", file([1, 2, 3], log=[OTHER, ONE])),
+    ("ranges that touch", file([1, 2, 3], log=[OTHER, {**OTHER, "start": 4, "offset": 9}])),
+    ("ranges that overlap", file([1, 2, 3], log=[OTHER, {**OTHER, "start": 3, "offset": 9}])),
     ("windows that touch", file([1, 2, 3], windows=[[0, 5], [5, 9]])),
     ("windows that overlap", file([1, 2, 3], windows=[[0, 5], [4, 9]])),
     ("an epsilon that is not in lowest terms", file([1, 2, 3], document={**GRR, "epsilon": "2/2"})),

@@ -114,7 +114,7 @@ def read(
     """Reads the committed records of [start, stop) in the batches of a fetch, 1 MiB or one batch at a time.
 
     Skips control batches and aborted transactions, (producer id, first offset), unless their checksum is wrong. An
-    unreadable batch counts in the stretch that its end is in. The last cap not above a batch's first offset applies.
+    unreadable batch counts in the range that its end is in. The last cap not above a batch's first offset applies.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start

@@ -11,9 +11,9 @@ from worker.audit.history import History
 from worker.audit.parsing import Limits, fingerprint_of
 from worker.audit.protocols import protocol_of
 from worker.audit.published import Published
-from worker.audit.records import Caps, Deleted, Records, Stretch
+from worker.audit.records import Caps, Deleted, Range, Records
 from worker.audit.recount import Recount, recount
-from worker.audit.stored import Stored, StoredCut, decode, ruled, rules_of, stretches_of
+from worker.audit.stored import Stored, StoredCut, decode, ranges_of, ruled, rules_of
 from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
@@ -125,15 +125,15 @@ def _recounted(
     bounds: tuple[int, int],
     read: _Read,
     published: Published,
-) -> tuple[Recount, History, list[Stretch]]:
-    """Recounts a partition; returns the counts, the history, and the stretches that are deleted."""
-    stretches, deleted = stretches_of(stored, *bounds)
+) -> tuple[Recount, History, list[Range]]:
+    """Recounts a partition; returns the counts, the history, and the ranges that are deleted."""
+    ranges, deleted = ranges_of(stored, *bounds)
     caps = [(offset, limits.batch) for offset, limits in stored.rules]
 
     def remaining(first: int, last: int) -> Iterator[Records]:
         for item in read(first, last, caps):
             if isinstance(item, Deleted):
-                deleted.append(item.stretch)
+                deleted.append(item.span)
             else:
                 yield item
 
@@ -145,7 +145,7 @@ def _recounted(
     history = History(stored)
     counted = Recount.of_nothing(document, floors[0][1], stored.evicted_to)
     partly = published.of(partition, stored, history, deleted)
-    for first, last, limits in ruled(stored, stretches):
+    for first, last, limits in ruled(stored, ranges):
         history.reach(first, counted)
         counted.closed = max([counted.closed, *floor_at(first)])
         counted = recount(document, partly.cut(remaining(first, last), last), limits, counted, partly.wanted)
@@ -157,13 +157,13 @@ def _recounted(
     return counted, history, deleted
 
 
-def _message(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> str | None:
+def _message(gaps: Sequence[Range], deleted: Sequence[Range], records: int) -> str | None:
     parts = []
     if gaps:
         lost = ", ".join(_offsets(*gap) for gap in gaps)
         parts.append(f"gap: {lost}: recorded as lost, deleted before they were counted")
     if deleted:
-        gone = ", ".join(_offsets(*stretch) for stretch in deleted)
+        gone = ", ".join(_offsets(*span) for span in deleted)
         parts.append(f"not recountable: {gone}: counted, then deleted")
         parts.append(f"nothing differs in what remains: {records:,} records" if records else "none remains")
     elif gaps:

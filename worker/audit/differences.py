@@ -12,7 +12,7 @@ import numpy as np
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.history import GapBounds, History
-from worker.audit.records import Stretch
+from worker.audit.records import Range
 from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 from worker.audit.windows import ends_of
@@ -105,9 +105,9 @@ def expect_lines(stored: Stored) -> None:
 
 
 def compare_partly(
-    stored: Stored, counted: Recount, history: History, deleted: Sequence[Stretch], ones: int | None
+    stored: Stored, counted: Recount, history: History, deleted: Sequence[Range], ones: int | None
 ) -> None:
-    """Compares a partition with the recount of the records that remain beside the deleted stretches.
+    """Compares a partition with the recount of the records that remain beside the deleted ranges.
 
     `ones` is what each report adds to the sum of the state, if that is the same for all. Raises `Difference`:
     more remains than is stored, or no deleted records can make up the rest.

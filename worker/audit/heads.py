@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.audit.errors import Difference
-from worker.audit.records import Stretch
+from worker.audit.records import Range
 from worker.audit.windows import shape_of
 
 
@@ -14,7 +14,7 @@ class Closed:
     """Progress of the windows of one name."""
 
     closed: int  # windows that end at or before it are final, or bounded
-    bounded: tuple[Stretch, ...]  # ends [from, to) that were closed before every partition had passed them
+    bounded: tuple[Range, ...]  # ends [from, to) that were closed before every partition had passed them
     starts: tuple[int, ...]  # windows on the topic, where they are to be deleted some day
 
     def is_bounded(self, end: int) -> bool:

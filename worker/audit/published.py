@@ -18,7 +18,7 @@ from worker.audit.hashes import State
 from worker.audit.heads import Head
 from worker.audit.history import GapBounds, History
 from worker.audit.latest import Latest
-from worker.audit.records import Records, Stretch
+from worker.audit.records import Range, Records
 from worker.audit.recount import Mark, Recount
 from worker.audit.snapshots import Snapshot
 from worker.audit.stored import Stored
@@ -73,8 +73,8 @@ class Published:
         self._counts = [_Count(0, np.zeros(entries, np.int64)) for _ in self.snapshots]
         self.latest = None if head is None else Latest(head, snapshots)
 
-    def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Stretch]) -> "Partly":
-        """Returns the part of one partition; history and deleted stretches grow as it is counted."""
+    def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
+        """Returns the part of one partition; history and deleted ranges grow as it is counted."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
@@ -247,7 +247,7 @@ class Partly:
         partition: int,
         stored: Stored,
         history: History,
-        deleted: Sequence[Stretch],
+        deleted: Sequence[Range],
     ) -> None:
         self._published, self._partition, self._stored = published, partition, stored
         self._history, self._deleted = history, deleted

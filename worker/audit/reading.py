@@ -159,7 +159,7 @@ def read(
     end: int,
     caps: Caps,
 ) -> Iterator[Records | Deleted]:
-    """Yields the committed records of [begin, end) within caps, and the stretches that are deleted meanwhile.
+    """Yields the committed records of [begin, end) within caps, and the ranges that are deleted meanwhile.
 
     A batch with a wrong checksum is fetched again; one with the same bytes twice was written so.
     """
@@ -181,7 +181,7 @@ def _polled(
 ) -> Iterator[Any]:
     """Yields fetches of [begin, end), until its end is reached or nothing more comes below it."""
     # Nothing more comes after an empty fetch with a last stable offset not below the end: compaction may have
-    # removed a control batch at the end. Where records are deleted meanwhile, yields their stretch and goes on.
+    # removed a control batch at the end. Where records are deleted meanwhile, yields their range and goes on.
     consumer.assign([tp])
     consumer.seek(tp, begin)
     position, moved = begin, time.monotonic()

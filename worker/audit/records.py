@@ -1,4 +1,4 @@
-"""Records of a log, and stretches of offsets."""
+"""Records of a log, and ranges of offsets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-Stretch = tuple[int, int]  # Offsets [from, to) of a log
+Range = tuple[int, int]  # Offsets [from, to) of a log
 Caps = list[tuple[int, int | None]]
 """Most bytes of a decompressed record batch from an offset on, None for any number; ascending."""
 
@@ -53,6 +53,6 @@ class Records:
 
 @dataclass(frozen=True)
 class Deleted:
-    """A stretch that was deleted while it was read."""
+    """A range that was deleted while it was read."""
 
-    stretch: Stretch
+    span: Range

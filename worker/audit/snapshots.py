@@ -25,7 +25,7 @@ from worker.audit.hashes import State
 from worker.audit.heads import Head, expect_follows
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
-from worker.audit.records import Stretch
+from worker.audit.records import Range
 from worker.audit.vectors import read
 from worker.audit.windows import ends_of, shape_of
 
@@ -67,7 +67,7 @@ class Snapshot:
     sequence: int
     reports: int
     offsets: Mapping[int, int]  # partition -> the offset up to which it was counted
-    gaps: Mapping[int, list[Stretch]]  # by partition
+    gaps: Mapping[int, list[Range]]  # by partition
     uncounted: tuple[int, ...]  # partitions without counts
     complete: bool
     frequencies: npt.NDArray[np.float64] | None  # (d,); None where it is not recounted, to save memory

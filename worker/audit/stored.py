@@ -15,7 +15,7 @@ import numpy.typing as npt
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.parsing import Limits
-from worker.audit.records import Stretch
+from worker.audit.records import Range
 from worker.audit.windows import Windows, ends_of
 
 
@@ -50,7 +50,7 @@ class Stored:
         tuple[int, int]
     ]  # earlier values of admitted_from, each with the offset at which it was given up
     first_start: Mapping[str, int]  # the first start of each window that may be published
-    gaps: list[Stretch]  # recorded as lost, ascending
+    gaps: list[Range]  # recorded as lost, ascending
     gap_bounds: list[
         tuple[int, int | None]
     ]  # of each gap: the window-close watermark before, the first later timestamp after
@@ -221,33 +221,33 @@ def _decode_blob(
     return StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=_BLOB.size))
 
 
-def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:
-    """Returns the counted stretches that a log of [begin, end) has, and those that are deleted."""
+def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[Range]]:
+    """Returns the counted ranges that a log of [begin, end) has, and those that are deleted."""
     if stored.start > begin:
         raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin} already")
     if stored.offset > end:
         raise Difference(
             f"offset: {stored.offset} in Redis, but the log ends at {end}: truncated or made anew"
         )
-    at, stretches = stored.start, []
+    at, ranges = stored.start, []
     for lost, found in [*stored.gaps, (stored.offset, stored.offset)]:
         if not at <= lost <= found <= stored.offset:
             raise Difference(f"gaps: {stored.gaps} do not ascend within [{stored.start}, {stored.offset})")
         if begin < found and lost < found:
             raise Difference(f"gaps: [{lost}, {found}) in Redis, but the log still has it from {begin} on")
         if at < lost:
-            stretches.append((at, lost))
+            ranges.append((at, lost))
         at = found
-    there = [(max(a, begin), b) for a, b in stretches if begin < b]
-    return there, [(a, min(b, begin)) for a, b in stretches if a < begin]
+    there = [(max(a, begin), b) for a, b in ranges if begin < b]
+    return there, [(a, min(b, begin)) for a, b in ranges if a < begin]
 
 
-def ruled(stored: Stored, stretches: list[Stretch]) -> Iterator[tuple[int, int, Limits]]:
-    """Cuts stretches where another rule or another floor begins to hold."""
+def ruled(stored: Stored, ranges: list[Range]) -> Iterator[tuple[int, int, Limits]]:
+    """Cuts ranges where another rule or another floor begins to hold."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):
-        for a, b in stretches:
+        for a, b in ranges:
             begin, stop = max(a, since), min(b, end)
             if begin < stop:
                 edges = sorted({begin, stop, *(at for at in given_up if begin < at < stop)})

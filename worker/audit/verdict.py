@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.audit.records import Stretch
+from worker.audit.records import Range
 
 VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
 """Verdicts on a partition, the gravest first; the stream's is the gravest of its partitions'."""
@@ -22,8 +22,8 @@ class PartitionVerdict:
     records: int = 0  # records read again
     reports: int = 0  # reports counted again
     rejected: Mapping[str, int] = field(default_factory=dict)  # malformed records by reason
-    gaps: tuple[Stretch, ...] = ()  # recorded as lost, if nothing else differs
-    deleted: tuple[Stretch, ...] = ()  # counted and then deleted, if nothing else differs
+    gaps: tuple[Range, ...] = ()  # recorded as lost, if nothing else differs
+    deleted: tuple[Range, ...] = ()  # counted and then deleted, if nothing else differs
     difference: str | None = None  # the first one, else what keeps the partition from being equal
     late: int = 0  # accepted records that came too late for their pane
     panes: int = 0  # panes kept

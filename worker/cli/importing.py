@@ -24,8 +24,8 @@ _AGAIN = "what is imported stays; ldp-worker check says what is wrong, then impo
 def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
     """Begin partitions with what was counted elsewhere.
 
-    Each of FILES is the state of one stretch of one partition's log, which a job on Spark or Beam wrote. Workers
-    continue behind that stretch. The rule by which it was counted is recorded, so ldp-worker audit recounts it.
+    Each of FILES is the state of one range of one partition's log, which a job on Spark or Beam wrote. Workers
+    continue behind that range. The rule by which it was counted is recorded, so ldp-worker audit recounts it.
 
     Import before a worker counts the stream for the first time. Nothing is imported if a partition has or had counts,
     or if the import leaves a hole in the log. After an interruption, run the command again.
@@ -76,7 +76,7 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
 
 
 def _show(prefix: "Prefix", before: bool) -> None:
-    history, stretch = prefix.history, prefix.stretch
+    history, covered = prefix.history, prefix.covered
     counted = f"{amount(history.reports, 'report')} in {amount(history.records, 'record')}"
     done = "there already" if before else "imported"
-    echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset}, {done}")
+    echo(f"partition {covered.partition}: {counted} up to offset {covered.offset}, {done}")

@@ -138,8 +138,8 @@ def gaps(cut: "Cut") -> str:
         return str(first) if end == first + 1 else f"{first}–{end - 1}"
 
     lost = [
-        f"partition {partition} lost offsets {', '.join(offsets(*stretch) for stretch in stretches)}"
-        for partition, stretches in cut.gaps.items()
+        f"partition {partition} lost offsets {', '.join(offsets(*span) for span in ranges)}"
+        for partition, ranges in cut.gaps.items()
     ]
     left_out = [f"partition {partition} is not counted" for partition in cut.uncounted]
     return ", ".join(lost + left_out)

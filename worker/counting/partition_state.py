@@ -142,7 +142,7 @@ class PartitionState:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
         applied, offset = Applied(verdicts), batch.end
-        for begin, end, terms in self._stretches(columns.offsets):
+        for begin, end, terms in self._by_rule(columns.offsets):
             self._follow(int(columns.offsets[begin]))
             part = columns.between(begin, end)
             records, times = (part.data, part.begins, part.ends), part.timestamps
@@ -256,7 +256,7 @@ class PartitionState:
             self.windows.begin(self.rules[self._begun].terms.windowing)
             self._begun += 1
 
-    def _stretches(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
+    def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
         """Yields the records [begin, end) of a batch that one rule judges, and its limits."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0

@@ -133,8 +133,8 @@ def _closed(
         return Closed(passed, before.bounded, before.starts)
     *others, last = before.bounded or ((0, 0),)
     begin, end = passed + window.every, wanted + window.every
-    stretches = (*others, (last[0], end)) if last[1] == begin else (*before.bounded, (begin, end))
-    return Closed(wanted, stretches, before.starts)
+    ranges = (*others, (last[0], end)) if last[1] == begin else (*before.bounded, (begin, end))
+    return Closed(wanted, ranges, before.starts)
 
 
 def _due(

@@ -66,8 +66,8 @@ class Pool:
             protocol.count(state, *(reports[name] for name in reports.dtype.names or ()))
         return state
 
-    def stretches(self, turns: int) -> Iterator[tuple[int, bytes]]:
-        """The log of so many turns: (offset, bytes) of stretches of whole batches, in order."""
+    def chunks(self, turns: int) -> Iterator[tuple[int, bytes]]:
+        """The log of so many turns: (offset, bytes) of ranges of whole batches, in order."""
         turn = np.frombuffer(b"".join(self.batches), np.uint8).copy()
         sizes = np.array([len(batch) for batch in self.batches])
         places = (np.cumsum(sizes) - sizes)[:, np.newaxis] + np.arange(8)
@@ -103,13 +103,13 @@ def lay(pool: Pool, folder: Path, turns: int) -> None:
     folder.mkdir()
     log, size = None, SEGMENT_BYTES
     try:
-        for offset, stretch in pool.stretches(turns):
-            if log is None or size + len(stretch) > SEGMENT_BYTES:
+        for offset, chunk in pool.chunks(turns):
+            if log is None or size + len(chunk) > SEGMENT_BYTES:
                 if log is not None:
                     log.close()
                 log, size = (folder / f"{offset:020d}.log").open("wb"), 0
-            log.write(stretch)
-            size += len(stretch)
+            log.write(chunk)
+            size += len(chunk)
     finally:
         if log is not None:
             log.close()

@@ -116,9 +116,9 @@ def assert_same(state, kept):
     assert data[-32 - size : -32] == cell.counters
     assert (state.reports, state.records) == (cell.reports, kept.totals["accepted"])
     assert state.rejected == kept.totals["rejected"]
-    (stretch,) = state.log
-    assert (stretch.start, stretch.offset) == (kept.totals["start"], kept.offset)
-    assert stretch.max_timestamp == kept.totals["watermark"]
+    (covered,) = state.log
+    assert (covered.start, covered.offset) == (kept.totals["start"], kept.offset)
+    assert covered.max_timestamp == kept.totals["watermark"]
 
 
 @pytest.fixture

@@ -22,5 +22,5 @@ def stream(folder: Path) -> ldp.Stream:
 
 def write(state: State, folder: Path, engine: str) -> None:
     """Writes the state of one partition."""
-    (stretch,) = state.log
-    state.write(folder / f"{engine}-{stretch.topic}-{stretch.partition}.ldp")
+    (covered,) = state.log
+    state.write(folder / f"{engine}-{covered.topic}-{covered.partition}.ldp")

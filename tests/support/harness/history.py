@@ -7,8 +7,8 @@ from kafka import KafkaConsumer, TopicPartition
 
 from ldp import frames
 from ldp.frames import VERDICTS
+from ldp.offset_range import OffsetRange
 from ldp.state import State
-from ldp.stretch import Stretch
 from tests.support.harness.world import World
 from worker.counting.windows import TIME_ENDS
 
@@ -44,7 +44,7 @@ def history(world: World, partition: int, offset: int) -> Path:
         state,
         len(times),
         {str(VERDICTS[v]): n for v, n in enumerate(rejected) if v and n},
-        log=(Stretch(world.topic, partition, records[0].offset, offset, max(times, default=None), MOST),),
+        log=(OffsetRange(world.topic, partition, records[0].offset, offset, max(times, default=None), MOST),),
     )
     path = world.folder / f"{partition}-{offset}.ldp"
     counted.write(path)

@@ -43,7 +43,7 @@ class MemoryLog:
         return batches
 
     def batch(self, partition: int, at: int, end: int) -> Batch:
-        """Returns a stretch of a log as a poll does."""
+        """Returns a range of a log as a poll does."""
         log = self.world.logs[partition]
         seen = [i for i in range(at, end) if not log[i].marker and log[i].unreadable is None]
         columns = Columns.of(seen, [log[i].timestamp for i in seen], [log[i].value for i in seen])

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from ldp.offset_range import OffsetRange
 from ldp.state import State
-from ldp.stretch import Stretch
 from tests.support.memory.store import MemoryStore
 from tests.support.memory.topics import MemorySnapshotProducer
 from tests.support.memory.world import World
@@ -52,15 +52,15 @@ class Importer:
 
 
 def batch(world: World, partition: int, start: int, offset: int, most: int | None = None) -> State:
-    """Returns what a batch counts of a stretch of a log, by the world's own arithmetic."""
+    """Returns what a batch counts of a range of a log, by the world's own arithmetic."""
     rule = {"offset": start, "revision": 0, "most_reports": most, "hamming_weight": True}
     counted = world.recount(partition, start, offset, [], [rule])
-    stretch = Stretch(TOPIC, partition, start, offset, counted.watermark, most)
+    covered = OffsetRange(TOPIC, partition, start, offset, counted.watermark, most)
     return State(
         world.stream,
         counted.reports,
         np.array(counted.state),
         counted.accepted,
         counted.rejected,
-        log=(stretch,),
+        log=(covered,),
     )

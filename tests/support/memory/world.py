@@ -113,7 +113,7 @@ class World:
         self.answers[partition] += [[]] * (records - 1) + ["batch"]
 
     def whole(self, partition: int, end: int) -> int:
-        """Returns the end of a stretch that ends inside no record batch that cannot be read."""
+        """Returns the end of a range that ends inside no record batch that cannot be read."""
         log = self.logs[partition]
         for last in range(end, len(log)):
             if (first := log[last].unreadable) is not None:

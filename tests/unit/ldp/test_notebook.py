@@ -55,7 +55,7 @@ def test_the_line_names_what_it_is_of_and_the_most_frequent():
     assert values == ["0", "2", "1"]  # of 1 and 3, which are equal, the first
     assert repr(ESTIMATE).endswith(", …)")
     assert "…" not in repr(ldp.GRR("1", 2).estimate([1, 2], 3))
-    assert "in 2 stretches of time" in repr(ESTIMATE.within(0, 1).merge(ESTIMATE.within(5, 6)))
+    assert "in 2 ranges of time" in repr(ESTIMATE.within(0, 1).merge(ESTIMATE.within(5, 6)))
     assert "'a\\u2028b'" in repr(LABELLED)
     assert len(repr(ldp.GRR("1", 1).estimate([5], 5).labelled(["x" * 10_000]))) < 150
 

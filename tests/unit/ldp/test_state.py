@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import ldp
 from ldp.files import Aggregator, perturbed
+from ldp.offset_range import TIME_ENDS, OffsetRange
 from ldp.oracles import ORACLES
 from ldp.state import State
-from ldp.stretch import TIME_ENDS, Stretch
 from worker.counting.windows import TIME_ENDS as WORKERS_TIME_ENDS
 
 D = 10
@@ -30,7 +30,7 @@ SMALL = State(
     records=12,
     rejected={"json": 2, "empty": 1},
     windows=((0, HOUR),),
-    log=(Stretch("r", 1, 5, 30, -1, 100), Stretch("r", 0, 0, 9)),
+    log=(OffsetRange("r", 1, 5, 30, -1, 100), OffsetRange("r", 0, 0, 9)),
 )
 over_protocols = pytest.mark.parametrize("name", ORACLES)
 
@@ -82,7 +82,7 @@ def test_a_file_is_what_its_definition_says():
 def test_reading_gives_back_what_was_written(name, n, tmp_path):
     stream = ldp.Stream("s", ldp.oracle(name, "1", D))
     aggregator = counted(stream, np.arange(n) ** 2 % D)
-    state = State.of(aggregator, log=[Stretch("t", 3, 0, n, 1000, 5)])
+    state = State.of(aggregator, log=[OffsetRange("t", 3, 0, n, 1000, 5)])
     state.write(tmp_path / "a.ldp")
     found = State.read(tmp_path / "a.ldp", "s")
     assert found == state
@@ -101,7 +101,7 @@ def test_equal_states_are_equal_files():
         12,
         {"empty": 1, "json": 2},
         ((HOUR // 2, HOUR), (0, HOUR // 2)),
-        (Stretch("r", 0, 0, 4), Stretch("r", 1, 5, 30, -1, 100), Stretch("r", 0, 4, 9)),
+        (OffsetRange("r", 0, 0, 4), OffsetRange("r", 1, 5, 30, -1, 100), OffsetRange("r", 0, 4, 9)),
     )
     assert other.to_bytes() == SMALL.to_bytes()
     assert other == SMALL
@@ -130,18 +130,21 @@ def test_states_of_parts_add_to_the_state_of_all(name):
     assert states[2].merge(states[0]).merge(states[1]) == State.of(whole)
 
 
-def test_stretches_that_touch_join_and_others_are_kept_apart():
-    one = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 0, 10, 70),))
-    touching = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 10, 20, 50),))
-    behind = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 30, 40, 90),))
-    limited = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 20, 30, 90, 5),))
-    assert one.merge(touching).log == (Stretch("r", 0, 0, 20, 70),)
-    assert behind.merge(touching, one).log == (Stretch("r", 0, 0, 20, 70), Stretch("r", 0, 30, 40, 90))
+def test_ranges_that_touch_join_and_others_are_kept_apart():
+    one = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 0, 10, 70),))
+    touching = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 10, 20, 50),))
+    behind = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 30, 40, 90),))
+    limited = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 20, 30, 90, 5),))
+    assert one.merge(touching).log == (OffsetRange("r", 0, 0, 20, 70),)
+    assert behind.merge(touching, one).log == (
+        OffsetRange("r", 0, 0, 20, 70),
+        OffsetRange("r", 0, 30, 40, 90),
+    )
     assert len(one.merge(touching, limited, behind).log) == 3
 
 
 def test_windows_that_are_apart_add_and_no_longer_say_which_log():
-    log = (Stretch("r", 0, 0, 10),)
+    log = (OffsetRange("r", 0, 0, 10),)
     first = State(GRR, 2, [1, 1, 0], 2, windows=((0, HOUR),), log=log)
     second = State(GRR, 3, [1, 1, 1], 3, windows=((HOUR, 2 * HOUR),), log=log)
     both = first.merge(second)
@@ -164,8 +167,8 @@ WHOLE, WINDOW = State(GRR, 1, [1, 0, 0], 1), State(GRR, 1, [1, 0, 0], 1, windows
         (WINDOW, WHOLE, "all time has the reports of every window"),
         (WINDOW, replace(WINDOW, windows=((5, 15),)), r"\(0, 10\) and \(5, 15\) overlap"),
         (
-            replace(WHOLE, log=(Stretch("r", 0, 0, 5),)),
-            replace(WHOLE, log=(Stretch("r", 0, 4, 9),)),
+            replace(WHOLE, log=(OffsetRange("r", 0, 0, 5),)),
+            replace(WHOLE, log=(OffsetRange("r", 0, 4, 9),)),
             "offsets 0 to 4",
         ),
         (*[State(GRR, 1 << 62, [1 << 62, 0, 0], 1)] * 2, "reports together is"),
@@ -296,7 +299,7 @@ def test_a_vector_is_read_and_written_again(vector):
     state = State.from_bytes(bytes.fromhex(vector["hex"]))
     assert state.counters.tolist() == vector["counters"]
     assert state.stream.document() == vector["header"]["document"]
-    assert [stretch.document() for stretch in state.log] == vector["header"]["log"]
+    assert [covered.document() for covered in state.log] == vector["header"]["log"]
     assert state.to_bytes().hex() == vector["hex"]
 
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 import ldp
 from ldp.cli import cli
 from ldp.files import Aggregator, perturbed
+from ldp.offset_range import OffsetRange
 from ldp.oracles import ORACLES
 from ldp.state import State
-from ldp.stretch import Stretch
 
 COLOURS = ldp.Stream("file", ldp.OLH("1", 3), labels=("red", "green", "blue"))
 
@@ -68,7 +68,7 @@ def test_states_that_do_not_add_are_refused_with_the_file_name():
     other = ldp.Stream("s", ldp.GRR("1", 3))
     State(other, 1, [1, 0, 0], 1).write(Path("other.ldp"))
     for name in ("a", "b"):
-        State(other, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 0, 5),)).write(Path(f"{name}.ldp"))
+        State(other, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 0, 5),)).write(Path(f"{name}.ldp"))
     aggregate("monday.jsonl", "--state", "monday.ldp")
     Path("link.ldp").symlink_to("monday.ldp")
     Path("short.ldp").write_bytes(Path("monday.ldp").read_bytes()[:-1])

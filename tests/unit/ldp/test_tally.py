@@ -11,8 +11,8 @@ import ldp
 from ldp import frames
 from ldp.engines import tally as tallies
 from ldp.engines.tally import Place, Places, Tally
+from ldp.offset_range import TIME_ENDS, OffsetRange
 from ldp.state import State
-from ldp.stretch import TIME_ENDS, Stretch
 
 GRR = ldp.Stream("s", ldp.GRR("1", 3))
 RECORDS = (
@@ -44,7 +44,9 @@ def written_out(rows):
             len(accepted),
             {reason: n for reason, n in rejected.items() if n},
             log=(
-                Stretch(*partition, min(offsets), max(offsets) + 1, max(times) if times and timed else None),
+                OffsetRange(
+                    *partition, min(offsets), max(offsets) + 1, max(times) if times and timed else None
+                ),
             ),
         )
     return states

@@ -73,14 +73,14 @@ def read(consumer, begin, end, caps=((0, None),)):
         for begin, end in zip(item.begins, item.ends, strict=True)
     ]
     unreadable = sum(item.unreadable for item in items if not isinstance(item, Deleted))
-    return values, unreadable, [item.stretch for item in items if isinstance(item, Deleted)]
+    return values, unreadable, [item.span for item in items if isinstance(item, Deleted)]
 
 
 def log(*bases, n=5):
     return [batch(base, b"".join(record(i, b"%d" % (base + i)) for i in range(n)), n) for base in bases]
 
 
-def test_a_stretch_is_read_whatever_a_fetch_brings():
+def test_a_range_is_read_whatever_a_fetch_brings():
     whole = log(*range(0, 100, 5))
     for fetch in (100, 251, 1 << 20):
         for begin, end in ((0, 100), (3, 97), (50, 51), (99, 100)):

@@ -165,7 +165,7 @@ def test_commit_step_5_an_attempt_whose_outcome_is_unknown_is_timed_and_told() -
     assert seen("ldp_worker_errors_total", {"stream": STREAM.name, "step": "commit"}) == 1
 
 
-def test_a_stretch_without_records_writes_no_blob() -> None:
+def test_a_range_without_records_writes_no_blob() -> None:
     world = Still()
     world.send()
     process = world.member(1)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ldp.offset_range import OffsetRange
 from ldp.state import State
-from ldp.stretch import Stretch
 from tests.support.memory.standalone import Importer, batch
 from tests.unit.worker.counting.still import Still, alone, count_all, lie_once, look_twice, shifted
 from worker.counting import layout
@@ -34,7 +34,7 @@ def imported(world: Still, *histories: State, by: Importer | None = None) -> lis
     done = list[tuple[int, bool]]()
 
     def on_done(prefix: Prefix, before: bool) -> None:
-        done.append((prefix.stretch.partition, before))
+        done.append((prefix.covered.partition, before))
 
     named = {f"{n}.ldp": history for n, history in enumerate(histories)}
     (by or Importer(world)).importing.run(named, on_done)
@@ -277,7 +277,7 @@ def test_all_are_looked_at_before_the_first_is_imported() -> None:
 
 
 def moved(history: State, **changes: Any) -> State:
-    """A history of another stretch."""
+    """A history of another range."""
     return replace(history, log=(replace(history.log[0], **changes),))
 
 
@@ -289,15 +289,15 @@ def test_what_is_no_history_of_the_stream_is_refused() -> None:
             moved(history, topic="others"),
             "0.ldp: it is of others, partition 0, offsets 0 to 5; the stream's topic",
         ),
-        (replace(history, log=()), "it is of no log; an import is of one stretch"),
+        (replace(history, log=()), "it is of no log; an import is of one range"),
         (
-            replace(history, log=(*history.log, Stretch("reports", 1, 0, 5))),
+            replace(history, log=(*history.log, OffsetRange("reports", 1, 0, 5))),
             "offsets 0 to 4; an import is of one",
         ),
         (replace(history, windows=((0, 1000),)), "it is of windows"),
         (moved(history, max_timestamp=None), "no highest timestamp of its 6 accepted records"),
         (
-            replace(history, rejected={"boredom": 1}, log=(Stretch("reports", 0, 0, 9, 5),)),
+            replace(history, rejected={"boredom": 1}, log=(OffsetRange("reports", 0, 0, 9, 5),)),
             "boredom, which workers",
         ),
         (

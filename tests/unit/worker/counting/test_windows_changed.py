@@ -115,7 +115,7 @@ def test_what_every_partition_has_closed_is_not_called_bounded_however_much_it_i
     assert all(due.complete for due in found.due if due.period.final)
 
 
-def test_stretches_of_bounded_windows_that_touch_are_one() -> None:
+def test_ranges_of_bounded_windows_that_touch_are_one() -> None:
     head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(0)})
     for begin in 0, 1000, 2000:
         full = of_seconds(120_000, range(begin, begin + 126_000, 1000))

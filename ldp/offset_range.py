@@ -1,4 +1,4 @@
-"""Stretch: which part of a Kafka partition's log a state counts, so that nothing is counted twice."""
+"""Offset ranges: which part of a Kafka partition's log a state counts, so that nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class OffsetRange:
     """The records of one partition of a topic in an offset range, from `start` to before `offset`.
 
     Offsets without a record, such as those of transaction markers, belong to the range. `max_timestamp` is the highest
@@ -56,32 +56,33 @@ class Stretch:
         return f"{self.topic}, partition {self.partition}, offsets {self.start} to {self.offset - 1}"
 
     def document(self) -> dict[str, Any]:
-        """The stretch in JSON's types, every attribute by its name."""
+        """The range in JSON's types, every attribute by its name."""
         return asdict(self)
 
 
-def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Returns ranges in order, adjacent ones with the same limit of reports joined; O(n log n).
 
     Raises:
         ValueError: two overlap.
 
     Example:
-        >>> [str(one) for one in joined([Stretch("r", 0, 5, 9, 70), Stretch("r", 1, 0, 5), Stretch("r", 0, 2, 5, 90)])]
+        >>> ranges = OffsetRange("r", 0, 5, 9, 70), OffsetRange("r", 1, 0, 5), OffsetRange("r", 0, 2, 5, 90)
+        >>> [str(one) for one in joined(ranges)]
         ['r, partition 0, offsets 2 to 8', 'r, partition 1, offsets 0 to 4']
     """
-    found: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda one: (one.topic, one.partition, one.start, one.offset)):
+    found: list[OffsetRange] = []
+    for covered in sorted(ranges, key=lambda one: (one.topic, one.partition, one.start, one.offset)):
         last = found[-1] if found else None
-        if last is None or (last.topic, last.partition) != (stretch.topic, stretch.partition):
-            found.append(stretch)
-        elif stretch.start < last.offset:
-            raise ValueError(f"{last} and {stretch} overlap: records in both would be counted twice")
-        elif stretch.start == last.offset and stretch.most_reports == last.most_reports:
-            newest = later(last.max_timestamp, stretch.max_timestamp)
-            found[-1] = replace(last, offset=stretch.offset, max_timestamp=newest)
+        if last is None or (last.topic, last.partition) != (covered.topic, covered.partition):
+            found.append(covered)
+        elif covered.start < last.offset:
+            raise ValueError(f"{last} and {covered} overlap: records in both would be counted twice")
+        elif covered.start == last.offset and covered.most_reports == last.most_reports:
+            newest = later(last.max_timestamp, covered.max_timestamp)
+            found[-1] = replace(last, offset=covered.offset, max_timestamp=newest)
         else:
-            found.append(stretch)
+            found.append(covered)
     return tuple(found)
 
 
