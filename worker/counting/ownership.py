@@ -335,7 +335,7 @@ class Ownership:
         if batch.with_key_or_headers:
             self._events.with_key_or_headers(batch.with_key_or_headers)
         if applied.late or applied.undated:
-            self._events.misplaced(applied.late, applied.undated, late)
+            self._events.late_or_undated(applied.late, applied.undated, late)
         reports = sum(map(len, applied.reports))
         self._events.counted(applied.accepted, applied.rejected.total(), reports)
 

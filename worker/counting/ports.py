@@ -313,7 +313,7 @@ class Events(Protocol):
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""
 
-    def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
+    def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
         """Accepted records were late, by age, or undated; `left_out` late ones leave no dead letter."""
 
     def forged(self, test: str, reports: int, found: str) -> None:

@@ -132,7 +132,7 @@ class StreamEvents:
         self._metrics.records.labels(self._stream, "accepted").inc(accepted)
         self._metrics.reports.labels(self._stream).inc(reports)
 
-    def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
+    def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
         """Counts late and undated records, and late ones left out of the dead letters."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)

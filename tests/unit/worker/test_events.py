@@ -80,7 +80,7 @@ CASES = {
         ("warning", "compare.retry", {"error": "Redis: no", "remedy": "mend it"}),
         {("errors_total", "step", "compare"): 1},
     ),
-    "misplaced": (
+    "late_or_undated": (
         ({"1m": 2, "older": 1}, 4, 2),
         None,
         {

@@ -141,7 +141,7 @@ def failing() -> Iterator[list[Said]]:
     yield told.new()
 
 
-def misplaced() -> Iterator[list[Said]]:
+def late_or_undated() -> Iterator[list[Said]]:
     """A pane is closed as soon as one of its successors begins: two records are late by seconds, one by an hour."""
     world = Still()
     world.configured = RequestedRule(1, RecordLimits(1, True, windowing=Windowing(("all", "1s"), 0, 0)))
@@ -155,9 +155,9 @@ def misplaced() -> Iterator[list[Said]]:
     assert "windows_closed" not in [said[0] for said in told.new()]
     while process.ownership.stored() != {0: 6}:
         turn(process)
-    found = [said for said in told.new() if said[0] == "misplaced"]
+    found = [said for said in told.new() if said[0] == "late_or_undated"]
     late = sum((Counter(said[1]) for said in found), Counter())
-    yield [("misplaced", dict(late), sum(said[2] for said in found), sum(said[3] for said in found))]
+    yield [("late_or_undated", dict(late), sum(said[2] for said in found), sum(said[3] for said in found))]
     for _ in range(2):
         process.publisher.tick()
         yield [said for said in told.new() if said[0] == "windows_closed"]
@@ -255,8 +255,8 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("commit_ended", Answer.DONE, "a number"), ("compare_failed", "no")],
         [("publishing", True), ("publisher.opened", {"sequence": 0}), ("publish_failed", "no")],
     ],
-    misplaced: [
-        [("misplaced", {"1m": 2, "6h": 1}, 1, 0)],
+    late_or_undated: [
+        [("late_or_undated", {"1m": 2, "6h": 1}, 1, 0)],
         [("windows_closed", {"1s": 3_605_000}, 3_605_000)],
         [("windows_closed", {"1s": 3_605_000}, 3_605_000)],
     ],
@@ -358,4 +358,4 @@ def test_late_dead_letters_that_are_left_out_are_told(chosen: bool) -> None:
     batch = Batch(0, 0, 4, process.log.batch(0, 0, 4).columns)
     told.new()
     process.ownership.apply(batch)
-    assert told.new() == [("misplaced", {"1m": 3}, 0, 2 if chosen else 0), ("counted", 4, 0, 4)]
+    assert told.new() == [("late_or_undated", {"1m": 3}, 0, 2 if chosen else 0), ("counted", 4, 0, 4)]
