@@ -276,7 +276,7 @@ class Listener:
         self.kept: dict[int, int] = {}
         """Partition -> how often its claim failed because the store refused another one's."""
         self.unwritten = collections.Counter[str]()
-        """Flush -> how often it was left unwritten because the store refused another one."""
+        """Commit id -> how often it was left unwritten because the store refused another one."""
 
     def __getattr__(self, verb: str) -> Callable[..., None]:
         if not hasattr(StreamEvents, verb):
@@ -388,10 +388,12 @@ class Listener:
         """Demands the same of commits."""
         deployment = self.deployment
         for partition, held in self.worker.ownership._held.items():
-            if held.flush is not None and not deployment.refuses(partition):
-                self.unwritten[held.flush.after.commit_id] += 1
+            if held.pending is not None and not deployment.refuses(partition):
+                self.unwritten[held.pending.after.commit_id] += 1
                 most = 2 * len(deployment.reports.partitions)
-                assert self.unwritten[held.flush.after.commit_id] < most, "it keeps others from being written"
+                assert self.unwritten[held.pending.after.commit_id] < most, (
+                    "it keeps others from being written"
+                )
 
     def _demand_beginning(self, partition: int) -> None:
         """Demands that counting begins where Kafka and the heads say."""

@@ -430,7 +430,7 @@ def _counted(call: Call, fresh: bool) -> list[int]:
     held = call.worker.ownership._held
     stands = [p for p, one in held.items() if one.state.offset > one.metadata.offset and not one.waiting]
     return sorted(
-        p for p in stands if p and (held[p].metadata.commit_id == "") == fresh and held[p].flush is None
+        p for p in stands if p and (held[p].metadata.commit_id == "") == fresh and held[p].pending is None
     )
 
 

@@ -13,7 +13,7 @@ held            records are counted                 ahead
 ahead           `Ownership.prepare`                 commit pending; it goes on counting
 ahead           no room for another pane            waiting
 commit pending  DONE                                held, or ahead by what was counted meanwhile
-commit pending  no answer, or STAGING_EXPIRED       commit pending: the same flush again
+commit pending  no answer, or STAGING_EXPIRED       commit pending: the same commit again
 commit pending  FENCED or CONFLICT                  dropped, and postponed
 any             its counts are in doubt             dropped, and postponed
 any             the group takes it away             released, after a last attempt to commit
@@ -47,13 +47,13 @@ class OwnedPartition:
 
     metadata: Metadata
     state: PartitionState
-    flush: PendingCommit | None = None
+    pending: PendingCommit | None = None
     waiting: bool = False  # for a head that names it, or for room for another pane
     headless: bool = False  # claimed while the head was not readable
 
     @property
     def ahead(self) -> bool:
-        """Whether the state is beyond what is stored, by records, by a rule or by a drop."""
+        """Whether the state is beyond what is stored, by records, by a rule or by an eviction."""
         # before the first record only a rule with windows needs a commit: a head names what is stored
         told = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
         ruled = told and self.metadata.totals != layout.totals(self.state)

@@ -1,7 +1,7 @@
 """Ownership: how a worker claims partitions, counts them and commits the counts exactly once.
 
 A partition's state is a pure function of the log's prefix. Its offset is stored in the same atomic step as its counts,
-and the store accepts a commit only if the stored (offset, flush) is the one that its writer started from. The epoch,
+and the store accepts a commit only if the stored (offset, commit_id) is the one its writer started from. The epoch,
 which every claim raises, is for liveness: it tells an old owner early that another one took over.
 
 One answer of a broker can be wrong, so nothing final follows from one answer: counts are lost if two claims, with a
@@ -344,13 +344,13 @@ class Ownership:
     ) -> None:
         """Commits what is counted and not stored; a commit of unknown outcome is retried next time.
 
-        The order of the steps is for safety. After a failure the next commit begins again with the same flush:
+        The order of the steps is for safety. After a failure the next commit begins again with the same one:
 
-        1. The counted state becomes a flush, which stays the same until its outcome is known.
+        1. The counted state becomes a pending commit, which stays the same until its outcome is known.
         2. Ask for the topic's id, after all was polled. A topic that was created again is another history: drop it.
         3. Wait until the dead letters are safe.
         4. Stage the changed blobs under keys of this attempt, those of many partitions together.
-        5. One script a partition compares what is stored with what the flush started from, and replaces it.
+        5. One script a partition compares what is stored with what the commit started from, and replaces it.
         6. Kafka gets the offsets as a mirror.
 
         Raises StateLost if the store no longer holds a partition, or holds another lineage.
@@ -363,19 +363,19 @@ class Ownership:
         chosen = {p: self._held[p] for p in named if p in self._held}
         # Step 1.
         for partition, held in chosen.items():
-            if held.flush is None and held.ahead:
+            if held.pending is None and held.ahead:
                 dumped = layout.dump(held.state, held.metadata, uuid4().hex)
-                held.flush = PendingCommit(partition, held.metadata, *dumped)
+                held.pending = PendingCommit(partition, held.metadata, *dumped)
                 held.state.changed.clear()
-        due = [held.flush for held in chosen.values() if held.flush is not None]
+        due = [held.pending for held in chosen.values() if held.pending is not None]
         if not due:
             return []
         try:
             # Step 2.
             lineage = lineage_of(self._group, self._stream, self._log.topic_id())
-            foreign = {flush.partition for flush in due if differing(flush.before.lineage, lineage)}
+            foreign = {one.partition for one in due if differing(one.before.lineage, lineage)}
             self._doubt(foreign)
-            due = [flush for flush in due if flush.partition not in foreign]
+            due = [one for one in due if one.partition not in foreign]
             # Step 3.
             self._dead_letters.flush()
         except Unavailable as error:
@@ -384,10 +384,10 @@ class Ownership:
         return due
 
     def write(
-        self, flushes: Iterable[PendingCommit], on_alive: Callable[[], object] = lambda: None
+        self, commits: Iterable[PendingCommit], on_alive: Callable[[], object] = lambda: None
     ) -> list[tuple[PendingCommit, Answer]]:
-        """Runs steps 4 and 5 of a commit, on any thread; returns the store's answer to each flush."""
-        due, written = {flush.partition: flush for flush in flushes}, list[tuple[PendingCommit, Answer]]()
+        """Runs steps 4 and 5 of a commit, on any thread; returns the store's answer to each commit."""
+        due, written = {one.partition: one for one in commits}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
             on_alive()
             attempts, began = {p: uuid4().hex for p in some}, time.perf_counter()
@@ -409,17 +409,17 @@ class Ownership:
         return written
 
     def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
-        """Runs step 6 of a commit for the flushes that are still pending; raises StateLost as `commit` does."""
+        """Runs step 6 of a commit for commits that are still pending; raises StateLost as `commit` does."""
         mirror = {}
-        for flush, answer in written:
-            held = self._held.get(flush.partition)
-            if held is None or held.flush is not flush:
+        for pending, answer in written:
+            held = self._held.get(pending.partition)
+            if held is None or held.pending is not pending:
                 continue  # let go of meanwhile, or committed by another attempt
             if answer is not Answer.DONE:
-                self._refused(flush.partition, answer)
+                self._refused(pending.partition, answer)
                 continue
-            held.metadata, held.flush = flush.after, None
-            mirror[flush.partition] = (flush.after.offset, COUNTED)
+            held.metadata, held.pending = pending.after, None
+            mirror[pending.partition] = (pending.after.offset, COUNTED)
         # Step 6.
         if mirror:
             self._log.mirror(mirror)
@@ -428,7 +428,7 @@ class Ownership:
         """Compares what is held with the store, so that an idle owner notices a loss; raises StateLost."""
         self._rejections.say()
         self._heed(self._held)
-        stored = {p: h.metadata for p, h in self._held.items() if h.flush is None and not h.ahead}
+        stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
         for some in self._slices(self._in_turn(stored), lambda _: 0):
             on_alive()
             answers, failed = self._sorted(self._store.compare_all({p: stored[p] for p in some}))
@@ -488,7 +488,7 @@ class Ownership:
         ================  ====================================================================================
         answer            what follows
         ================  ====================================================================================
-        STAGING_EXPIRED   the staged blobs expired: the next commit writes the same flush again
+        STAGING_EXPIRED   the staged blobs expired: the next commit writes the same commit again
         FENCED, CONFLICT  the state in memory is dropped, and claimed again while Kafka assigns the partition
         LINEAGE           the same if the store has counts of this history; otherwise the stream stops (StateLost)
         ================  ====================================================================================
@@ -513,9 +513,9 @@ class Ownership:
         """Commits and forgets partitions that Kafka took away: a pending commit first, then what followed it."""
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
-            behind = [p for p in gone if p in self._held and self._held[p].flush is not None]
+            behind = [p for p in gone if p in self._held and self._held[p].pending is not None]
             self.commit(gone, on_alive)
-            self.commit([p for p in behind if p in self._held and self._held[p].flush is None], on_alive)
+            self.commit([p for p in behind if p in self._held and self._held[p].pending is None], on_alive)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)  # it does not know of one that was lost without a word

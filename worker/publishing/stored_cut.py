@@ -23,12 +23,12 @@ class StoredCut:
 
     Attributes:
         states: claimed partition -> its state.
-        flushes: partition -> cell -> the commit that wrote it.
+        commits: partition -> cell -> the commit that wrote it.
         uncounted: partitions that should have counts and have none.
     """
 
     states: Mapping[int, PartitionState]
-    flushes: Mapping[int, Mapping[str, str]]
+    commits: Mapping[int, Mapping[str, str]]
     uncounted: Sequence[int]
 
     def total(self, stream: ldp.Stream, start: int | None = None, end: int | None = None) -> Cell:
@@ -47,7 +47,7 @@ class StoredCut:
         }
         return frozenset(
             (p, cell, commit_id)
-            for p, cells in self.flushes.items()
+            for p, cells in self.commits.items()
             for cell, commit_id in cells.items()
             if cell in within
         )
@@ -74,7 +74,7 @@ def read(
         StateLost: one cannot be read, or they are counted as different histories.
         Unavailable: they cannot be read now.
     """
-    states, flushes, without = {}, {}, dict[int, bool]()
+    states, commits, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
     for partition, stored in _stored(stream, state_reader, sorted(partitions), on_alive):
         if stored is None or not stored.metadata.commit_id:
@@ -92,11 +92,11 @@ def read(
             states[partition] = layout.load(stream, stored.metadata, stored.blobs)
         except StateLost as error:
             raise unreadable(stream, partition, error) from None
-        flushes[partition] = stored.metadata.blobs
+        commits[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
     # one that was committed meanwhile is no longer without
     missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.commit_id]
-    return StoredCut(states, flushes, missing)
+    return StoredCut(states, commits, missing)
 
 
 def _stored(

@@ -17,7 +17,7 @@ REPLAY_SECONDS = 10.0  # Seconds of counting after which a commit is due at once
 class Commits:
     """The commits of one stream's counts; called from the polling thread.
 
-    `Ownership.release` commits a partition even if its commit is under way: the same flush written twice changes
+    `Ownership.release` commits a partition even if its commit is under way: the same commit written twice changes
     nothing.
     """
 
@@ -49,8 +49,8 @@ class Commits:
         if self._writing is None and (self._clock() >= self._due or self._counted >= REPLAY_SECONDS):
             began, self._counted = self._clock(), 0.0
             self._due = began + max(self._every, min(self._took / SHARE, LONGEST_SECONDS))
-            if flushes := self._ownership.prepare():
-                self._writing = self._executor.submit(self._write, flushes)
+            if commits := self._ownership.prepare():
+                self._writing = self._executor.submit(self._write, commits)
             else:
                 ended = True
         return ended
@@ -65,9 +65,9 @@ class Commits:
         """Ends the thread after its commit."""
         self._executor.shutdown()
 
-    def _write(self, flushes: Sequence[PendingCommit]) -> list[tuple[PendingCommit, Answer]]:
+    def _write(self, commits: Sequence[PendingCommit]) -> list[tuple[PendingCommit, Answer]]:
         began = self._clock()
-        written = self._ownership.write(flushes)
-        if len(written) == len(flushes):  # else the store did not answer
+        written = self._ownership.write(commits)
+        if len(written) == len(commits):  # else the store did not answer
             self._took = self._clock() - began
         return written

@@ -13,7 +13,7 @@ class Ownership:
     """Notes what is asked of it; `write` takes as long as the test says."""
 
     def __init__(self):
-        self.calls, self.flushes = [], ["flush"]
+        self.calls, self.commits = [], ["commit"]
         self.go = threading.Event()
         self.go.set()
         self.now = 1000.0
@@ -24,17 +24,17 @@ class Ownership:
     def prepare(self):
         self.now += self.prepares
         self.calls.append(("prepare", threading.current_thread() is threading.main_thread()))
-        return list(self.flushes)
+        return list(self.commits)
 
-    def write(self, flushes):
+    def write(self, commits):
         assert self.go.wait(30)
         self.now += self.takes
         self.calls.append(("write", threading.current_thread() is threading.main_thread()))
-        return [] if self.unavailable else flushes
+        return [] if self.unavailable else commits
 
     def settle(self, written):
         self.calls.append(("settle", threading.current_thread() is threading.main_thread()))
-        assert written in ([], self.flushes)
+        assert written in ([], self.commits)
         if self.lost:
             raise self.lost
 
@@ -169,7 +169,7 @@ def test_a_store_that_did_not_answer_puts_nothing_off(ownership, commits):
 
 
 def test_where_nothing_is_to_be_written_a_turn_is_over_all_the_same(ownership, commits):
-    ownership.flushes = []
+    ownership.commits = []
     assert commits.turn()
     assert ownership.new() == [PREPARE]
 
