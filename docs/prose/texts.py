@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 DATA: dict[str, Any] = tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
 DOCUMENT, CODE, MESSAGE = "document", "code", "message"
 PRODUCT = ("ldp/", "worker/", "deploy/")
-FEWEST_WORDS = 4  # of a string literal that counts as a message
+FEWEST_WORDS = 4  # in a message, and in a sentence of the mean
 PLACEHOLDER = "_x_"  # stands for a code span or an interpolated value
 _INLINE = {"code_inline": PLACEHOLDER, "softbreak": " ", "hardbreak": " ", "html_inline": ""}
 _PRAGMA = re.compile(r"^(type:|noqa|pragma|fmt:|!|ruff:|mypy:|-\*-)")
