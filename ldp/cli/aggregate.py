@@ -29,13 +29,13 @@ _PLACES = 3  # How many malformed records of a reason are named
     "--most-reports",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Reject records of more reports, as a service with streams.most_reports does; else any number counts.",
+    help="Reject records with more reports, like streams.most_reports. Without the option, no limit.",
 )
 @click.option(
     "--rejected",
     type=click.File("w", encoding="ascii", lazy=False),
     metavar="FILE",
-    help="Keep malformed lines here: JSON lines with reason, source, line number and base64.",
+    help="File for malformed lines: JSON lines with reason, source, line number and base64.",
 )
 @click.option(
     "--state",
@@ -43,7 +43,7 @@ _PLACES = 3  # How many malformed records of a reason are named
     type=OUTPUT,
     callback=output_path,
     metavar="FILE",
-    help="Write the counts here, as a state, and print nothing but what --top asks for.",
+    help="File for the counts, as a state. The command then prints only the table of --top.",
 )
 def aggregate(
     stream: Stream,

@@ -27,31 +27,35 @@ _SHOWN = 8
     "--vectors",
     type=click.Path(exists=True, path_type=Path),
     metavar="PATH",
-    help="Compare with these vectors instead; COMMAND takes coins from the seed before each value.",
+    help="Compare with these vectors instead. COMMAND takes coins from the seed before each value.",
 )
 @click.option(
     "--reports",
     type=click.IntRange(min=2),
     default=200_000,
     show_default=True,
-    help="How many it has to make.",
+    help="Number of reports that COMMAND makes.",
 )
 @click.option(
     "--value",
     "values",
     multiple=True,
     metavar="NAME",
-    help="A value to look at whatever else is; may be repeated.",
+    help="Value to test in any case. Repeat the option for several.",
 )
 @click.option(
     "--alarm",
     type=click.FloatRange(0, 0.5, min_open=True),
     default=1e-6,
     show_default=True,
-    help="How often an honest client fails.",
+    help="Probability that an honest client fails.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=600, show_default=True, help="How long a run may take."
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=600,
+    show_default=True,
+    help="Longest time of a run, in seconds.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def audit_client(

@@ -58,7 +58,7 @@ def document_option(*, required: bool = True) -> Callable[[_Function], _Function
         type=FILE,
         metavar="FILE",
         callback=_read_document,
-        help="The stream's public document; ldp document makes one.",
+        help="Public document of the stream, which ldp document writes.",
     )
 
 

@@ -16,20 +16,20 @@ from ldp.terminal import echo, echo_json
     "--protocol",
     required=True,
     metavar="NAME",
-    help="grr, olh, oue, sue, subset, hadamard or pgr, see ldp plan; or an explicit channel: response or unary.",
+    help="grr, olh, oue, sue, subset, hadamard or pgr, see ldp plan. For an explicit channel: response or unary.",
 )
 @click.option(
-    "--epsilon", metavar="E", help='The budget of one report: "1", "0.5", "1/3". Not for an explicit channel.'
+    "--epsilon", metavar="E", help='Budget of one report: "1", "0.5", "1/3". Not for an explicit channel.'
 )
-@click.option("--labels", metavar="A,B,...", help="The values' names, with commas between them.")
-@click.option("--labels-file", type=FILE, metavar="FILE", help="The values' names, one a line.")
-@click.option("--domain-size", type=int, metavar="D", help="The number of values, if they have no names.")
+@click.option("--labels", metavar="A,B,...", help="Names of the values, separated by commas.")
+@click.option("--labels-file", type=FILE, metavar="FILE", help="File with one name of a value per line.")
+@click.option("--domain-size", type=int, metavar="D", help="Number of values without names.")
 @click.option(
     "--parameter",
     "parameters",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the protocol's own, such as g=2 for olh, rates=1/5,3/4 for response; may be repeated.",
+    help="Parameter of the protocol, such as g=2 for olh or rates=1/5,3/4 for response. Repeat the option for several.",
 )
 def document(
     protocol: str,

@@ -18,10 +18,10 @@ from ldp.cli.command import FILE, OUTPUT, cli, output_path, write_state
     type=OUTPUT,
     callback=output_path,
     metavar="FILE",
-    help="Where the sum is written.",
+    help="File for the sum.",
 )
 def merge(files: tuple[Path, ...], output: Path) -> None:
-    """Add states of one stream up.
+    """Add states of one stream.
 
     A state is what ldp aggregate --state writes, or a job on Spark or Beam: the counts of some of a stream's reports.
     The sum is the state of all of them, and the same whatever the order.

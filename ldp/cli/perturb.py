@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     type=click.Choice(["json", "binary"]),
     default="json",
     show_default=True,
-    help="JSON lines, a frame with one report each; or one binary frame with all reports.",
+    help="JSON lines with one report each, or one binary frame with all reports.",
 )
 @click.option(
     "--insecure-seed",
     type=click.IntRange(min=0),
     metavar="SEED",
-    help="Simulate: coins from a seed, the same each time. Such reports protect nobody.",
+    help="Draw the coins from a seed, for simulations. Such reports are not private.",
 )
 def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: int | None) -> None:
     """Turn values into private reports.

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 @cli.command("plan")
-@click.option("--epsilon", required=True, metavar="E", help='The budget of one report: "1", "0.5", "1/3".')
-@click.option("--domain-size", required=True, type=int, metavar="D", help="The number of values.")
+@click.option("--epsilon", required=True, metavar="E", help='Budget of one report: "1", "0.5", "1/3".')
+@click.option("--domain-size", required=True, type=int, metavar="D", help="Number of values.")
 @click.option(
-    "--reports", required=True, type=int, metavar="N", help="The number of reports expected in a snapshot."
+    "--reports", required=True, type=int, metavar="N", help="Number of reports expected in a snapshot."
 )
 @click.option(
     "--poisoning-effect", is_flag=True, help="Show the largest effect of one poisoning report instead."

@@ -24,8 +24,8 @@ EXIT_CODES: Mapping[str, int] = {"different": 1, "gap": 1, "not recountable": 3,
 def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """Recount the topic and compare with Redis.
 
-    Reads the topic up to the stored offsets, recounts it with separate code, and compares bit for bit. Recounts the
-    newest snapshot and each window on the topic, too, up to the offsets that they name.
+    Reads the topic up to the stored offsets, recounts it with separate code, and compares bit for bit. Also
+    recounts the newest snapshot and each window on the topic, up to the offsets that each names.
 
     \b
     exit code  verdict

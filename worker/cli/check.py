@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Keep trying until brokers and Redis answer.",
+    help="Retry for this time until the brokers and Redis answer.",
 )
 @json_option
 def check(config: "Config", wait: float, as_json: bool) -> int:

@@ -81,7 +81,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             default=Path("worker.toml"),
             show_default=True,
             show_envvar=True,
-            help="The configuration.",
+            help="Path of the configuration.",
         )
         return cli.command(name)(option(run))
 
@@ -151,10 +151,12 @@ def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
 
 stream_option = click.option(
-    "--stream", metavar="NAME", help="Which stream; needed if the configuration has several."
+    "--stream", metavar="NAME", help="Name of the stream; required if the configuration has several."
 )
 streams_option = click.option(
-    "--stream", metavar="NAME", help="Only this stream, in full; else all, a line each."
+    "--stream",
+    metavar="NAME",
+    help="Show only this stream, in full. Without the option, show a line for each stream.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 

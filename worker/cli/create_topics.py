@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 100_000),
     default=4,
     show_default=True,
-    help="Of topics of reports.",
+    help="Number of partitions of each topic of reports.",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, 1000),
     show_default="the broker's default",
-    help="Of all topics.",
+    help="Replication factor of all topics.",
 )
 @click.option(
     "--event-time",
     is_flag=True,
-    help="Streams with windows go by the time that producers give to their records, which may be ahead by "
-    "streams.max_out_of_orderness; else by that of the brokers.",
+    help="Use the producers' timestamps for the topics of streams with windows. A timestamp may be ahead by "
+    "streams.max_out_of_orderness. Without the option, the brokers set the timestamps.",
 )
 @json_option
 def create_topics(
@@ -42,7 +42,7 @@ def create_topics(
 ) -> int:
     """Create the topics that are missing.
 
-    They get the right settings; a topic that exists is never changed, see check.
+    Creates each topic with the required settings. Never changes an existing topic; see check.
     """
     from worker.kafka.client import brokers, topics
     from worker.observe import logs

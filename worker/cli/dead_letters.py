@@ -23,18 +23,18 @@ _SHOWN_BYTES = 256
 
 
 @command("dead-letters")
-@click.option("--stream", metavar="NAME", help="Only those of this stream.")
-@click.option("--last", type=click.IntRange(min=1), default=10, show_default=True, help="How many to show.")
-@click.option("--value", is_flag=True, help="Show what each record held, too; it may be personal.")
+@click.option("--stream", metavar="NAME", help="Show only dead letters of this stream.")
+@click.option("--last", type=click.IntRange(min=1), default=10, show_default=True, help="Number to show.")
+@click.option("--value", is_flag=True, help="Show the contents of the records, which may be personal data.")
 @json_option
 def dead_letters(config: "Config", stream: str | None, last: int, value: bool, as_json: bool) -> int:
     """Show the newest dead letters.
 
-    Malformed records are written as dead letters, and late ones if streams.late_dead_letters is set.
+    The worker writes malformed records as dead letters. With streams.late_dead_letters, it also writes late records.
 
     Counts the reasons of the newest 1,000 dead letters of each partition of their topic, then shows the newest ones:
-    time, reason, origin, size. --value shows the first bytes of the records, or with --json all that was kept, in
-    base64. Of more than 100 records a second for one reason, dead letters are a sample.
+    time, reason, origin, size. --value shows the first bytes of the records; with --json, all stored
+    bytes in base64. Above 100 records per second for one reason, the worker writes a sample.
     """
     from worker.kafka.dead_letters.reader import newest_dead_letters
     from worker.observe import logs

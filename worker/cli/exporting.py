@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
     """Write counts as an import for another cluster.
 
-    MIRROR is the configuration on the cluster that the stream's topic is mirrored to. FOLDER gets a file for each
-    partition, which ldp-worker import reads there: workers continue at the end of the mirrored partition.
+    MIRROR is the configuration on the cluster with the mirrored topic. The command writes a file for each partition
+    into FOLDER. ldp-worker import reads the files there, and workers continue at the end of the mirrored partition.
 
     Stop producers and workers first, and let the mirror catch up. The command refuses if records are not counted yet,
-    if the newest records of the two clusters differ, or if the mirror does not begin with the first record.
+    if the newest records of the two clusters differ, or if the mirror lacks the first record.
     """
     from worker.config import load
     from worker.counting.ports import StateLost, Unavailable

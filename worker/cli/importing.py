@@ -22,15 +22,15 @@ _AGAIN = "what is imported stays; ldp-worker check says what is wrong, then impo
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
-    """Begin partitions with what was counted elsewhere.
+    """Start partitions with counts of another program.
 
-    Each of FILES is the state of one range of one partition's log, which a job on Spark or Beam wrote. Workers
-    continue behind that range. The rule by which it was counted is recorded, so ldp-worker audit recounts it.
+    Each of FILES is a state that a job on Spark or Beam wrote: the counts of a range of one partition's log. Workers
+    continue after the range. The command records the rule of the counts, so that ldp-worker audit recounts them.
 
-    Import before a worker counts the stream for the first time. Nothing is imported if a partition has or had counts,
-    or if the import leaves a hole in the log. After an interruption, run the command again.
+    Import before a worker counts the stream for the first time. The command imports nothing if a partition has or had
+    counts, or if the import leaves a hole in the log. After an interruption, run the command again.
 
-    Windows begin beyond the highest imported timestamp, and are those of the configuration.
+    The configured windows start after the highest imported timestamp.
     """
     from worker.counting.ports import StateLost, Unavailable
     from worker.importing import Refused

@@ -13,10 +13,9 @@ from worker.cli.command import cli, complain
 @cli.command("init")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=Path("worker.toml"))
 def init(file: Path) -> None:
-    """Write a configuration to begin with, commented.
+    """Write a commented configuration with all keys.
 
-    Every key is in it, with its default. FILE, ./worker.toml unless it is named,
-    must not be there yet.
+    The file shows each key with its default. FILE must not exist. Its default is ./worker.toml.
     """
     text = files("worker").joinpath("config", "template.toml").read_text(encoding="utf-8")
     try:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @command("remove")
 @click.argument("stream")
-@click.option("--yes", is_flag=True, help="Delete it; without this option, only show what there is.")
+@click.option("--yes", is_flag=True, help="Delete the data. Without the option, only list the data.")
 def remove(config: "Config", stream: str, yes: bool) -> int:
     """Delete the counts, snapshots, rows and group of a stream.
 
-    STREAM need not be in the configuration any more. Deletes its keys in Redis, its messages on the snapshot topic,
-    its rows on rows.topic, and the consumer group with its offsets. Keeps the topic of reports and the dead letters:
-    a stream of that name counts the topic again from its beginning, as snapshot 1.
+    The configuration may lack STREAM. The command deletes the stream's keys in Redis, its messages on the snapshot
+    topic, its rows on rows.topic, and the consumer group with its offsets. It keeps the topic of reports and the
+    dead letters: a new stream of the same name counts the topic from its beginning, as snapshot 1.
 
     Refuses while a worker counts the stream. After an interruption, run the command again.
     """

@@ -18,7 +18,7 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 @click.option(
     "--connect",
     is_flag=True,
-    help="Print the settings by which a sink of Kafka Connect reads the topic, for a file of properties.",
+    help="Print the settings of a Kafka Connect sink, as a file of properties.",
 )
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.

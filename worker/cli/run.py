@@ -22,7 +22,7 @@ _PROCESSES = "LDP_WORKER_PROCESSES"
     show_default=True,
     envvar=_PROCESSES,
     show_envvar=True,
-    help="Workers on this machine, each a process, with one /metrics for all. Up to one a core and a partition helps.",
+    help="Number of worker processes, with one /metrics for all. Use at most one per core and per partition.",
 )
 @click.option(
     "--child", type=(int, int), hidden=True, help="Number of this process, and its connection to the parent."
@@ -30,7 +30,7 @@ _PROCESSES = "LDP_WORKER_PROCESSES"
 def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     """Serve all streams until SIGTERM or SIGINT.
 
-    Logs go to stderr: one line an event, in JSON unless stderr is a terminal; see log_level.
+    Logs to stderr: one line per event, in JSON unless stderr is a terminal. See log_level.
     """
     from worker.observe import logs
 

@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     "--counts",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     required=True,
-    help="A CSV file: how often each value occurs.",
+    help="CSV file with the number of users of each value.",
 )
-@click.option("--column", required=True, metavar="NAME", help="Its column of counts.")
+@click.option("--column", required=True, metavar="NAME", help="Column of the counts.")
 @click.option(
     "--label-column",
     default="label",
     show_default=True,
     metavar="NAME",
-    help="Its column of labels; unused for a stream without labels.",
+    help="Column of the labels; unused for a stream without labels.",
 )
 @click.option(
-    "--users", type=click.IntRange(min=1), required=True, help="How many users to draw; each has one report."
+    "--users", type=click.IntRange(min=1), required=True, help="Users to draw; each sends one report."
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="Of the draw; the coins stay secret.",
+    help="Seed of the draw. The coins stay secret.",
 )
 @click.option(
     "--batch",
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     default=1,
     show_default=True,
     metavar="N",
-    help="Reports a record: 1 as devices send them, more as a device that was offline would, or a web service in "
-    "between; streams.most_reports at most.",
+    help="Reports per record, at most streams.most_reports: 1 like devices, more like a device after a time offline "
+    "or like a web service.",
 )
 @click.option(
     "--json-share", type=click.FloatRange(0, 1), default=0.0, metavar="F", help="Share of records in JSON."
@@ -61,32 +61,32 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1),
     default=0.0,
     metavar="F",
-    help="Malformed records for each good one.",
+    help="Number of malformed records per good record.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="R",
-    help="Reports a second at most; else as fast as it goes.",
+    help="Most reports per second. Without the option, no limit.",
 )
 @click.option(
     "--hours",
     type=click.FloatRange(min=0, min_open=True, max=24 * 366),
     metavar="H",
-    help="Give the records times spread over the last H hours, in order; else they are of now. Only for a topic that "
-    "takes its producers' times.",
+    help="Spread the timestamps over the last H hours, in order. Without the option, the timestamps are the current "
+    "time. Requires a topic with the producers' timestamps.",
 )
 @click.option(
     "--jitter",
     default="0s",
     show_default=True,
     metavar="LENGTH",
-    help="With --hours: how far a record's time may be behind that of one before it, such as 90s.",
+    help="With --hours: the largest disorder of the timestamps, such as 90s.",
 )
 @click.option(
     "--truth",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the drawn histogram here, as JSON.",
+    help="File for the drawn histogram, in JSON.",
 )
 def simulate(
     config: "Config",

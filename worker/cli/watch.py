@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long --once and --list may read what is there, and --once waits for a first.",
+    help="Longest time to read the topic (--once, --list) and to wait for a first snapshot (--once).",
 )
 @click.option(
     "--window",
     default="all",
     show_default=True,
     metavar="NAME",
-    help="Show a window, by the name that it is configured by; the newest of that name.",
+    help="Show the newest window of this configured name.",
 )
-@click.option("--start", metavar="TIME", help="Show the window that starts then, like 2026-11-22T06:00Z.")
-@click.option("--list", "listed", is_flag=True, help="List the windows on the topic, and exit.")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many values.")
+@click.option("--start", metavar="TIME", help="Show the window with this start, such as 2026-11-22T06:00Z.")
+@click.option("--list", "listed", is_flag=True, help="List the windows on the topic and exit.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of values.")
 @click.option(
     "--method",
     "methods",
     multiple=True,
     metavar="NAME",
-    help="A method to show beside Base; may be repeated.",
+    help="Method to show in addition to Base. Repeat the option for several.",
 )
 @click.option("--all", "every", is_flag=True, help="Show all ten methods.")
 @click.option("--json", "as_json", is_flag=True, help="Print each snapshot as one line of JSON.")
@@ -67,10 +67,10 @@ def watch(
     every: bool,
     as_json: bool,
 ) -> int:
-    """Show the latest snapshot, refreshed.
+    """Show the latest snapshot, and refresh it.
 
-    Shows each new complete snapshot until interrupted, as a table in per cent: of all time, or of a window, which is
-    provisional until it is final. With several streams, shows a line for each.
+    Shows each new complete snapshot as a table in percent, until interrupted. The table covers all time or a window,
+    which is provisional or final. With several streams, shows a line for each.
     """
     from ldp import table
     from ldp.consistency import METHODS
