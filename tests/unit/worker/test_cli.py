@@ -185,7 +185,7 @@ CONFIGURED = parse(GOOD).streams[0].stream
 class Topic:
     """Snapshots of a stream, as `SnapshotReader` gives them."""
 
-    head, lines, windows, is_there = None, {}, [], True
+    head, progress, windows, is_there = None, {}, [], True
 
     def __init__(self, stream, config, name, window, start, on_passed):
         estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
