@@ -46,14 +46,14 @@ class Reason(StrEnum):
 
 REASONS: Mapping[str, str] = {
     Reason.EMPTY: "the record has no value",
-    Reason.VERSION: "the first byte is no known frame version",
+    Reason.VERSION: "the first byte is not a known frame version",
     Reason.LENGTH: "the frame is truncated, or not a whole number of reports",
     Reason.FINGERPRINT: (
-        "the fingerprint is not this stream's: the client uses another protocol, epsilon, domain or labels"
+        "the fingerprint names another document: the client uses another protocol, epsilon, domain or labels"
     ),
     Reason.MANY: "the record has more reports than the stream takes in one",
     Reason.RANGE: "a report is outside what the protocol allows",
-    Reason.ONES: "a report has so few or so many ones that no honest client would send it",
+    Reason.ONES: "a report has fewer or more ones than a report of an honest client has",
     Reason.RATE: "a report is at a rate that the stream's document does not declare",
     Reason.JSON: "the JSON frame is malformed",
 }

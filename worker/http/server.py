@@ -48,7 +48,7 @@ MOST_OF_A_CLIENT = MOST_LISTENERS // 4
 """Maximum of a client: an IPv4 address or an IPv6 /64 network."""
 _METHODS = "GET, HEAD"
 _TEXT = "text/plain"
-_TOO_LARGE = f"more than {MOST_BYTES >> 20} MiB are asked for; ask for fewer methods: ?method=base"
+_TOO_LARGE = f"the response exceeds {MOST_BYTES >> 20} MiB; request fewer methods: ?method=base"
 _LOCAL = frozenset({"localhost"})
 
 Facts = Mapping[str, object]
@@ -240,7 +240,7 @@ class _Known:
         if origin is not None and not self._ours(origin.decode("latin-1"), host):
             answer = Response("origin not allowed\n", HTTPStatus.FORBIDDEN, {"Content-Type": _TEXT})
         elif scope["path"] not in self._anywhere and not self._named(_hostname(f"//{host}")):
-            unknown = f"host not allowed; if it is yours, add its name to http.names ({PREFIX}HTTP__NAMES)\n"
+            unknown = f"host not allowed; to allow it, add its name to http.names ({PREFIX}HTTP__NAMES)\n"
             answer = Response(unknown, HTTPStatus.MISDIRECTED_REQUEST, {"Content-Type": _TEXT})
         await answer(scope, receive, send)
 

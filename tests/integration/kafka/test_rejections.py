@@ -66,7 +66,7 @@ def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_
         result = run(world, "watch", "--once", "--timeout", "1")
         assert result.exit_code == 1
         assert f"all of the newest 21 records of topic {world.topic} are rejected" in said(result)
-        assert "fingerprint 20: the fingerprint is not this stream's" in said(result)
+        assert "fingerprint 20: the fingerprint names another document" in said(result)
 
         # and among others
         world.send(21)

@@ -127,7 +127,7 @@ def parsed(value, written=0, **headers):
         "__connect.errors.partition": "3",
         "__connect.errors.offset": "17",
         "__connect.errors.exception.class.name": "version",
-        "__connect.errors.exception.message": "the first byte is no known frame version",
+        "__connect.errors.exception.message": "the first byte is not a known frame version",
         "stream": "colours",
     }
     headers = [(name, text.encode()) for name, text in (names | headers).items()]
@@ -144,7 +144,7 @@ def shown(found, last=10, value=False, width=80):
 
 def test_point_11_dead_letters_say_why_and_where_but_not_what():
     text = shown([parsed(b"secret value", 1_700_000_000_000), parsed(b"2nd")])
-    assert "version: the first byte is no known frame version" in text
+    assert "version: the first byte is not a known frame version" in text
     assert ["2023-11-14T22:13:20Z", "version", "reports/3/17", "12", "B"] in [
         line.split() for line in text.splitlines()
     ]
