@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ldp.arguments import as_indices, as_integer
 from ldp.estimate import Estimate, Indices, Vector
 from ldp.oracles.oracle import Oracle
-from ldp.rates import RatedEstimate
+from ldp.oracles.rated_estimate import RatedEstimate
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ldp.estimate import Estimate, Vector
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.confidence_sequence import Moments
 from ldp.oracles.oracle import Oracle
-from ldp.rates import RatedEstimate
+from ldp.oracles.rated_estimate import RatedEstimate
 
 
 class SetVariance:

@@ -18,7 +18,8 @@ from scipy.special import bdtr, bdtrc, chdtrc
 from ldp import kernels
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
-from ldp.oracles.rated import RatedResponse, channel
+from ldp.oracles.rated import RatedResponse
+from ldp.oracles.response import channel
 
 if TYPE_CHECKING:
     import numpy.typing as npt

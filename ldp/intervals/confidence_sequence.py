@@ -24,7 +24,7 @@ and the largest of these K numbers is a lower bound. −λ gives the upper one; 
 (`Oracle.set_variances`), and lies between 0 and the most of the set's values that a report supports. Bennett (1962)
 bounds a(λ) and b(λ) by those of the worst law with that mean, variance and end.
 
-**Several rates.** For reports at several rates (`ldp.rates`) each has a λ of its own, for which a(λ) − b(λ) is one γ
+**Several rates.** Reports at several rates (`RatedEstimate`) have a λ for each rate, for which a(λ) − b(λ) is one γ
 for all: e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f again, with slope n·γ. A
 rate has no γ of log(p/q) or more; where γ is more than half of that, the rate stays at the half, which only lowers the
 bound. The upper bound is 1 minus the lower bound of the other value.

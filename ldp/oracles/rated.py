@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ldp import arguments, sampling
-from ldp.oracles.response import Response
+from ldp.oracles.response import Response, channel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,12 +118,7 @@ class RatedResponse(Response):
         )
 
     def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """The pooled estimate of all rates: see `ldp.rates.pooled`."""
-        from ldp.rates import pooled
+        """The pooled estimate of all rates: see `ldp.oracles.rated_estimate.pooled`."""
+        from ldp.oracles.rated_estimate import pooled
 
         return pooled(self, state, n)
-
-
-def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
-    """P and q of a rate: of the own value, and of the other."""
-    return 1 - rate / 2, rate / 2

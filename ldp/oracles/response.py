@@ -70,3 +70,8 @@ class Response(ExplicitChannel, GRR):
 
         keep = sampling.coins(self.p - self.q, values.size, rng=rng)
         return np.where(keep, values, sampling.integers(self.domain_size, values.size, rng=rng))
+
+
+def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
+    """P and q of a rate: of the own value, and of the other."""
+    return 1 - rate / 2, rate / 2

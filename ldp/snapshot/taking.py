@@ -12,9 +12,9 @@ import numpy as np
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from ldp.oracles.explicit import ExplicitChannel
+from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.poisoning import set_tolerance, tolerance
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
-from ldp.rates import RatedEstimate
 from ldp.snapshot.contents import (
     ALL_TIME,
     Body,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import ldp
 from ldp.analysis import changes
+from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.query import Query, SetQuery
-from ldp.rates import RatedEstimate
 from ldp.snapshot import Period
 
 

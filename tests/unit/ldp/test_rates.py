@@ -13,7 +13,7 @@ import ldp
 from ldp import poisoning, query, snapshot
 from ldp.consistency import METHODS
 from ldp.intervals.confidence_sequence import of_rates
-from ldp.rates import RatedEstimate
+from ldp.oracles.rated_estimate import RatedEstimate
 from tests.unit.ldp.test_snapshot import SCHEMA, topic
 
 RATES = ["1/10", "0.4994798", "4/5"]

@@ -27,11 +27,12 @@ from scipy.special import chdtrc, ndtri
 from ldp.arguments import as_counts, as_integer, check_state, exact_total
 from ldp.estimate import Counts, Estimate, Indices, Vector, windows_and_labels
 from ldp.intervals import confidence_sequence
-from ldp.oracles.rated import RatedResponse, channel
-from ldp.oracles.response import Response
+from ldp.oracles.response import Response, channel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ldp.oracles.rated import RatedResponse
 
 _BITS = 64
 _ROUNDS = 8
@@ -83,6 +84,7 @@ class RatedEstimate(Estimate):
             ValueError: level, the coverage, is not strictly between 0 and 1.
 
         Example:
+            >>> from ldp import RatedResponse
             >>> rated = RatedResponse(["1/10", "9/10"])
             >>> estimate = rated.estimate_state(np.array([3000, 1000, 2050, 1950]), n=8000)
             >>> round(estimate.sigma, 3), round(estimate.combined().std_error, 3), round(estimate.combined().alike, 2)
@@ -157,6 +159,7 @@ def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedE
         ValueError: a state of another shape, or whose sum is not n; no report.
 
     Example:
+        >>> from ldp import RatedResponse
         >>> estimate = pooled(RatedResponse(["1/2", "3/4"]), np.array([30, 10, 25, 15]), n=80)
         >>> estimate.frequencies.tolist(), round(estimate.sigma, 3)
         ([1.0, 0.0], 0.168)
