@@ -23,7 +23,7 @@ from worker.kafka.client.raw_fetch import Fetched
 
 BEGAN_MS = 1_700_000_000_000
 SESSION_SECONDS = 1.0
-"""After which a group forgets who does not beat any more; shorter than in service, so that histories are."""
+"""Time without a heartbeat after which a group removes a member; shorter than in service, so that histories are."""
 LONGEST_COMMIT = 25.0
 """Seconds after which some of what is counted must be stored."""
 TIMED_OUT = kafka(kafka_errors.KafkaTimeoutError)

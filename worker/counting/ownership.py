@@ -87,7 +87,7 @@ class Ownership:
         """Returns the held partitions that do not wait."""
         return {partition for partition, held in self._held.items() if not held.waiting}
 
-    def claim(self, on_alive: Callable[[], object] = lambda: None) -> None:
+    def claim(self, heartbeat: Callable[[], object] = lambda: None) -> None:
         """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
 
         The order of the steps is for safety. After a failure the next claim begins again at the first step:
@@ -127,7 +127,7 @@ class Ownership:
                 return
             sizes = {p: self._cell_bytes * len(at.blobs) if (at := found[p]) else 0 for p in wanted}
             for some in self._slices(wanted, sizes.__getitem__):
-                if not self._adopt(claim, {p: found[p] for p in some}, starts, head, on_alive):
+                if not self._adopt(claim, {p: found[p] for p in some}, starts, head, heartbeat):
                     break
             self._heed(wanted)
         except NotOwner:
@@ -256,10 +256,10 @@ class Ownership:
         found: Mapping[int, Metadata | None],
         confirmed: Mapping[int, tuple[int, str]],
         head: Head | None,
-        on_alive: Callable[[], object],
+        heartbeat: Callable[[], object],
     ) -> bool:
         """Runs steps 8 to 10 for confirmed partitions; returns whether the store answered for all of them."""
-        on_alive()
+        heartbeat()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
         loaded = self._came(self._store.claim_all(wanted))
@@ -301,10 +301,10 @@ class Ownership:
             if not waiting:
                 self._log.start(p, state.offset, state.rules)
             self._events.claimed(p, how, state.offset, metadata.epoch)
-        on_alive()
+        heartbeat()
         return loaded.keys() == found.keys()
 
-    def apply(self, batch: Batch, on_alive: Callable[[], object] = lambda: None) -> None:
+    def apply(self, batch: Batch, heartbeat: Callable[[], object] = lambda: None) -> None:
         """Counts a polled batch of a held partition, and sends its dead letters."""
         if (held := self._held.get(batch.partition)) is None or held.waiting:
             return
@@ -315,7 +315,7 @@ class Ownership:
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
-        applied = held.state.apply(self._stream, batch, on_alive, name_late=self._late_dead_letters)
+        applied = held.state.apply(self._stream, batch, heartbeat, name_late=self._late_dead_letters)
         if held.state.offset < polled or held.state.waits_at == polled:
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
@@ -340,7 +340,7 @@ class Ownership:
         self._events.counted(applied.accepted, applied.rejected.total(), reports)
 
     def commit(
-        self, partitions: Iterable[int] | None = None, on_alive: Callable[[], object] = lambda: None
+        self, partitions: Iterable[int] | None = None, heartbeat: Callable[[], object] = lambda: None
     ) -> None:
         """Commits what is counted and not stored; a commit of unknown outcome is retried next time.
 
@@ -355,7 +355,7 @@ class Ownership:
 
         Raises StateLost if the store no longer holds a partition, or holds another lineage.
         """
-        self.settle(self.write(self.prepare(partitions), on_alive))
+        self.settle(self.write(self.prepare(partitions), heartbeat))
 
     def prepare(self, partitions: Iterable[int] | None = None) -> list[PendingCommit]:
         """Runs steps 1 to 3 of a commit; returns what to write."""
@@ -384,12 +384,12 @@ class Ownership:
         return due
 
     def write(
-        self, commits: Iterable[PendingCommit], on_alive: Callable[[], object] = lambda: None
+        self, commits: Iterable[PendingCommit], heartbeat: Callable[[], object] = lambda: None
     ) -> list[tuple[PendingCommit, Answer]]:
         """Runs steps 4 and 5 of a commit, on any thread; returns the store's answer to each commit."""
         due, written = {one.partition: one for one in commits}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
-            on_alive()
+            heartbeat()
             attempts, began = {p: uuid4().hex for p in some}, time.perf_counter()
             answers = dict[int, Answer]()
             try:
@@ -424,13 +424,13 @@ class Ownership:
         if mirror:
             self._log.mirror(mirror)
 
-    def compare(self, on_alive: Callable[[], object] = lambda: None) -> None:
+    def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
         """Compares what is held with the store, so that an idle owner notices a loss; raises StateLost."""
         self._rejections.say()
         self._heed(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
         for some in self._slices(self._in_turn(stored), lambda _: 0):
-            on_alive()
+            heartbeat()
             answers, failed = self._sorted(self._store.compare_all({p: stored[p] for p in some}))
             for partition, answer in answers.items():
                 if answer is not Answer.DONE:
@@ -509,13 +509,13 @@ class Ownership:
         if answer is not Answer.STAGING_EXPIRED:
             self.drop([partition])
 
-    def release(self, partitions: Collection[int], on_alive: Callable[[], object] = lambda: None) -> None:
+    def release(self, partitions: Collection[int], heartbeat: Callable[[], object] = lambda: None) -> None:
         """Commits and forgets partitions that Kafka took away: a pending commit first, then what followed it."""
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
             behind = [p for p in gone if p in self._held and self._held[p].pending is not None]
-            self.commit(gone, on_alive)
-            self.commit([p for p in behind if p in self._held and self._held[p].pending is None], on_alive)
+            self.commit(gone, heartbeat)
+            self.commit([p for p in behind if p in self._held and self._held[p].pending is None], heartbeat)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)  # it does not know of one that was lost without a word

@@ -129,14 +129,14 @@ class PartitionState:
         self,
         stream: ldp.Stream,
         batch: Batch,
-        on_alive: Callable[[], object] = lambda: None,
+        heartbeat: Callable[[], object] = lambda: None,
         *,
         name_late: bool = False,
     ) -> Applied:
         """Counts a batch that continues the prefix.
 
         Counting ends at a record that needs one pane too many. Returns late records if ``name_late``. Calls
-        ``on_alive`` once for each `MOST_WORK` steps. Raises ValueError unless the batch begins at this state's offset.
+        ``heartbeat`` once for each `MOST_WORK` steps. Raises ValueError unless the batch begins at this state's offset.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
@@ -150,7 +150,7 @@ class PartitionState:
                 stream, *records, most_reports=terms.most_reports, check_weight=terms.hamming_weight
             )
             counted = self._count(
-                stream, decoded, times, terms.windowing, applied, on_alive, begin if name_late else None
+                stream, decoded, times, terms.windowing, applied, heartbeat, begin if name_late else None
             )
             verdicts[begin : begin + counted] = decoded.verdicts[:counted]
             if begin + counted < end:
@@ -174,7 +174,7 @@ class PartitionState:
         times: Counts,
         windowing: Windowing | None,
         applied: Applied,
-        on_alive: Callable[[], object],
+        heartbeat: Callable[[], object],
         behind: int | None,
     ) -> int:
         """Counts one rule's records before one that needs a pane too many; ``behind``: records before, if late."""
@@ -184,7 +184,7 @@ class PartitionState:
         if not len(accepted):
             return len(times)
         if windowing is None:
-            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive)
+            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, heartbeat)
             newest = int(lateness.dated(accepted).max())
             newest = newest if state.watermark is None else max(state.watermark, newest)
             state.advance(accepted, newest, state.closed)
@@ -204,7 +204,7 @@ class PartitionState:
             at = late.at if index is None else index[late.at]
             applied.late_records.append(replace(late, at=at + behind))
         names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
-        self._add(stream, reports, names, placed.sizes, placed.runs, on_alive)
+        self._add(stream, reports, names, placed.sizes, placed.runs, heartbeat)
         state.advance(accepted, placed.watermark, placed.closed)
         applied.reports.append(reports)
         applied.late.update(placed.late)
@@ -236,7 +236,7 @@ class PartitionState:
         names: Sequence[str],
         sizes: Sequence[int],
         runs: Counts,
-        on_alive: Callable[[], object],
+        heartbeat: Callable[[], object],
     ) -> None:
         """Adds reports to named cells, `sizes` to each; `runs` is that of `Placed`."""
         states = []
@@ -248,7 +248,7 @@ class PartitionState:
         self.changed.update(names)
         at_once = max(1, MOST_WORK // stream.oracle.work)
         for _ in accumulate_apart(stream.oracle, states, reports, runs, at_once):
-            on_alive()
+            heartbeat()
 
     def _follow(self, offset: int) -> None:
         """Begins the rules that hold from an offset on."""

@@ -55,7 +55,7 @@ class Progress:
         >>> progress.state = SERVING
         >>> progress.failed(Step.COMPARE, "Redis: ConnectionError", "start Redis")
         >>> now[0] = 21.0
-        >>> progress.beat()
+        >>> progress.heartbeat()
         >>> progress.says()
         'comparing with Redis has failed for 21 s: Redis: ConnectionError. Remedy: start Redis'
     """
@@ -63,19 +63,19 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failing: dict[Step, _Failure] = {}
-        self.stepped = self.ticked = clock()
+        self.heartbeat_at = self.publisher_heartbeat_at = clock()
         self.partitions: frozenset[int] | None = None
         self.state = "joining"
         self.error: str | None = None
         self.ended = False
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Notes that the polling thread is alive."""
-        self.stepped = self._clock()
+        self.heartbeat_at = self._clock()
 
-    def tick(self) -> None:
+    def publisher_heartbeat(self) -> None:
         """Notes that the publishing thread is alive."""
-        self.ticked = self._clock()
+        self.publisher_heartbeat_at = self._clock()
 
     def failed(self, step: Step, why: str, remedy: str = "") -> None:
         """Notes that a step failed; its age counts from the first failure since the last success."""
@@ -119,7 +119,7 @@ class Progress:
                 return (
                     f"{step.value} has failed for {age}: {failure.why.rstrip('.')}. Remedy: {failure.remedy}"
                 )
-        if now - self.stepped > READY_TIMEOUT_SECONDS:
-            age = said_seconds(now - self.stepped)
+        if now - self.heartbeat_at > READY_TIMEOUT_SECONDS:
+            age = said_seconds(now - self.heartbeat_at)
             return f"no step has come to its end for {age}: a broker or Redis is slow to answer"
         return self.state

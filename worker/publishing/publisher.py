@@ -85,19 +85,19 @@ class Publisher:
         self._moved: dict[int, tuple[object, float]] = {}
         self._heard, self._patience = 0.0, _HEARD_SECONDS
         self._written: dict[Period, Written] = {}
-        self._on_alive: Callable[[], object] = lambda: None
+        self._heartbeat: Callable[[], object] = lambda: None
 
-    def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
+    def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
         """Ticks until stopped, then once more for the last commit.
 
-        ``on_alive`` is called between ticks, and within long ones: the commit of a transaction can block without a
+        ``heartbeat`` is called between ticks, and within long ones: the commit of a transaction can block without a
         limit.
         """
-        self._on_alive = on_alive
+        self._heartbeat = heartbeat
         while not stopping.wait(self._wait(every)):
             self.tick()
             self._events.ticked()
-            on_alive()
+            heartbeat()
         self.tick()
         self._let_go()
 
@@ -186,7 +186,7 @@ class Publisher:
         """Reads a cut, and plans its snapshot."""
         partitions = self._group.partitions()  # asked once: the topic may grow meanwhile
         stored = stored_cut.read(
-            self._stream, self._state_reader, partitions, self._group.uncounted, self._on_alive
+            self._stream, self._state_reader, partitions, self._group.uncounted, self._heartbeat
         )
         if stored.uncounted != self._warned:
             self._warned = stored.uncounted
@@ -261,7 +261,7 @@ class Publisher:
             self._written = {period: by for period, by in self._written.items() if period in open_now}
             due, recommended = plan.due(self._written), self._recommender.latest
             what = plan, due, self._content, lineage, recommended
-            taken = taking.take(self._stream, *what, self._snapshot_producer.rows, self._on_alive)
+            taken = taking.take(self._stream, *what, self._snapshot_producer.rows, self._heartbeat)
         # Step 6.
         if self._owns() != lineage:
             return False

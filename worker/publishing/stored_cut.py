@@ -58,7 +58,7 @@ def read(
     state_reader: StateReader,
     partitions: Sequence[int],
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
-    on_alive: Callable[[], object],
+    heartbeat: Callable[[], object],
 ) -> StoredCut:
     """Reads all partitions, some at a time; O(state) each.
 
@@ -68,7 +68,7 @@ def read(
         partitions: of its topic.
         uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
             have some; see `worker.kafka.reports.group`.
-        on_alive: a heartbeat.
+        heartbeat: called between slices of long work.
 
     Raises:
         StateLost: one cannot be read, or they are counted as different histories.
@@ -76,7 +76,7 @@ def read(
     """
     states, commits, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
-    for partition, stored in _stored(stream, state_reader, sorted(partitions), on_alive):
+    for partition, stored in _stored(stream, state_reader, sorted(partitions), heartbeat):
         if stored is None or not stored.metadata.commit_id:
             without[partition] = stored is not None
         if stored is None:
@@ -100,12 +100,12 @@ def read(
 
 
 def _stored(
-    stream: ldp.Stream, state_reader: StateReader, partitions: Sequence[int], on_alive: Callable[[], object]
+    stream: ldp.Stream, state_reader: StateReader, partitions: Sequence[int], heartbeat: Callable[[], object]
 ) -> Iterator[tuple[int, StoredPartition | None]]:
     """Yields stored partitions, read some at a time to bound memory."""
     most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))
     for first in range(0, len(partitions), most):
-        on_alive()
+        heartbeat()
         for partition, stored in state_reader.cut_all(partitions[first : first + most]).items():
             if isinstance(stored, StateLost):
                 raise unreadable(stream, partition, stored)

@@ -53,7 +53,7 @@ def take(
     lineage: str,
     recommended: Mapping[str, Recommended],
     there: Callable[[], Iterable[bytes]],
-    on_alive: Callable[[], object],
+    heartbeat: Callable[[], object],
 ) -> Taken:
     """Takes the snapshot of all time, and those of due windows; O(windows · methods · domain).
 
@@ -65,7 +65,7 @@ def take(
         lineage: of the counts.
         recommended: the method for each query.
         there: returns the keys of the stream's rows on the topic of rows.
-        on_alive: a heartbeat.
+        heartbeat: called between slices of long work.
     """
     head, stored = plan.head, plan.stored
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
@@ -91,7 +91,7 @@ def take(
     messages += snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
     for one in due:
-        on_alive()
+        heartbeat()
         part = _estimate(stream, stored.total(stream, one.period.start, one.period.end))
         whole = plan.is_complete(one)
         of_window = of(estimate=part, window=one.period, complete=whole)

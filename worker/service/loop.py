@@ -101,14 +101,14 @@ class Loop:
                     else:
                         polled.extend(log.poll(_POLL_MS))
                 self._tell_refused()
-                ownership.release(log.take_revoked(), progress.beat)
+                ownership.release(log.take_revoked(), progress.heartbeat)
                 commits.counted(self._count(polled))
-                ownership.claim(progress.beat)
+                ownership.claim(progress.heartbeat)
                 if commits.turn():
                     progress.over(Step.COMMIT)
                 now = self._clock()
                 if now >= look_at or progress.partitions is None:
-                    ownership.compare(progress.beat)
+                    ownership.compare(progress.heartbeat)
                     progress.over(Step.COMPARE)
                     try:
                         with progress.attempt(Step.LOOK):
@@ -125,17 +125,17 @@ class Loop:
             progress.state = self._state()
             if progress.state == SERVING:
                 progress.over(Step.CLAIM)  # a postponed attempt is no success
-            progress.beat()
+            progress.heartbeat()
 
     def finish(self) -> None:
         """Commits what is counted; retries for `STOP_SECONDS`."""
         ownership, deadline = self._ownership, self._clock() + STOP_SECONDS
         self._commits.settle()
-        ownership.commit(on_alive=self._progress.beat)
+        ownership.commit(heartbeat=self._progress.heartbeat)
         while ownership.counted() != ownership.stored() and self._clock() < deadline:
             self._sleep(_FINISH_SECONDS)
-            self._progress.beat()
-            ownership.commit(on_alive=self._progress.beat)
+            self._progress.heartbeat()
+            ownership.commit(heartbeat=self._progress.heartbeat)
         self._events.info("stream.finished", committed=ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:
@@ -147,8 +147,8 @@ class Loop:
             first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, work, MOST_WORK)
             polled.extendleft(reversed(rest))
             with self._events.counting():
-                self._ownership.apply(first, self._progress.beat)
-            self._progress.beat()
+                self._ownership.apply(first, self._progress.heartbeat)
+            self._progress.heartbeat()
         # released and waiting partitions are read again
         reading = self._ownership.reading()
         left = [batch for batch in polled if batch.partition in reading]

@@ -52,7 +52,7 @@ class PublisherProcess:
         self._config, self._served, self._events = config, served, events
         self._partitions, self._epoch = partitions, epoch
 
-    def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
+    def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
         """Publishes until stopped, then once more; see `Publisher.run`.
 
         Raises `StateLost`; see `Publisher.tick`. Raises `RuntimeError`: the publisher failed otherwise; its
@@ -61,7 +61,7 @@ class PublisherProcess:
         wait = _FIRST_RETRY
         while True:
             began = time.monotonic()
-            code = self._process(stopping, every, on_alive)
+            code = self._process(stopping, every, heartbeat)
             self._events.publishing(False)
             if stopping.is_set():
                 return
@@ -71,12 +71,12 @@ class PublisherProcess:
                 Unavailable(f"the publisher's process ended with exit code {code}", ENDED)
             )
             self._events.ticked()
-            on_alive()
+            heartbeat()
             if stopping.wait(wait):
                 return
             wait = min(2 * wait, _LONGEST_RETRY)
 
-    def _process(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> int | str:
+    def _process(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> int | str:
         try:
             process, ours = start([*python(), "-m", __name__])
         except OSError as error:
@@ -85,7 +85,7 @@ class PublisherProcess:
         try:
             with Connection(ours.detach()) as line, suppress(EOFError, OSError):
                 line.send((self._config, self._served.stream.name, every))
-                self._listen(line, stopping, on_alive)
+                self._listen(line, stopping, heartbeat)
             return process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return "none, as it hung"
@@ -93,7 +93,7 @@ class PublisherProcess:
             process.kill()
             process.wait()
 
-    def _listen(self, line: Connection, stopping: threading.Event, on_alive: Callable[[], object]) -> None:
+    def _listen(self, line: Connection, stopping: threading.Event, heartbeat: Callable[[], object]) -> None:
         before: Update | None = None
         while True:
             update = self._epoch(), [*self._partitions()], stopping.is_set()
@@ -105,7 +105,7 @@ class PublisherProcess:
                 continue
             match line.recv():
                 case "alive":
-                    on_alive()
+                    heartbeat()
                 case BaseException() as error:
                     raise error
                 case name, args, facts:
@@ -169,9 +169,9 @@ def main(descriptor: int) -> None:
 
 
 def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
-    client, on_alive = connect(config.redis), partial(line.send, "alive")
+    client, heartbeat = connect(config.redis), partial(line.send, "alive")
     events = _RemoteEvents(line.send)
-    snapshot_producer = publishing.snapshot_producer_of(config, served, on_alive, events.passed_over)
+    snapshot_producer = publishing.snapshot_producer_of(config, served, heartbeat, events.passed_over)
     with closing(client), closing(snapshot_producer), closing(publishing.group_of(config, served)) as group:
         publisher = publishing.publisher(
             config,
@@ -183,7 +183,7 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
             lambda: line.epoch,
             cast(Events, events),
         )
-        publisher.run(line.stopping, every, on_alive)
+        publisher.run(line.stopping, every, heartbeat)
 
 
 def _portable(error: Exception) -> Exception:

@@ -37,14 +37,14 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
 
 
 def snapshot_producer_of(
-    config: Config, served: Served, on_alive: Callable[[], object], on_passed: OnPassed
+    config: Config, served: Served, heartbeat: Callable[[], object], on_passed: OnPassed
 ) -> KafkaSnapshotProducer:
-    """Returns a stream's snapshot producer; it calls ``on_alive`` during long reads and sends."""
+    """Returns a stream's snapshot producer; it calls ``heartbeat`` during long reads and sends."""
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
     return KafkaSnapshotProducer(
-        topic, stream, rows=config.rows.topic, on_alive=on_alive, on_passed=on_passed
+        topic, stream, rows=config.rows.topic, heartbeat=heartbeat, on_passed=on_passed
     )
 
 

@@ -80,20 +80,19 @@ class _Probes:
     def begin(self) -> None:
         """Starts measuring the threads' silence."""
         for worker in self._workers:
-            worker.progress.beat()
-            worker.progress.tick()
+            worker.progress.heartbeat()
+            worker.progress.publisher_heartbeat()
         self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
         """Returns whether no thread hangs, and the seconds since each stream's last step."""
         if not self._begun:
             return True, {"kernels": LOADING}
-        now = time.monotonic()
-        idle = {
-            worker.name: round(now - min(worker.progress.stepped, worker.progress.ticked + self._every), 1)
-            for worker in self._workers
-            if not worker.progress.ended
-        }
+        now, idle = time.monotonic(), dict[str, float]()
+        for worker in self._workers:
+            if not (progress := worker.progress).ended:
+                last = min(progress.heartbeat_at, progress.publisher_heartbeat_at + self._every)
+                idle[worker.name] = round(now - last, 1)
         return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
 
     def ready(self) -> tuple[bool, health.Facts]:

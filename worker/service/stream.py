@@ -51,8 +51,8 @@ class StreamWorker:
     def start(self) -> None:
         """Starts serving, on threads of its own."""
         self._metrics.begin(self.name)
-        self.progress.beat()
-        self.progress.tick()
+        self.progress.heartbeat()
+        self.progress.publisher_heartbeat()
         self._thread.start()
 
     def join(self, timeout: float) -> None:
@@ -94,8 +94,8 @@ class StreamWorker:
 
     def _pause(self, seconds: float) -> bool:
         """Waits, and reports to be alive; returns whether to stop."""
-        self.progress.beat()
-        self.progress.tick()
+        self.progress.heartbeat()
+        self.progress.publisher_heartbeat()
         return self._stopping.wait(seconds)
 
     def _serve(self) -> None:
@@ -118,10 +118,10 @@ class StreamWorker:
         kafka_group = publishing.group_of(config, self._served)
         # two head readers: each thread reports its own liveness
         head_reader = publishing.snapshot_producer_of(
-            config, self._served, self.progress.beat, self._events.passed_over
+            config, self._served, self.progress.heartbeat, self._events.passed_over
         )
         snapshot_producer = publishing.snapshot_producer_of(
-            config, self._served, self.progress.tick, self._events.passed_over
+            config, self._served, self.progress.publisher_heartbeat, self._events.passed_over
         )
         with contextlib.ExitStack() as ending:
             # the last is closed first
@@ -140,12 +140,12 @@ class StreamWorker:
             def publish() -> None:
                 try:
                     self._warn_of_policy(settings)
-                    publisher.run(ended, config.snapshots.every_seconds, self.progress.tick)
+                    publisher.run(ended, config.snapshots.every_seconds, self.progress.publisher_heartbeat)
                 except Exception as error:
                     errors.append(error)
 
             thread = threading.Thread(target=publish, name=f"publish-{self.name}", daemon=True)
-            self.progress.tick()
+            self.progress.publisher_heartbeat()
             thread.start()
             try:
                 loop.run(errors)

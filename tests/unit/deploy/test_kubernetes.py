@@ -359,7 +359,7 @@ def test_memory_has_room_for_what_a_stream_may_fetch(tmp_path: Path) -> None:
         assert {"cpu", "memory"} == set(container["resources"]["requests"]), name
         assert {"memory"} == set(container["resources"]["limits"]), (
             name
-        )  # throttled, a worker misses its beats
+        )  # throttled, a worker misses its heartbeats
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -54,15 +54,15 @@ def test_defaults_and_stream():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "beat"), [("10", 1000), ("3600.0", None), ("6", 1000), ("2.5", 833), ("1", 333)]
+    ("seconds", "heartbeat"), [("10", 1000), ("3600.0", None), ("6", 1000), ("2.5", 833), ("1", 333)]
 )
-def test_a_member_beats_three_times_in_a_session_at_least(seconds, beat):
+def test_a_member_sends_three_heartbeats_in_a_session_at_least(seconds, heartbeat):
     text = f"[kafka]\nsession_timeout_seconds = {seconds}\n" + STREAM
-    if beat is None:
+    if heartbeat is None:
         assert fault(text) == "kafka.session_timeout_seconds: a number given; allowed are 1 to 1800 seconds"
         return
     settings = parse(text).kafka.membership()
-    assert settings == {"session_timeout_ms": 1000 * float(seconds), "heartbeat_interval_ms": beat}
+    assert settings == {"session_timeout_ms": 1000 * float(seconds), "heartbeat_interval_ms": heartbeat}
 
 
 def test_each_of_several_processes_is_a_member_of_its_own():

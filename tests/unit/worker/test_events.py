@@ -229,7 +229,7 @@ def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
     listening = Listening()
     getattr(listening.events, verb)(*CASES[verb][0])
     listening.now = READY_TIMEOUT_SECONDS + 1
-    listening.progress.beat()
+    listening.progress.heartbeat()
     said = listening.progress.says()
     if verb in FAILING:
         assert said.startswith(f"{FAILING[verb].value} has failed for 21 s: Redis: no. Remedy: mend it")
@@ -243,7 +243,7 @@ def test_dead_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
     listening.progress.failed(Step.DEAD_LETTERS, "no topic")
     listening.progress.over(Step.DEAD_LETTERS)
     listening.now = READY_TIMEOUT_SECONDS + 1
-    listening.progress.beat()
+    listening.progress.heartbeat()
     assert listening.progress.says() != SERVING
     getattr(listening.events, verb)(*CASES[verb][0])
     assert listening.progress.says() == SERVING
@@ -254,9 +254,9 @@ def test_publishing_that_fails_is_forgotten_once_a_tick_went_well():
     for _ in range(3):
         listening.events.publish_failed(NO)
         listening.events.ticked()
-        listening.progress.tick()  # as it does again and again within a tick that takes long
+        listening.progress.publisher_heartbeat()  # as it does again and again within a tick that takes long
         listening.now += 11
-        listening.progress.beat()
+        listening.progress.heartbeat()
     assert listening.progress.says().startswith("publishing has failed for 33 s")
     listening.events.ticked()
     assert listening.progress.says() == SERVING

@@ -24,7 +24,7 @@ def progress(now):
 
 def pass_time(progress, now, seconds):
     now[0] += seconds
-    progress.beat()
+    progress.heartbeat()
 
 
 def fail(progress, step):
@@ -76,7 +76,7 @@ def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
 def test_point_8_silence_is_no_progress(progress, now):
     now[0] += READY_TIMEOUT_SECONDS + 3
     assert progress.says().startswith("no step has come to its end for 23 s")
-    progress.beat()
+    progress.heartbeat()
     assert progress.says() == SERVING
 
 

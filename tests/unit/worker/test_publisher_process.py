@@ -52,7 +52,7 @@ def seen(tell, verb):
         tell(listening, verb, CASES[verb][0])
     samples = listening.samples()
     listening.now = 21.0
-    listening.progress.beat()
+    listening.progress.heartbeat()
     return logged, samples, listening.progress.says()
 
 

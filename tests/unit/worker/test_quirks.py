@@ -483,8 +483,8 @@ def named(silent):
     member.close(autocommit=False, timeout_ms=0)
 
 
-def beat(member, monkeypatch, answer):
-    """Lets a member beat once, and its coordinator answer."""
+def send_heartbeat(member, monkeypatch, answer):
+    """Lets a member send a heartbeat, and its coordinator answer."""
 
     async def answered():
         if answer is not None:
@@ -499,7 +499,7 @@ def beat(member, monkeypatch, answer):
     [(None, False), (errors.RebalanceInProgressError(), False), (errors.FencedInstanceIdError(), True)],
 )
 def test_a_member_whose_name_another_has_takes_itself_to_be_joined_upstream(named, monkeypatch, answer, lost):
-    beat(named, monkeypatch, answer)
+    send_heartbeat(named, monkeypatch, answer)
     assert named.group_metadata().state is MemberState.STABLE
     assert not named._coordinator.need_rejoin()
     named._coordinator.poll_heartbeat()  # what `poll` does then: nothing is raised
@@ -542,7 +542,7 @@ def test_a_member_with_a_name_leaves_at_the_end(named, monkeypatch):
 
 def test_a_member_whose_name_another_has_leaves_that_one_alone(named, monkeypatch):
     quirks.leave_at_the_end(named)
-    beat(named, monkeypatch, errors.FencedInstanceIdError())
+    send_heartbeat(named, monkeypatch, errors.FencedInstanceIdError())
     assert left(named, monkeypatch) == []
 
 

@@ -179,7 +179,7 @@ def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
     """Else a watchdog ends a worker that is silent for two minutes, and the next one begins the same anew."""
     topic, alive = Far(1_000_000), [0.0]
     snapshot_producer = KafkaSnapshotProducer(
-        topic, STREAM, lambda: topic.now, on_alive=lambda: alive.append(topic.now)
+        topic, STREAM, lambda: topic.now, heartbeat=lambda: alive.append(topic.now)
     )
     assert snapshot_producer.head(decided=decided).sequence == 5
     assert topic.now > 120
@@ -222,7 +222,7 @@ def test_who_sends_very_much_has_little_of_it_on_the_way_and_gives_signs_of_life
     producer, alive, topic = Slow(fails_at), [], Compacted({}, 0, [])
     topic.producer = lambda: producer
     snapshot_producer = KafkaSnapshotProducer(
-        topic, STREAM, on_alive=lambda: alive.append(len(producer.open))
+        topic, STREAM, heartbeat=lambda: alive.append(len(producer.open))
     )
     snapshot_producer.open()
     alive.clear()

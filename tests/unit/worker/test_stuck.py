@@ -32,8 +32,8 @@ class Beating(StreamWorker):
         print("serving:", answer("/healthz"))  # before it says itself that it lives
         os.kill(os.getpid(), signal.SIGTERM)
         while not self._stopping.wait(0.05):
-            self.progress.beat()
-            self.progress.tick()
+            self.progress.heartbeat()
+            self.progress.publisher_heartbeat()
 
 listen = run.health.listen
 def listening(config, registry, healthy, *rest):
@@ -49,7 +49,7 @@ def answer(path):
 def warm():
     print("loading:", answer("/healthz"), answer("/readyz"))
     for worker in listening.workers:  # it took long
-        worker.progress.stepped = worker.progress.ticked = run.time.monotonic() - 10 * run._STUCK_SECONDS
+        worker.progress.heartbeat_at = worker.progress.publisher_heartbeat_at = -10.0 * run._STUCK_SECONDS
 
 run.StreamWorker, run.health.listen = Beating, listening
 run.kernels.warm, run.records.warm, run.lateness.warm = warm, lambda: None, lambda: None

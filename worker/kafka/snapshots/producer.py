@@ -37,7 +37,7 @@ class KafkaSnapshotProducer:
     It checks every send's acknowledgement before the commit. After any error it drops the producer, and the caller
     reads the head again.
 
-    `rows`: the topic of rows, written in the same transactions; None for none; `on_alive`: called repeatedly
+    `rows`: the topic of rows, written in the same transactions; None for none; `heartbeat`: called repeatedly
     during long reads and sends.
     """
 
@@ -48,10 +48,10 @@ class KafkaSnapshotProducer:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         rows: str | None = None,
-        on_alive: Callable[[], object] = lambda: None,
+        heartbeat: Callable[[], object] = lambda: None,
         on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
-        self._rows, self._on_alive, self._on_passed = rows, on_alive, on_passed
+        self._rows, self._heartbeat, self._on_passed = rows, heartbeat, on_passed
         self._topic, self._stream, self._clock, self._sleep = topic, stream, clock, sleep
         self._producer: Any = None
 
@@ -98,7 +98,7 @@ class KafkaSnapshotProducer:
         """Sends messages, with bounded unacknowledged bytes, so that none expires."""
         sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
         for message in messages:
-            self._on_alive()
+            self._heartbeat()
             while size > _MOST_WAITING:
                 oldest, freed = waiting.popleft()
                 oldest.get(TIMEOUT_SECONDS)
@@ -123,7 +123,7 @@ class KafkaSnapshotProducer:
                 bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
             begins = compacted.of_rows(self._stream.name)
             consumer = self._topic.consumer("read_committed", begins, self._on_passed)
-            return compacted.keys(consumer, self._rows, begins, *bounds, self._on_alive)
+            return compacted.keys(consumer, self._rows, begins, *bounds, self._heartbeat)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the keys of", self._rows) from error
 
@@ -199,7 +199,7 @@ class KafkaSnapshotProducer:
             tp = TopicPartition(self._topic.name, PARTITION)
             for offsets in ranges:
                 for record in reading.records(
-                    consumer, tp, *offsets, self._on_alive, TIMEOUT_SECONDS, self._clock
+                    consumer, tp, *offsets, self._heartbeat, TIMEOUT_SECONDS, self._clock
                 ):
                     if record.key == key:
                         newest = self._head_of(record, unreadable) or newest

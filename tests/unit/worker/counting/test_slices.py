@@ -62,7 +62,7 @@ def test_many_partitions_are_committed_and_compared_a_hundred_at_a_time_with_sig
     assert owner.counted() == dict.fromkeys(range(MANY), 1)
     redis = counting_calls(owner._store, "stage_all", "promote_all", "compare_all")
     beats = list[int]()
-    owner.commit(on_alive=lambda: beats.append(1))
+    owner.commit(heartbeat=lambda: beats.append(1))
     assert owner.stored() == owner.counted()
     assert redis == {"stage_all": 3, "promote_all": 3}
     assert len(beats) == 3

@@ -47,7 +47,7 @@ def test_a_tick_that_takes_long_is_over_once_however_often_it_says_that_it_is_al
     process.publisher._events = cast(Any, SimpleNamespace(ticked=lambda: said.append("over")))
 
     def tick() -> None:
-        process.publisher._on_alive()
+        process.publisher._heartbeat()
 
     process.publisher.tick = tick  # type: ignore[method-assign]
     stopping = SimpleNamespace(wait=lambda _: len(said) > 5)
