@@ -146,7 +146,7 @@ def mirrored(
         raise Refused(
             f"partition {partition}: its counts lack lost records, and the mirror would call them complete"
         )
-    if len(most := {rule.terms.most_reports for rule in counted.rules}) > 1:
+    if len(most := {rule.limits.most_reports for rule in counted.rules}) > 1:
         raise Refused(
             f"partition {partition}: records were judged by several bounds, {most}; import one rule's counts"
         )

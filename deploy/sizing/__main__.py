@@ -95,7 +95,7 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
     """The streams of a configuration, each with so many reports a second and partitions, after a year."""
     loaded = configuration.load(path, {})
     for served in loaded.streams:
-        windowing = served.configured.terms.windowing
+        windowing = served.configured.limits.windowing
         places = loaded.slots(served)
         yield Load.of(
             served.stream.name,

@@ -418,7 +418,7 @@ class Listener:
             "it is counted again, but the operator did not ask for it"
         )
         assert first <= state.start, "it is counted again, and its log lacks the beginning"
-        assert not any(rule.terms.windowing for rule in state.rules), "windows are counted again"
+        assert not any(rule.limits.windowing for rule in state.rules), "windows are counted again"
 
     def _demand_judged(self, partition: int, state: PartitionState) -> None:
         """Demands that published rules stay."""

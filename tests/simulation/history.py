@@ -156,7 +156,7 @@ class _Made:
             if rng.random() < 0.8:
                 listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
                 chosen = [(c, w) for c in some for w in rng.choices(listed, k=rng.choice([1, 1, 2]))]
-                some = [replace(c, terms=replace(c.terms, windowing=w)) for c, w in chosen]
+                some = [replace(c, limits=replace(c.limits, windowing=w)) for c, w in chosen]
             if self.theme.windows:
                 some = self.theme.configured(rng)
             recount_after = rng.choice([None, sys.maxsize][self.theme.recounts :])
@@ -305,7 +305,7 @@ class _Made:
     def _may_take_back(self, deployment: Deployment, number: int, state: PartitionState) -> bool:
         """Returns whether the operator wants gaps back that the log has."""
         began, told = deployment.reports.partitions[number].first, deployment.recount_after is not None
-        windows = any(rule.terms.windowing for rule in state.rules)
+        windows = any(rule.limits.windowing for rule in state.rules)
         return told and bool(state.gaps) and began <= state.start and not windows
 
     def _stands(self, deployment: Deployment) -> str:

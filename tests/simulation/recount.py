@@ -88,10 +88,10 @@ def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]
 def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
     """Reads a state's rules."""
     windows = [
-        (w.windows, w.grace, w.max_out_of_orderness) if (w := r.terms.windowing) else ((), 0, 0)
+        (w.windows, w.grace, w.max_out_of_orderness) if (w := r.limits.windowing) else ((), 0, 0)
         for r in rules
     ]
-    return _ruled(tuple((r.offset, r.terms.most_reports, *w) for r, w in zip(rules, windows, strict=True)))
+    return _ruled(tuple((r.offset, r.limits.most_reports, *w) for r, w in zip(rules, windows, strict=True)))
 
 
 def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:

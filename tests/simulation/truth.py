@@ -324,11 +324,11 @@ class Truth:
             return  # before the first commit nothing was judged
         was, now = (json.loads(fields[b"totals"])["rules"] for fields in (before, after))
         assert now[: len(was)] == was, "a recorded rule was changed"
-        terms = [
+        limits = [
             {name: said for name, said in rule.items() if name not in ("offset", "revision")} for rule in now
         ]
         returns = any(configured.revision is not None for configured in self.deployment.configured)
-        assert returns or all(one not in terms[:i] for i, one in enumerate(terms)), (
+        assert returns or all(one not in limits[:i] for i, one in enumerate(limits)), (
             "a rule that was replaced is back"
         )
         if len(now) > len(was):

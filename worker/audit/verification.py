@@ -79,7 +79,7 @@ def _read_published(
     """Returns the newest head, what is published, and differences in it and in the rows."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
-    begin = 0 if _has_windows(head) or served.configured.terms.windowing else at
+    begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
 
     def messages() -> Iterator[Message]:
         return reading.published(

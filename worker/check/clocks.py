@@ -16,7 +16,7 @@ def judge_clock(served: Served, topic: Topic) -> Iterator[Fault]:
     The window-close watermark follows the highest timestamp, less out-of-orderness and grace. With a bound of at most
     `max_out_of_orderness`, only the broker's clock closes a window.
     """
-    windowing, ahead = served.configured.terms.windowing, topic.ahead
+    windowing, ahead = served.configured.limits.windowing, topic.ahead
     if windowing is None:
         return present(
             (

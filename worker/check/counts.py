@@ -108,8 +108,8 @@ def _fault_of_counts(
         hint = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
         return Level.WARNING, text, hint
     if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
-        terms = [served.configured.terms, *(rule.terms for rule in recorded)]
-        windows = any(one.windowing is not None for one in terms)
+        limits = [served.configured.limits, *(rule.limits for rule in recorded)]
+        windows = any(one.windowing is not None for one in limits)
         return _fillable(", ".join(held), first, layout.start(metadata), windows, head)
     match rules.decide(recorded, served.configured, metadata.offset):
         case Older(why, hint):

@@ -103,7 +103,7 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
 
 def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:
     binary, as_json = topics.largest_report(served.stream)
-    limit, cap = topic.number("max.message.bytes"), served.configured.terms.max_batch_bytes
+    limit, cap = topic.number("max.message.bytes"), served.configured.limits.max_batch_bytes
     for key, most in (("max.message.bytes", limit), ("kafka.max_batch_bytes", cap)):
         if most is not None and most < binary:
             hint = f"set {key} to {binary} at least, {as_json} for JSON"

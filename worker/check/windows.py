@@ -16,7 +16,7 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
     """Describes the windows of the streams, and compares what they need with a worker's memory in bytes."""
     findings, need = [], 0
     for served in config.streams:
-        windowing, found, topic = served.configured.terms.windowing, served.cost, there.get(served.topic)
+        windowing, found, topic = served.configured.limits.windowing, served.cost, there.get(served.topic)
         if windowing is None or found is None or topic is None:
             continue
         most = snapshot_cost(config.snapshots, served)

@@ -202,7 +202,7 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
     from ldp import wire
     from worker.kafka.reports import sender
 
-    if batch > (most := served.configured.terms.most_reports or batch):
+    if batch > (most := served.configured.limits.most_reports or batch):
         raise click.BadParameter(
             f"{batch} given; streams.most_reports is {most}, and a record of more is rejected",
             param_hint="--batch",

@@ -39,7 +39,7 @@ class Served:
     @property
     def cost(self) -> Cost | None:
         """Cost of its windows; None without windows."""
-        windowing = self.configured.terms.windowing
+        windowing = self.configured.limits.windowing
         return None if windowing is None else cost(windowing, self.stream.oracle.state_size, self.retain)
 
 
@@ -64,12 +64,12 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
                 what = what.replace(repr(text), "a text").replace(text, "a text")
         raise ConfigError(f"{key}: {what}") from None
     windowing, retain = windowing_of(table, key), retained(table)
-    terms = RecordLimits(table.most_reports, True, max_batch_bytes, windowing)
+    limits = RecordLimits(table.most_reports, True, max_batch_bytes, windowing)
     served = Served(
         stream,
         table.topic,
         queries,
-        RequestedRule(table.revision, terms),
+        RequestedRule(table.revision, limits),
         table.recount_after,
         milliseconds(table.idle_timeout) / UNITS["s"],
         retain,

@@ -209,7 +209,7 @@ class Claim:
 
     def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:
         """Returns whether gaps may have to be taken back; never with windows, as final ones would change."""
-        windows = any(rule.terms.windowing is not None for rule in state.rules)
+        windows = any(rule.limits.windowing is not None for rule in state.rules)
         wanted = self.recount_after is not None or _counts_gap(partition, state, head)
         return bool(state.gaps) and wanted and not windows
 

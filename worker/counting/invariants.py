@@ -84,7 +84,7 @@ def _times(state: PartitionState) -> Iterator[str]:
 
 
 def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
-    windowings = [rule.terms.windowing for rule in state.rules]
+    windowings = [rule.limits.windowing for rule in state.rules]
     lengths = {windowing.pane for windowing in windowings if windowing is not None}
     for name, cell in state.cells.items():
         try:
@@ -120,7 +120,7 @@ def _sums(state: PartitionState) -> Iterator[str]:
         yield f"{outside} records are in no pane, with {state.cells[ALL].reports} reports"
     if (accepted > 0) != (state.windows.watermark is not None):
         yield f"the watermark of {accepted} accepted records is {state.windows.watermark}"
-    limits = [rule.terms.most_reports or _MOST for rule in state.rules if rule.offset < state.offset]
+    limits = [rule.limits.most_reports or _MOST for rule in state.rules if rule.offset < state.offset]
     most = min(_MOST, accepted * max(limits, default=0))
     if not accepted <= state.reports <= most:
         yield f"{accepted} accepted records have {state.reports} reports; allowed is {accepted} to {most}"

@@ -79,7 +79,7 @@ class PartitionState:
     @property
     def windowing(self) -> Windowing | None:
         """The windows of the newest rule, which may lie ahead."""
-        return self.rules[-1].terms.windowing
+        return self.rules[-1].limits.windowing
 
     @property
     def panes(self) -> list[Pane]:
@@ -89,7 +89,7 @@ class PartitionState:
     @property
     def full(self) -> bool:
         """Whether the next record may not create a pane."""
-        windowing = self.rules[self._begun - 1].terms.windowing
+        windowing = self.rules[self._begun - 1].limits.windowing
         return windowing is not None and self._left(windowing) <= 0
 
     @property
@@ -99,7 +99,7 @@ class PartitionState:
             return None
         ends = [rule.offset for rule in self.rules[1:]]
         for rule, end in zip(self.rules, [*ends, sys.maxsize], strict=True):
-            if rule.terms.windowing is not None and max(rule.offset, self.offset) < end:
+            if rule.limits.windowing is not None and max(rule.offset, self.offset) < end:
                 return max(rule.offset, self.offset)
         return None
 
@@ -142,15 +142,15 @@ class PartitionState:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
         applied, offset = Applied(verdicts), batch.end
-        for begin, end, terms in self._by_rule(columns.offsets):
+        for begin, end, limits in self._by_rule(columns.offsets):
             self._follow(int(columns.offsets[begin]))
             part = columns.between(begin, end)
             records, times = (part.data, part.begins, part.ends), part.timestamps
             decoded = frames.decode(
-                stream, *records, most_reports=terms.most_reports, check_weight=terms.hamming_weight
+                stream, *records, most_reports=limits.most_reports, check_weight=limits.hamming_weight
             )
             counted = self._count(
-                stream, decoded, times, terms.windowing, applied, heartbeat, begin if name_late else None
+                stream, decoded, times, limits.windowing, applied, heartbeat, begin if name_late else None
             )
             verdicts[begin : begin + counted] = decoded.verdicts[:counted]
             if begin + counted < end:
@@ -213,7 +213,7 @@ class PartitionState:
 
     def _most(self, windowing: Windowing) -> int:
         """Returns how many panes of a rule's length are allowed: the most that a rule so far allowed."""
-        begun = [rule.terms.windowing for rule in self.rules[: self._begun]]
+        begun = [rule.limits.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
     def _left(self, windowing: Windowing) -> int:
@@ -253,7 +253,7 @@ class PartitionState:
     def _follow(self, offset: int) -> None:
         """Begins the rules that hold from an offset on."""
         while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
-            self.windows.begin(self.rules[self._begun].terms.windowing)
+            self.windows.begin(self.rules[self._begun].limits.windowing)
             self._begun += 1
 
     def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
@@ -262,7 +262,7 @@ class PartitionState:
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
             if begin < end:
-                yield begin, end, rule.terms
+                yield begin, end, rule.limits
             begin = end
 
     def skip(self, to: int) -> None:

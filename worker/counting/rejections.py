@@ -39,12 +39,12 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
     return +found
 
 
-def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
+def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
     r"""Returns the reasons for which a stream rejects records, counted; O(bytes).
 
     Args:
         stream: the stream that judges the records.
-        terms: the limits of a record.
+        limits: the limits of a record.
         columns: the records.
         unreadable: the number of unreadable record batches among them.
     """
@@ -53,8 +53,8 @@ def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadabl
         columns.data,
         columns.begins,
         columns.ends,
-        most_reports=terms.most_reports,
-        check_weight=terms.hamming_weight,
+        most_reports=limits.most_reports,
+        check_weight=limits.hamming_weight,
     )
     return counted(decoded.verdicts, unreadable)
 

@@ -55,11 +55,11 @@ class RequestedRule:
 
     Attributes:
         revision: the higher of two revisions is the newer; None if not configured.
-        terms: the limits of a record.
+        limits: the limits of a record.
     """
 
     revision: int | None = None
-    terms: RecordLimits = RecordLimits(MOST_REPORTS, hamming_weight=True, max_batch_bytes=MAX_BATCH_BYTES)
+    limits: RecordLimits = RecordLimits(MOST_REPORTS, hamming_weight=True, max_batch_bytes=MAX_BATCH_BYTES)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Rule:
     Attributes:
         offset: the first offset.
         revision: higher than that of every rule before it.
-        terms: the limits of a record.
+        limits: the limits of a record.
     """
 
     offset: int
     revision: int
-    terms: RecordLimits
+    limits: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
         """Returns the rule in JSON's types, without absent limits and windows.
@@ -84,10 +84,10 @@ class Rule:
             {'offset': 7, 'revision': 1, 'most_reports': 100, 'hamming_weight': True}
         """
         said: dict[str, Any] = {"offset": self.offset, "revision": self.revision}
-        said |= {"most_reports": self.terms.most_reports, "hamming_weight": self.terms.hamming_weight}
-        if self.terms.max_batch_bytes is not None:
-            said["max_batch_bytes"] = self.terms.max_batch_bytes
-        if (w := self.terms.windowing) is not None:
+        said |= {"most_reports": self.limits.most_reports, "hamming_weight": self.limits.hamming_weight}
+        if self.limits.max_batch_bytes is not None:
+            said["max_batch_bytes"] = self.limits.max_batch_bytes
+        if (w := self.limits.windowing) is not None:
             said |= {"windows": [*w.windows], "grace": w.grace}
             said["max_out_of_orderness"] = w.max_out_of_orderness
         return said
@@ -113,7 +113,7 @@ def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
 
 def first(configured: RequestedRule, start: int) -> Rule:
     """Returns the rule with which counting begins at an offset."""
-    return Rule(start, configured.revision or 1, configured.terms)
+    return Rule(start, configured.revision or 1, configured.limits)
 
 
 def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
@@ -128,11 +128,11 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
     """
     rules = []
     for said in listed:
-        terms = dict(said)
-        if "windows" in terms:
-            windows = tuple(terms.pop("windows"))
-            terms["windowing"] = Windowing(windows, terms.pop("grace"), terms.pop("max_out_of_orderness"))
-        rules.append(Rule(terms.pop("offset"), terms.pop("revision"), RecordLimits(**terms)))
+        fields = dict(said)
+        if "windows" in fields:
+            windows = tuple(fields.pop("windows"))
+            fields["windowing"] = Windowing(windows, fields.pop("grace"), fields.pop("max_out_of_orderness"))
+        rules.append(Rule(fields.pop("offset"), fields.pop("revision"), RecordLimits(**fields)))
     if not all(map(_typed, rules)):
         raise TypeError(f"rules {listed} are not of the types that they are written in")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
@@ -143,12 +143,12 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
 
 def _typed(rule: Rule) -> bool:
     """Returns whether the numbers of a rule are numbers."""
-    terms = rule.terms
+    limits = rule.limits
     numbers: list[object] = [rule.offset, rule.revision]
-    numbers += [n for n in (terms.most_reports, terms.max_batch_bytes) if n is not None]
-    if terms.windowing is not None:
-        numbers += [terms.windowing.grace, terms.windowing.max_out_of_orderness]
-    return isinstance(terms.hamming_weight, bool) and all(type(n) is int and n >= 0 for n in numbers)
+    numbers += [n for n in (limits.most_reports, limits.max_batch_bytes) if n is not None]
+    if limits.windowing is not None:
+        numbers += [limits.windowing.grace, limits.windowing.max_out_of_orderness]
+    return isinstance(limits.hamming_weight, bool) and all(type(n) is int and n >= 0 for n in numbers)
 
 
 def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:
@@ -168,29 +168,29 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
     Example:
         >>> first, second = (RecordLimits(most, hamming_weight=True) for most in (100, 1))
         >>> recorded = [Rule(0, 1, first), Rule(9, 2, second)]
-        >>> added = decide(recorded, RequestedRule(terms=RecordLimits(50, hamming_weight=True)), offset=20)
+        >>> added = decide(recorded, RequestedRule(limits=RecordLimits(50, hamming_weight=True)), offset=20)
         >>> added.offset, added.revision
         (20, 3)
-        >>> decide(recorded, RequestedRule(terms=second), offset=20)
-        >>> decide(recorded, RequestedRule(terms=first), offset=20).todo
+        >>> decide(recorded, RequestedRule(limits=second), offset=20)
+        >>> decide(recorded, RequestedRule(limits=first), offset=20).todo
         'to go back to it, set streams.revision to 3'
     """
-    last, revision, terms = recorded[-1], configured.revision, configured.terms
-    if revision is None and terms == last.terms:
+    last, revision, limits = recorded[-1], configured.revision, configured.limits
+    if revision is None and limits == last.limits:
         return None
-    if revision is None and terms in [rule.terms for rule in recorded]:
-        return _older(last, f"{terms}, which was replaced", "to go back to it")
+    if revision is None and limits in [rule.limits for rule in recorded]:
+        return _older(last, f"{limits}, which was replaced", "to go back to it")
     if revision is not None and revision < last.revision:
-        return _older(last, f"{terms}, revision {revision}", "to have it followed")
+        return _older(last, f"{limits}, revision {revision}", "to have it followed")
     if revision == last.revision:
-        if terms == last.terms:
+        if limits == last.limits:
             return None
-        return _older(last, f"{terms}, of the same revision", "to have it followed")
-    return Rule(max(offset, last.offset), revision or last.revision + 1, terms)
+        return _older(last, f"{limits}, of the same revision", "to have it followed")
+    return Rule(max(offset, last.offset), revision or last.revision + 1, limits)
 
 
 def _older(last: Rule, asked: str, to: str) -> Older:
     return Older(
-        f"counted by {last.terms}, as revision {last.revision} says; the configuration asks for {asked}",
+        f"counted by {last.limits}, as revision {last.revision} says; the configuration asks for {asked}",
         f"{to}, set streams.revision to {last.revision + 1}",
     )

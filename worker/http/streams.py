@@ -116,7 +116,7 @@ class Streams:
 
 def _terms(served: Served) -> dict[str, Any]:
     """Returns the constant part of a stream's document."""
-    stream, windowing = served.stream, served.configured.terms.windowing
+    stream, windowing = served.stream, served.configured.limits.windowing
     document = stream.document()
     spent = stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else document["epsilon"]
     return {

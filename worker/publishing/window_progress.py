@@ -164,7 +164,7 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
     its time is at most that one's, plus delay and disorder.
     """
     for state in states.values():
-        hold = max((rule.terms.windowing.hold for rule in state.rules if rule.terms.windowing), default=0)
+        hold = max((rule.limits.windowing.hold for rule in state.rules if rule.limits.windowing), default=0)
         for line, following in state.windows.gap_bounds:
             if end > line and (following is None or start < following + hold):
                 return False

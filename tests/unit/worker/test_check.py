@@ -438,7 +438,7 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
         ([foreign, foreign, None], ERROR, "all of the newest 3 records are rejected: fingerprint 2, empty 1"),
     ):
         columns = Columns.of(range(len(values)), [0] * len(values), values)
-        reasons = rejections.reasons(SERVED.stream, SERVED.configured.terms, columns)
+        reasons = rejections.reasons(SERVED.stream, SERVED.configured.limits, columns)
         finding = judge_reports(SERVED, Judged(len(values), 0, reasons))
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
         assert ("ldp-worker dead-letters" in finding.hint) == (level is not OK)

@@ -33,8 +33,8 @@ def fault(more, size=845):
 
 def test_without_windows_everything_is_as_it_was():
     for more in ("", 'windows = ["all"]'):
-        assert served(more).configured.terms == RecordLimits(10_000, True, 16 << 20)
-        assert served(more).configured.terms.windowing is None
+        assert served(more).configured.limits == RecordLimits(10_000, True, 16 << 20)
+        assert served(more).configured.limits.windowing is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_without_windows_everything_is_as_it_was():
     ],
 )
 def test_all_time_is_always_there_and_the_order_means_nothing(windows, recorded):
-    found = served(f"windows = {windows}").configured.terms.windowing
+    found = served(f"windows = {windows}").configured.limits.windowing
     assert found is not None
     assert found.windows == recorded
     assert (found.grace, found.max_out_of_orderness) == (0, 10 * SECOND)
@@ -57,7 +57,7 @@ def test_all_time_is_always_there_and_the_order_means_nothing(windows, recorded)
 def test_what_waits_and_what_stays():
     more = 'windows = ["1h"]\ngrace = "10m"\nmax_out_of_orderness = "90s"\nidle_timeout = "1m"\nretain = "2d"'
     found = served(more)
-    assert found.configured.terms.windowing == Windowing(("all", "1h"), 10 * MINUTE, 90 * SECOND)
+    assert found.configured.limits.windowing == Windowing(("all", "1h"), 10 * MINUTE, 90 * SECOND)
     assert (found.idle_timeout, found.retain) == (60.0, 2 * DAY)
     assert (served('windows = ["1h"]').idle_timeout, served('windows = ["1h"]').retain) == (300.0, 7 * DAY)
     assert served('windows = ["1h"]\nretain = "forever"').retain is None
@@ -185,7 +185,7 @@ def test_what_is_not_absurd_is_taken():
         '["24h every 5m"]',
         '["30d every 1d"]',
     ):
-        assert served(f"windows = {windows}").configured.terms.windowing is not None
+        assert served(f"windows = {windows}").configured.limits.windowing is not None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from worker.counting.windows import Windowing
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 KEY = layout.meta_key("colours", 0)
 FIRST, SECOND = "ab" * 16, "cd" * 16
-HOURLY = RequestedRule(terms=RecordLimits(10, hamming_weight=True, windowing=Windowing(("all", "1h"), 0, 0)))
+HOURLY = RequestedRule(limits=RecordLimits(10, hamming_weight=True, windowing=Windowing(("all", "1h"), 0, 0)))
 HOUR = 3_600_000
 
 

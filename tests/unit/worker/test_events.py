@@ -338,7 +338,7 @@ def test_windows_that_are_no_more_are_not_shown():
 
 def test_how_a_partition_of_windows_stands():
     windowing = Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)
-    configured = RequestedRule(terms=RecordLimits(1, hamming_weight=True, windowing=windowing))
+    configured = RequestedRule(limits=RecordLimits(1, hamming_weight=True, windowing=windowing))
     state = PartitionState.fresh(STREAM, 0, configured)
     listening = Listening()
 

@@ -131,7 +131,7 @@ def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
     values = [good if rng.random() < 0.8 else b"noise" for _ in times]
     expected, newest, closed = {}, None, 0
     for offset, (time, value) in enumerate(zip(times, values, strict=True)):
-        windowing = [rule for rule in rules if rule.offset <= offset][-1].terms.windowing
+        windowing = [rule for rule in rules if rule.offset <= offset][-1].limits.windowing
         if value != good:
             continue
         newest = time if newest is None else max(newest, time)

@@ -74,8 +74,8 @@ def make_rules(rng, log):
             grace=rng.choice([0, MINUTE, 90 * MINUTE]),
             max_out_of_orderness=rng.choice([0, MINUTE, 12 * MINUTE]),
         )
-        terms = RecordLimits(rng.choice([3, 10]), True, None, rng.choice([windowing] * 5 + [None]))
-        listed.append(Rule(offset, revision, terms))
+        limits = RecordLimits(rng.choice([3, 10]), True, None, rng.choice([windowing] * 5 + [None]))
+        listed.append(Rule(offset, revision, limits))
     return listed
 
 
@@ -94,7 +94,7 @@ class Plain:
             if rule.offset > offset:
                 return
             self.begun += 1
-            names = [] if rule.terms.windowing is None else rule.terms.windowing.windows
+            names = [] if rule.limits.windowing is None else rule.limits.windowing.windows
             first_start = {}
             for name in names:
                 if name == "all":
@@ -108,7 +108,7 @@ class Plain:
 
     def place(self, time):
         """The cell of an accepted record, and by how much it is late."""
-        windowing = self.rules[self.begun - 1].terms.windowing
+        windowing = self.rules[self.begun - 1].limits.windowing
         if windowing is None or not 0 <= time < FAR:
             return "all", None
         pane = PANES[windowing.windows] * MINUTE
@@ -121,7 +121,7 @@ class Plain:
         cell = self.place(time)[0]
         if cell in self.cells:
             return False
-        begun = [rule.terms.windowing for rule in self.rules[: self.begun]]
+        begun = [rule.limits.windowing for rule in self.rules[: self.begun]]
         pane = PANES[begun[-1].windows] * MINUTE
         like = [name for name in self.cells if name.endswith(f"+{pane}")]
         # a rule of before may have left as many as it had room for
@@ -136,8 +136,8 @@ class Plain:
     def count(self, offset, time, what):
         """Counts a record; returns whether there was room."""
         self.begin(offset)
-        terms = self.rules[self.begun - 1].terms
-        if isinstance(what, bytes) or len(what) > terms.most_reports:
+        limits = self.rules[self.begun - 1].limits
+        if isinstance(what, bytes) or len(what) > limits.most_reports:
             reason = BAD[what] if isinstance(what, bytes) else "many"
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             return True
@@ -149,14 +149,14 @@ class Plain:
             age = next((age for most, age in minutes.items() if behind <= most * MINUTE), "older")
             self.late[age] = self.late.get(age, 0) + 1
         time = time if 0 <= time < FAR else -1
-        if terms.windowing is not None and time < 0:
+        if limits.windowing is not None and time < 0:
             self.undated += 1
         for index in what:
             self.cells.setdefault(cell, [0, 0, 0])[index] += 1
         self.accepted += 1
         self.watermark = time if self.watermark is None or time > self.watermark else self.watermark
-        if terms.windowing is not None:
-            line = self.watermark - terms.windowing.grace - terms.windowing.max_out_of_orderness
+        if limits.windowing is not None:
+            line = self.watermark - limits.windowing.grace - limits.windowing.max_out_of_orderness
             self.closed = max(self.closed, line)
         return True
 
@@ -375,7 +375,7 @@ def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
     assert len(state.panes) == state.offset == most  # it has no room for one more
     due = window_progress.decide(Head(), {0: state}, [0], lambda _: False).due
     served = Served(
-        STREAM, "reports", configured=RequestedRule(terms=RecordLimits(None, True, None, windowing))
+        STREAM, "reports", configured=RequestedRule(limits=RecordLimits(None, True, None, windowing))
     )
     assert snapshot_cost(Snapshots(), served).windows == 1 + len(due)
 

@@ -20,7 +20,7 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
-TERMS = RecordLimits(MOST_REPORTS, hamming_weight=True)
+LIMITS = RecordLimits(MOST_REPORTS, hamming_weight=True)
 OTHER = ldp.Stream("colours", ldp.GRR("2", 3), labels=["red", "green", "blue"])
 
 
@@ -108,11 +108,11 @@ def test_point_11_reasons_are_counted_by_the_streams_document():
         return Columns.of(range(len(values)), [0] * len(values), values)
 
     some = columns(frame(STREAM), frame(OTHER), frame(OTHER), None, b"noise")
-    assert reasons(STREAM, TERMS, some) == {"fingerprint": 2, "empty": 1, "version": 1}
-    assert reasons(STREAM, TERMS, some, 7)["batch"] == 7
-    assert reasons(STREAM, TERMS, columns()) == {}
+    assert reasons(STREAM, LIMITS, some) == {"fingerprint": 2, "empty": 1, "version": 1}
+    assert reasons(STREAM, LIMITS, some, 7)["batch"] == 7
+    assert reasons(STREAM, LIMITS, columns()) == {}
     many = columns(frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)))
-    assert reasons(STREAM, TERMS, many) == {}
+    assert reasons(STREAM, LIMITS, many) == {}
     assert reasons(STREAM, RecordLimits(1, hamming_weight=True), many) == {"many": 1}
 
 

@@ -18,7 +18,7 @@ STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=3))
 
 
 def recorded(*said):
-    return [Rule(10 * i, revision, terms) for i, (revision, terms) in enumerate(said)]
+    return [Rule(10 * i, revision, limits) for i, (revision, limits) in enumerate(said)]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
         ]
 
         def fits(offset, history=history):
-            most = [rule for rule in history if rule.offset <= offset][-1].terms.most_reports
+            most = [rule for rule in history if rule.offset <= offset][-1].limits.most_reports
             return most is None or sizes[offset] <= most
 
         for cut in (0, 5, 40):

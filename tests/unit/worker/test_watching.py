@@ -70,7 +70,7 @@ def test_those_that_are_counted_are_looked_at_and_no_others(configured):
 def test_where_there_is_no_room_for_a_pane_what_is_left_is_not_looked_at():
     state = PartitionState.fresh(STREAM, 0, WINDOWS)
     state.windows.admit(0)
-    most = WINDOWS.terms.windowing.most_panes
+    most = WINDOWS.limits.windowing.most_panes
     record = frames.encode(STREAM, STREAM.oracle.perturb([1]))
     n = most + 2
     columns = Columns.of(range(n), [1000 * i for i in range(n)], [record] * n)

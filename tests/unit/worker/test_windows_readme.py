@@ -31,7 +31,7 @@ def test_the_configuration_is_taken():
     (toml,) = re.findall(r"^```toml\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
     (served,) = parse(toml.replace("[[streams]]\n", STREAM)).streams
     wanted = Windowing(("all", "1h", "24h every 1h"), grace=600_000, max_out_of_orderness=60_000)
-    assert served.configured.terms.windowing == wanted
+    assert served.configured.limits.windowing == wanted
 
 
 def test_the_costs_are_those_that_the_command_prints():

@@ -122,7 +122,7 @@ def clock(served: Served, event_time: bool) -> dict[str, str]:
     Windows use the brokers' time by default. With ``event_time`` they use the producers' time, which may be ahead by
     the windows' out-of-orderness at most.
     """
-    windowing = served.configured.terms.windowing
+    windowing = served.configured.limits.windowing
     if windowing is not None and not event_time:
         return {"message.timestamp.type": APPEND_TIME}
     ahead = HOUR_MS if windowing is None else windowing.max_out_of_orderness

@@ -335,7 +335,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         """Starts a partition at an offset; the rules cap its batches."""
         self._refusals.forget([partition])
         self._prefetch.forget([partition])
-        self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
+        self._caps[partition] = [(rule.offset, rule.limits.max_batch_bytes) for rule in rules]
         if partition in self.assigned():
             self._consumer.seek(self._tp(partition), offset)
             self._positions[partition] = offset

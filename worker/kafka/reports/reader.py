@@ -25,7 +25,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
 
     Raises `kafka.errors.KafkaError`: the brokers do not answer.
     """
-    limits, passed = served.configured.terms, set[Passed]()
+    limits, passed = served.configured.limits, set[Passed]()
     cap = limits.max_batch_bytes or LARGEST
     newest = newest_records(config, served.topic, passed.add, largest=cap, cap=cap)
     records = [record for found in newest.values() for record in found]

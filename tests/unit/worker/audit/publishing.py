@@ -31,9 +31,9 @@ LENGTH = 120
 class Partition:
     """One partition: what is counted of it, and what is committed of that."""
 
-    def __init__(self, rng, records, terms, changes=(), stream=STREAM):
+    def __init__(self, rng, records, limits, changes=(), stream=STREAM):
         self.rng, self.stream, self.commits = rng, stream, 0
-        self.counting = Counting(rng, records, terms, changes, stream)
+        self.counting = Counting(rng, records, limits, changes, stream)
         self.metadata = layout.initial(lineage_of(GROUP, stream, "t"), self.state)
         self.blobs = {}
 
@@ -60,10 +60,10 @@ class Sent:
 class World:
     """A stream, its partitions, and its publisher, whose windows stay on the topic for `retain` milliseconds."""
 
-    def __init__(self, seed, terms, changes=(), retain=None, stream=STREAM, queries=False):
+    def __init__(self, seed, limits, changes=(), retain=None, stream=STREAM, queries=False):
         self.rng, self.stream, self.topic = random.Random(seed), stream, []
         self.partitions = [
-            Partition(self.rng, log(self.rng, LENGTH, stream), terms, changes, stream) for _ in range(2)
+            Partition(self.rng, log(self.rng, LENGTH, stream), limits, changes, stream) for _ in range(2)
         ]
         self.queries = (SetQuery("some", (0, 2)), TopQuery("most", 2)) if queries else ()
         self.rows_there = {}

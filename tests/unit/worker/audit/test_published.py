@@ -25,8 +25,8 @@ CASES = [
 
 @pytest.mark.parametrize("seed", range(8))
 def test_all_that_is_published_is_recounted(seed):
-    terms, changes = CASES[seed % len(CASES)]
-    world = World(seed, terms, changes, retain=(None, 60_000)[seed % 2], queries=seed % 4 == 0).run()
+    limits, changes = CASES[seed % len(CASES)]
+    world = World(seed, limits, changes, retain=(None, 60_000)[seed % 2], queries=seed % 4 == 0).run()
     finals, provisional = world.counts()
     for topic in (world.topic, world.compacted()):
         verdict = world.audit(topic=topic)
@@ -405,8 +405,8 @@ def test_where_no_windows_are_counted_any_more_open_ones_may_be_deleted():
 
 def test_what_waits_to_become_final_may_be_deleted():
     """More windows are over than become final in one snapshot, and the line of others is further than theirs."""
-    terms = RecordLimits(3, hamming_weight=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
-    world = World(2, terms, retain=1_000)
+    limits = RecordLimits(3, hamming_weight=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
+    world = World(2, limits, retain=1_000)
     world.tick()
     for each in world.partitions:
         each.counting.to(START + LENGTH, droppings=False)
@@ -458,7 +458,7 @@ def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
     head = world.open()
     for p in (0, 1)[: 1 + seed % 2]:
         each = world.partitions[p]
-        fresh = Partition(world.rng, each.counting.records, each.state.rules[-1].terms)
+        fresh = Partition(world.rng, each.counting.records, each.state.rules[-1].limits)
         fresh.state.set_rules(head.judged(p))
         if lost:
             fresh.state.skip(START + lost)

@@ -13,8 +13,8 @@ from worker.audit.snapshots import Message
 from worker.publishing.rows import RowTopic
 
 
-def written(seed, terms=HOPS, methods=("norm-sub", "base"), top=2, to=120):
-    there = World(seed, terms, retain=30_000, queries=True)
+def written(seed, limits=HOPS, methods=("norm-sub", "base"), top=2, to=120):
+    there = World(seed, limits, retain=30_000, queries=True)
     places = slots(list(methods), top, there.queries, there.stream.oracle.domain_size)
     there.publisher = there.publisher_of(30_000, RowTopic("rows", places))
     return there.run(to=to)

@@ -39,9 +39,9 @@ def test_the_audit_reads_each_type_as_it_was_written():
     assert len(made) == 4
 
 
-@pytest.mark.parametrize(("seed", "terms"), [(1, TENS), (2, HOPS)])
-def test_what_is_published_in_chunks_is_recounted(seed, terms, chunked):
-    world = World(seed, terms, queries=True).run()
+@pytest.mark.parametrize(("seed", "limits"), [(1, TENS), (2, HOPS)])
+def test_what_is_published_in_chunks_is_recounted(seed, limits, chunked):
+    world = World(seed, limits, queries=True).run()
     types = {each.headers["content-type"].decode() for each in world.topic if each.value}
     assert {SPARSE, "application/vnd.ldp.float64"} & types
     assert "application/vnd.ldp.float32" in types

@@ -21,7 +21,7 @@ TENS = RecordLimits(3, True, windowing=Windowing(("all", "10s"), 4_000, 2_000))
 SHORTER = RecordLimits(3, True, windowing=Windowing(("10s",), 0, 1_000))
 HOPS = RecordLimits(2, True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
 MANY = RecordLimits(3, True, windowing=Windowing(("30s every 5s",), 10_000, 9_000))
-TERMS = [PLAIN, TENS, SHORTER, HOPS, MANY]
+LIMITS = [PLAIN, TENS, SHORTER, HOPS, MANY]
 
 
 def log(rng, n=120, stream=STREAM):
@@ -40,9 +40,9 @@ def log(rng, n=120, stream=STREAM):
 class Counting:
     """A worker that counts a log as it pleases: in batches of any length, while panes are evicted."""
 
-    def __init__(self, rng, records, terms, changes=(), stream=STREAM, start=START):
+    def __init__(self, rng, records, limits, changes=(), stream=STREAM, start=START):
         self.rng, self.records, self.stream = rng, records, stream
-        self.state = PartitionState.fresh(stream, start, RequestedRule(1, terms))
+        self.state = PartitionState.fresh(stream, start, RequestedRule(1, limits))
         if changes:
             rules = [Rule(offset, 2 + i, other) for i, (offset, other) in enumerate(changes)]
             self.state.set_rules([*self.state.rules, *rules])
@@ -85,14 +85,14 @@ def histories(seeds, *salt):
     for seed in seeds:
         rng = random.Random(f"{seed} {salt}")
         offsets = sorted(rng.randrange(START, START + 121) for _ in range(rng.randrange(4)))
-        changes = [(offset, rng.choice(TERMS)) for offset in offsets]
-        yield rng, log(rng), rng.choice(TERMS), changes
+        changes = [(offset, rng.choice(LIMITS)) for offset in offsets]
+        yield rng, log(rng), rng.choice(LIMITS), changes
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_was_counted_in_windows_is_recounted(seed):
-    for rng, records, terms, changes in histories(range(10 * seed, 10 * seed + 10), "equal"):
-        counting = Counting(rng, records, terms, changes)
+    for rng, records, limits, changes in histories(range(10 * seed, 10 * seed + 10), "equal"):
+        counting = Counting(rng, records, limits, changes)
         if rng.randrange(2):
             counting.state.windows.admit(rng.choice((0, 7_000, 30_000)))
         state = counting.to(START + rng.randrange(121)).state
@@ -175,10 +175,10 @@ def renamed(state):
     state.cells[f"{start}+{2 * length}"] = state.cells.pop(name)
 
 
-def other_rules(**terms):
+def other_rules(**limits):
     def change(state):
         first, last = state.rules
-        windowing = Windowing(**{"windows": HOPS.windowing.windows, "grace": 30_000} | terms)
+        windowing = Windowing(**{"windows": HOPS.windowing.windows, "grace": 30_000} | limits)
         state.rules = [
             first,
             Rule(last.offset, last.revision, RecordLimits(2, hamming_weight=True, windowing=windowing)),
@@ -287,8 +287,8 @@ def test_late_records_behind_a_gap_do_not_count_as_the_first_after_it():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
-    for rng, records, terms, changes in histories(range(5 * seed, 5 * seed + 5), "deleted"):
-        counting = Counting(rng, records, terms, changes)
+    for rng, records, limits, changes in histories(range(5 * seed, 5 * seed + 5), "deleted"):
+        counting = Counting(rng, records, limits, changes)
         if rng.randrange(2):
             counting.state.windows.admit(rng.choice((0, 7_000, 30_000)))
         counting.to(lost := START + rng.randrange(1, 60))

@@ -184,7 +184,7 @@ def test_a_range_without_records_writes_no_blob() -> None:
 
 def configure(world: Still, most: int) -> None:
     """What the workers from here on are configured with."""
-    world.configured = RequestedRule(terms=RecordLimits(most, True, MAX_BATCH_BYTES))
+    world.configured = RequestedRule(limits=RecordLimits(most, True, MAX_BATCH_BYTES))
 
 
 def ruled(world: Still) -> list[tuple[int, int, int]]:

@@ -106,7 +106,7 @@ def test_point_9_a_gap_of_a_stream_of_windows_stays(windows: Windowing | None) -
     """Its final windows would change."""
     without = Rule(0, 1, RecordLimits(None, hamming_weight=True))
     state = PartitionState(
-        0, 5, [without, replace(without, offset=4, terms=RecordLimits(None, True, None, windows))]
+        0, 5, [without, replace(without, offset=4, limits=RecordLimits(None, True, None, windows))]
     )
     state.skip(8)
     anything: Any = None
