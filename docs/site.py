@@ -14,15 +14,15 @@ LINK = re.compile(r"\]\((?!\w+:)([^()\s#]+)")
 
 def pages_and_files() -> set[Path]:
     """Returns the pages of docs, README.md, and each file that can be reached from them by links."""
-    found, todo = set(), [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    while todo:
-        path = todo.pop().resolve()
+    found, unread = set(), [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    while unread:
+        path = unread.pop().resolve()
         if path in found:
             continue
         found.add(path)
         if path.suffix == ".md":
             text = re.sub(r"(?ms)^```.*?^```", "", path.read_text(encoding="utf-8"))
-            todo += [path.parent / link for link in LINK.findall(text)]
+            unread += [path.parent / link for link in LINK.findall(text)]
     return found
 
 

@@ -66,11 +66,11 @@ def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: He
 
 def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLost:
     """Returns the error that a stream's head is another deployment's."""
-    what, todo = others_of(stream, head, differing)
+    what, hint = others_of(stream, head, differing)
     return StateLost(
         f"stream {stream.name!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {what}."
         " Two deployments would publish under one name.",
-        todo,
+        hint,
     )
 
 
@@ -268,4 +268,4 @@ class Claim:
                 state.set_rules([*state.rules, rule])
                 self.events.info("rules.added", partition=partition, **rule.as_json())
             case Older() as older:
-                self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.todo)
+                self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.hint)

@@ -99,11 +99,11 @@ class Older:
 
     Attributes:
         why: which of both is which.
-        todo: how to make workers follow it anyway.
+        hint: how to make workers follow it anyway.
     """
 
     why: str
-    todo: str
+    hint: str
 
 
 def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
@@ -172,7 +172,7 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
         >>> added.offset, added.revision
         (20, 3)
         >>> decide(recorded, RequestedRule(limits=second), offset=20)
-        >>> decide(recorded, RequestedRule(limits=first), offset=20).todo
+        >>> decide(recorded, RequestedRule(limits=first), offset=20).hint
         'to go back to it, set streams.revision to 3'
     """
     last, revision, limits = recorded[-1], configured.revision, configured.limits

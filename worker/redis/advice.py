@@ -88,9 +88,9 @@ def remedy(error: Exception, at: Address | None = None) -> str:
         return (
             "nobody answers in TLS here: if this port speaks none write redis:// in redis.url, or correct it"
         )
-    todo = next((todo for sign, todo in _REMEDIES.items() if sign in happened), START)
+    hint = next((hint for sign, hint in _REMEDIES.items() if sign in happened), START)
     if at is not None and at.kind != "cluster" and "ClusterDownError" in happened:
         return _CLUSTER
-    if isinstance(error, MasterNotFoundError) and todo is not START:
-        return todo.replace("redis.password", "redis.sentinel_password")  # it is they who refused
-    return todo
+    if isinstance(error, MasterNotFoundError) and hint is not START:
+        return hint.replace("redis.password", "redis.sentinel_password")  # it is they who refused
+    return hint

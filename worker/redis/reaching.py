@@ -12,9 +12,9 @@ class Unreachable(Unavailable):
     """Redis refused this client or did not answer."""
 
     def __init__(self, error: Exception, table: RedisTable) -> None:
-        todo = remedy(error, table.address)
-        outcome = "no answer from" if todo == START else "not let in by"
-        super().__init__(f"{outcome} {redacted(table.url)}: {said(error)}", todo)
+        hint = remedy(error, table.address)
+        outcome = "no answer from" if hint == START else "not let in by"
+        super().__init__(f"{outcome} {redacted(table.url)}: {said(error)}", hint)
 
 
 def reach(table: RedisTable, key: str) -> Client:

@@ -72,7 +72,7 @@ def test_what_a_client_is_told_is_what_the_url_says():
 
 
 @pytest.mark.parametrize(
-    ("url", "error", "todo"),
+    ("url", "error", "hint"),
     [
         ("redis://h", redis.ConnectionError("Error 111 connecting to h:6379. Connection refused."), START),
         (
@@ -97,5 +97,5 @@ def test_what_a_client_is_told_is_what_the_url_says():
         ("redis://h", redis.TimeoutError("Timeout connecting to server"), START),
     ],
 )
-def test_what_to_do(url, error, todo):
-    assert remedy(error, read(url)).startswith(todo)
+def test_what_to_do(url, error, hint):
+    assert remedy(error, read(url)).startswith(hint)

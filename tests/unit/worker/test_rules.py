@@ -45,7 +45,7 @@ def test_point_16_which_configuration_is_the_newer(history, configured, expected
     decided = rules.decide(recorded(*history), configured, 50)
     if isinstance(expected, str):
         assert isinstance(decided, Older)
-        assert expected in decided.todo
+        assert expected in decided.hint
         assert f"revision {history[-1][0]}" in decided.why
     else:
         assert decided == expected

@@ -127,7 +127,7 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "said", "todo"),
+    ("status", "answer", "said", "hint"),
     [
         (
             401,
@@ -145,7 +145,7 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
         (200, {"access_token": "a", "expires_in": "soon"}, "is no time to use it in", "token_endpoint_url"),
     ],
 )
-def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said, todo):
+def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said, hint):
     endpoint.replies = lambda n: (status, answer)
     with pytest.raises(TokenError) as caught:
         Tokens(endpoint.credentials()).token()
@@ -153,7 +153,7 @@ def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said
     assert text.startswith(f"the token endpoint at 127.0.0.1:{endpoint.port} ")
     assert text.endswith(said)
     assert SECRET not in text
-    assert todo in remedy(text)
+    assert hint in remedy(text)
     assert len(endpoint.asked) == 1  # no redirect took the secret elsewhere
 
 

@@ -114,7 +114,7 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
         >>> remedy("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
         'correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism'
     """
-    found = next((todo for sign, todo in REMEDIES.items() if sign in str(happened)), unknown)
+    found = next((hint for sign, hint in REMEDIES.items() if sign in str(happened)), unknown)
     return found.format(topic=topic or "that the error names")
 
 
