@@ -80,26 +80,26 @@ class UnaryEncoding(Oracle):
         return f"the bits from {self.domain_size} on must be 0"
 
     @cached_property
-    def likely_ones(self) -> tuple[int, int]:
+    def weight_bounds(self) -> tuple[int, int]:
         """The fewest and the most ones of an honest report, except one in 10¹²."""
-        return likely_ones(self.p, self.q, self.domain_size)
+        return weight_bounds(self.p, self.q, self.domain_size)
 
     @property
     def most_supported(self) -> int:
         """The most ones of an accepted report; see `Oracle.most_supported`."""
-        return self.likely_ones[1]
+        return self.weight_bounds[1]
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """The fewest and the most ones in the set of an accepted report; see `Oracle.supported_of`."""
-        low, high = self.likely_ones
+        low, high = self.weight_bounds
         outside = self.domain_size - subset.size
         return max(0, low - outside), min(subset.size, high)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports have a number of ones within `likely_ones`. O(d) a report."""
+        """Which reports have a number of ones within `weight_bounds`. O(d) a report."""
         from ldp import kernels
 
-        low, high = self.likely_ones
+        low, high = self.weight_bounds
         if (low, high) == (0, self.domain_size):
             return super().likely(reports)
         check_reports(reports, self.report_dtype)
@@ -154,7 +154,7 @@ class SUE(UnaryEncoding):
         self.q = 1 / (half + 1)
 
 
-def likely_ones(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
+def weight_bounds(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
     """The fewest and the most ones of an honest report, except with probability 10⁻¹².
 
     A report has X + Y ones, independent: X the own bit, 1 with probability p, and Y of the other d−1 bits, each 1 with
@@ -169,7 +169,7 @@ def likely_ones(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
         0 ≤ low ≤ high ≤ d. O(√(d·q)) steps of big integers: at most 0.3 s at d = 2²⁴.
 
     Example:
-        >>> likely_ones(Fraction(1, 2), Fraction(1, 4), d=100)
+        >>> weight_bounds(Fraction(1, 2), Fraction(1, 4), d=100)
         (1, 59)
     """
     others = d - 1

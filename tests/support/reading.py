@@ -18,7 +18,7 @@ _LETTERS = {1: "B", 2: "H", 4: "I"}
 
 
 @cache
-def likely_ones(oracle: Any) -> tuple[int, int]:
+def weight_bounds(oracle: Any) -> tuple[int, int]:
     """Returns bounds of a unary report's Hamming weight; beyond each is probability at most 5·10⁻¹³."""
     d, p, q = oracle.domain_size, oracle.p, oracle.q
     rest = [comb(d - 1, k) * q**k * (1 - q) ** (d - 1 - k) for k in range(d)]
@@ -98,7 +98,7 @@ def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
             return "range"
         if oracle.name == "subset":
             return rows
-        low, high = likely_ones(oracle)
+        low, high = weight_bounds(oracle)
         ones = [int.from_bytes(wire, "little").bit_count() for wire in rows]
         return rows if low <= min(ones) <= max(ones) <= high else "ones"
     if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):

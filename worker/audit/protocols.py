@@ -52,7 +52,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
         case {"protocol": "olh", "g": g, "hash": ("mul32" | "xxh32") as name}:
             return _of_numbers(d, (1 << 32, g), partial(count_olh, g=g, hashed=HASHES[name]))
         case {"protocol": "oue" | "sue" | "unary"}:
-            return _of_bits(d, None, lambda: likely_ones(*chances_of(document), d))
+            return _of_bits(d, None, lambda: weight_bounds(*chances_of(document), d))
         case {"protocol": "subset", "k": k}:
             return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
         case {"protocol": "hadamard"}:
@@ -105,7 +105,7 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 
 @cache
-def likely_ones(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
+def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
     """Returns the fewest and the most ones of a unary report, except for 5·10^-13 on either side; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))

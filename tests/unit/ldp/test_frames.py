@@ -13,7 +13,7 @@ from ldp import frames, kernels
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES
 from tests.long.fuzz import json_frames
-from tests.support.reading import bounds_of, likely_ones, read_one, rows_of
+from tests.support.reading import bounds_of, read_one, rows_of, weight_bounds
 from tests.support.wire_vectors import FOLDER, streams
 
 EVERY = streams("oracles")
@@ -119,10 +119,10 @@ def test_point_16_a_record_of_too_many_reports_is_rejected_whole():
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE("2", 40), ldp.SUE("1", 40)], ids=str)
-def test_point_19_unlikely_ones_are_rejected_and_no_others(oracle):
+def test_point_19_unlikely_weights_are_rejected_and_no_others(oracle):
     stream = ldp.Stream("s", oracle)
     d = oracle.domain_size
-    low, high = likely_ones(oracle)
+    low, high = weight_bounds(oracle)
     reports = np.zeros(d + 1, oracle.report_dtype)
     for ones in range(d + 1):
         reports["bits"][ones] = np.packbits(np.arange(d) < ones, bitorder="little")

@@ -688,7 +688,7 @@ def test_every_public_name_is_there():
 
 @pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
 @pytest.mark.parametrize("epsilon", ["1/100", "1", "64"])
-def test_point_19_unlikely_ones_by_the_exact_law_of_small_domains(protocol, epsilon):
+def test_point_19_unlikely_weights_by_the_exact_law_of_small_domains(protocol, epsilon):
     """The law is convolved bit by bit, in exact fractions."""
     beyond = Fraction(5, 10**13)
     law = {}
@@ -700,7 +700,7 @@ def test_point_19_unlikely_ones_by_the_exact_law_of_small_domains(protocol, epsi
             k: before.get(k, 0) * (1 - chance) + before.get(k - 1, 0) * chance for k in range(max(before) + 2)
         }
         assert sum(law.values()) == 1
-        low, high = oracle.likely_ones
+        low, high = oracle.weight_bounds
         assert sum(law[k] for k in range(low)) <= beyond < sum(law[k] for k in range(low + 1))
         assert sum(law[k] for k in range(high + 1, d + 1)) <= beyond < sum(law[k] for k in range(high, d + 1))
 
@@ -708,9 +708,9 @@ def test_point_19_unlikely_ones_by_the_exact_law_of_small_domains(protocol, epsi
 @pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
 @pytest.mark.parametrize("epsilon", ["1/10", "4"])
 @pytest.mark.parametrize("d", [1000, 1 << 20])
-def test_point_19_unlikely_ones_of_large_domains(protocol, epsilon, d):
+def test_point_19_unlikely_weights_of_large_domains(protocol, epsilon, d):
     oracle = protocol(epsilon, domain_size=d)
-    low, high = oracle.likely_ones
+    low, high = oracle.weight_bounds
     p, others = float(oracle.p), scipy.stats.binom(d - 1, float(oracle.q))
 
     def fewer(k):
@@ -732,10 +732,10 @@ def test_point_19_honest_reports_are_likely_whatever_their_value(oracle):
         reports = oracle.perturb(values, rng=rng)
         assert oracle.likely(reports).all()
         ones = np.unpackbits(reports["bits"], axis=1).sum(axis=1)
-        assert oracle.likely_ones[0] <= ones.min() <= ones.max() <= oracle.likely_ones[1]
+        assert oracle.weight_bounds[0] <= ones.min() <= ones.max() <= oracle.weight_bounds[1]
     made = np.zeros(oracle.domain_size + 1, oracle.report_dtype)
     for ones in range(len(made)):
         made["bits"][ones] = np.packbits(np.arange(oracle.domain_size) < ones, bitorder="little")
-    low, high = oracle.likely_ones
+    low, high = oracle.weight_bounds
     assert np.flatnonzero(oracle.likely(made)).tolist() == list(range(low, high + 1))
     assert oracle.check(made).all()

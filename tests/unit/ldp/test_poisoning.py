@@ -21,7 +21,7 @@ def accepted(oracle):
     """What each report supports that is not rejected for its number of ones."""
     supports, _ = reports(oracle)
     if isinstance(oracle, ldp.OUE | ldp.SUE):
-        low, high = oracle.likely_ones
+        low, high = oracle.weight_bounds
         ones = supports.sum(axis=1)
         supports = supports[(low <= ones) & (ones <= high)]
     return supports

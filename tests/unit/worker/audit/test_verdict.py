@@ -16,7 +16,7 @@ from worker.audit import PartitionVerdict
 from worker.audit.comparison import Newest, judge
 from worker.audit.decoding import chances_of
 from worker.audit.parsing import Limits
-from worker.audit.protocols import likely_ones
+from worker.audit.protocols import weight_bounds
 from worker.audit.records import Deleted, Records
 from worker.audit.recount import recount as recount_of
 from worker.counting import layout
@@ -463,12 +463,12 @@ def test_point_16_rules_that_cannot_be_followed_are_named(rules):
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
-def test_point_19_the_audit_finds_the_same_unlikely_ones_by_itself(oracle):
+def test_point_19_the_audit_finds_the_same_unlikely_weights_by_itself(oracle):
     for epsilon in ("1/100", "1/1", "8/1", "64/1"):
         for d in (*range(1, 20), 64, 845, 4000):
-            expected = oracle(epsilon, domain_size=d).likely_ones
+            expected = oracle(epsilon, domain_size=d).weight_bounds
             document = {"protocol": oracle.name, "epsilon": epsilon, "domain_size": d}
-            assert likely_ones(*chances_of(document), d) == expected, (epsilon, d)
+            assert weight_bounds(*chances_of(document), d) == expected, (epsilon, d)
 
 
 def test_counts_that_were_lost_are_a_difference():
