@@ -173,14 +173,14 @@ class State:
         for state in merged:
             rejected.update(state.rejected)
         same = all(state.windows == self.windows for state in others)
-        apart = [window for state in merged for window in state.windows]
+        windows = [window for state in merged for window in state.windows]
         return State(
             self.stream,
             reports,
             np.sum([state.counters for state in merged], axis=0),
             sum(state.records for state in merged),
             rejected,
-            self.windows if same else tuple(apart),
+            self.windows if same else tuple(windows),
             tuple(covered for state in merged for covered in state.log) if same else (),
         )
 

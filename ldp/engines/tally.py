@@ -136,10 +136,10 @@ class Tally:
     def _count_pending(self) -> None:
         """Counts what waits: that of each partition at once, and what is of none."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
-        apart: dict[Partition | None, list[tuple[bytes, Place | None]]] = {}
+        by_partition: dict[Partition | None, list[tuple[bytes, Place | None]]] = {}
         for value, place in pending:
-            apart.setdefault(place and place.partition, []).append((value, place))
-        for partition, records in apart.items():
+            by_partition.setdefault(place and place.partition, []).append((value, place))
+        for partition, records in by_partition.items():
             bounds = np.zeros(len(records) + 1, np.int64)
             np.cumsum([len(value) for value, _ in records], out=bounds[1:])
             buffer = np.frombuffer(b"".join(value for value, _ in records), np.uint8)

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ldp.kernels.apart import address_of, count_indices_apart, gather
 from ldp.kernels.bits import count_bits, count_ones
 from ldp.kernels.frames import Verdict, least_text, read_frames, room_for_frames
 from ldp.kernels.hadamard import walsh_hadamard
 from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
+from ldp.kernels.partitioned import address_of, count_indices_partitioned, gather
 from ldp.kernels.subsets import ascends, choose_subsets, count_indices
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "choose_subsets",
     "count_bits",
     "count_indices",
-    "count_indices_apart",
+    "count_indices_partitioned",
     "count_mul32",
     "count_ones",
     "count_xxh32",
@@ -60,7 +60,7 @@ def warm() -> None:
         indices.flags.writeable = False  # as the oracles pass them
         ascends(indices)
         count_indices(state, indices[0])
-        count_indices_apart(addresses, runs, indices[0])
+        count_indices_partitioned(addresses, runs, indices[0])
     bits = np.zeros((1, 1), np.uint8)
     bits.flags.writeable = False
     count_bits(state, bits)

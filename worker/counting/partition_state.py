@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import ldp
 from ldp import frames
-from ldp.oracles.apart import accumulate_apart
+from ldp.oracles.partitioned import accumulate_partitioned
 from worker.counting import lateness, rejections, rules
 from worker.counting.applied import Applied
 from worker.counting.columns import Batch
@@ -247,7 +247,7 @@ class PartitionState:
             states.append(cell.state)
         self.changed.update(names)
         at_once = max(1, MOST_WORK // stream.oracle.work)
-        for _ in accumulate_apart(stream.oracle, states, reports, runs, at_once):
+        for _ in accumulate_partitioned(stream.oracle, states, reports, runs, at_once):
             heartbeat()
 
     def _follow(self, offset: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle
 
 
-def accumulate_apart(
+def accumulate_partitioned(
     oracle: Oracle,
     states: Sequence[npt.NDArray[np.int64]],
     reports: npt.NDArray[np.void],
@@ -37,7 +37,7 @@ def accumulate_apart(
         >>> grr = ldp.GRR("1", domain_size=3)
         >>> one, other = grr.zeros(), grr.zeros()
         >>> reports = np.array([(2,), (0,), (2,)], grr.report_dtype)
-        >>> list(accumulate_apart(grr, [one, other], reports, np.array([[0, 1, 0], [1, 2, 3]]), most=9))
+        >>> list(accumulate_partitioned(grr, [one, other], reports, np.array([[0, 1, 0], [1, 2, 3]]), most=9))
         [None]
         >>> one.tolist(), other.tolist()
         ([0, 0, 2], [1, 0, 0])
@@ -47,7 +47,7 @@ def accumulate_apart(
         for state in states:
             check_counting(state, oracle.state_size)
         addresses = np.array([kernels.address_of(state) for state in states])
-        kernels.count_indices_apart(addresses, runs, oracle.column(reports, "index"))
+        kernels.count_indices_partitioned(addresses, runs, oracle.column(reports, "index"))
         yield
         return
     for state, part in zip(states, together(reports, runs, len(states)), strict=True):

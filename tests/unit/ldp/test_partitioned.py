@@ -5,7 +5,7 @@ import pytest
 
 import ldp
 from ldp.oracles import ORACLES
-from ldp.oracles.apart import accumulate_apart
+from ldp.oracles.partitioned import accumulate_partitioned
 
 
 @pytest.mark.parametrize("name", sorted(ORACLES))
@@ -27,7 +27,7 @@ def test_each_state_has_its_own_reports(name, turns, most):
     for owner, state in enumerate(expected):
         oracle.accumulate(state, reports[owners == owner])
     reports.flags.writeable = False
-    steps = len(list(accumulate_apart(oracle, states, reports, runs, most)))
+    steps = len(list(accumulate_partitioned(oracle, states, reports, runs, most)))
     assert [state.tolist() for state in states] == [state.tolist() for state in expected]
     if most == 7 and m > 1 and "index" not in oracle.fields:
         assert steps == sum(-(-np.count_nonzero(owners == owner) // 7) for owner in range(m))
@@ -39,7 +39,7 @@ def test_states_that_are_one_have_the_reports_of_both():
     grr = ldp.GRR("1", 3)
     state, other = grr.zeros(), grr.zeros()
     reports = np.array([(0,), (1,), (2,)], grr.report_dtype)
-    list(accumulate_apart(grr, [state, other, state], reports, np.array([[0, 1, 2], [1, 2, 3]]), 9))
+    list(accumulate_partitioned(grr, [state, other, state], reports, np.array([[0, 1, 2], [1, 2, 3]]), 9))
     assert (state.tolist(), other.tolist()) == ([1, 0, 1], [0, 1, 0])
 
 
@@ -52,7 +52,7 @@ def test_a_state_of_another_shape_is_refused_before_anything_is_counted_in_it(na
     read_only.flags.writeable = False
     for wrong in (np.zeros(7, np.int64), np.zeros(16, np.int64)[::2], read_only):
         with pytest.raises(ValueError, match="state"):
-            list(accumulate_apart(oracle, [oracle.zeros(), wrong], reports, runs, 9))
+            list(accumulate_partitioned(oracle, [oracle.zeros(), wrong], reports, runs, 9))
         assert not wrong.any()
     with pytest.raises(TypeError, match="int64"):
-        list(accumulate_apart(oracle, [oracle.zeros(), np.zeros(8)], reports, runs, 9))  # type: ignore[list-item]
+        list(accumulate_partitioned(oracle, [oracle.zeros(), np.zeros(8)], reports, runs, 9))  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Counting reports apart: those of each run into one of several states."""
+"""Counts the reports of each run into one of several states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def address_of(state: Ints) -> int:
 
 
 @njit(cache=True, nogil=True)
-def count_indices_apart(addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+def count_indices_partitioned(
+    addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]
+) -> None:
     """Adds 1 to counter ``indices[i]`` of the state of i's run, for each i.
 
     addresses are (m,), see `address_of`, of contiguous int64 states; runs are (2, r), the state of each run and the
