@@ -19,7 +19,7 @@ const MOST_FOUND = 200; // characters of a text that is looked for, as its field
 const ALLOWED = {
   start: /^\d{0,15}$/,
   view: /^(one|all)$/,
-  interval: /^(pointwise|watched)$/,
+  interval: /^(pointwise|anytime)$/,
   sort: /^(base|value)$/,
   offset: /^\d{1,9}$/,
 };

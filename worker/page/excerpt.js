@@ -13,10 +13,10 @@ export const PAGE = 25;
 export function drawExcerpt(excerpt, place, go) {
   const { published } = excerpt;
   const method = published.includes(place.method) ? place.method : published[0];
-  const watched = place.interval === "watched" && hasAnytime(excerpt);
+  const anytime = place.interval === "anytime" && hasAnytime(excerpt);
   const view = {
     method,
-    watched,
+    anytime,
     sides: place.view === "all" && published.length > 1,
     digits: digitsOf(excerpt.standard_error),
     level: `${percent(excerpt.level, 1).replace(/\.0$/, "")} %`,
@@ -80,7 +80,7 @@ function completeSaid({ complete, gaps, uncounted }) {
   return `▲ Incomplete: ${[...lost, ...out].join("; ") || "something was lost before it was counted"}.`;
 }
 
-function drawChoices(excerpt, { method, watched, sides, level }, go) {
+function drawChoices(excerpt, { method, anytime, sides, level }, go) {
   const { published } = excerpt;
   const views = [
     { value: "one", text: "One method" },
@@ -88,11 +88,11 @@ function drawChoices(excerpt, { method, watched, sides, level }, go) {
   ];
   choices(byId("views"), published.length > 1 ? views : [], sides ? "all" : "one", (view) => go({ view }));
   const intervals = [
-    { value: "pointwise", text: `${level}, for one look` },
-    { value: "watched", text: `${level}, may be watched` },
+    { value: "pointwise", text: `${level}, pointwise` },
+    { value: "anytime", text: `${level}, anytime-valid` },
   ];
   const offered = !sides && hasAnytime(excerpt) ? intervals : [];
-  choices(byId("intervals"), offered, watched ? "watched" : "pointwise", (interval) => go({ interval }));
+  choices(byId("intervals"), offered, anytime ? "anytime" : "pointwise", (interval) => go({ interval }));
   const options = published.map((name) => ({ value: name, text: name, title: MEANS[name] ?? "" }));
   choices(byId("methods"), sides ? [] : options, method, (name) => go({ method: name }));
   byId("method-means").hidden = sides;
@@ -100,9 +100,9 @@ function drawChoices(excerpt, { method, watched, sides, level }, go) {
   const sum = excerpt.sums[method];
   const adds = Number.isFinite(sum) ? ` All values add up to ${percent(sum, 1)} %.` : "";
   write(byId("method-means"), `${method}: ${MEANS[method] ?? "as it is published."}${adds}`);
-  const meant = watched
-    ? `Each interval holds with ${level} at every moment together: it may be watched, and be stopped at when it suits.`
-    : `Each interval holds its value with ${level}, looked at once.`;
+  const meant = anytime
+    ? `Each interval holds with ${level} at all times together: it is anytime-valid, so you can stop watching at any time.`
+    : `Each interval holds its value with ${level} at one time chosen in advance.`;
   const kept = method === "base" ? "" : " It is Base’s, whatever the method.";
   const poisoning = " Poisoning tolerance: the fewest poisoning reports that would move the estimate out of its interval.";
   write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + kept + poisoning : "");
@@ -117,8 +117,8 @@ function intervalSaid(method, level) {
   return `${whose(method)}${level} interval`;
 }
 
-function ends(row, watched) {
-  if (!watched) return { low: row.low, high: row.high };
+function ends(row, anytime) {
+  if (!anytime) return { low: row.low, high: row.high };
   return { low: row.anytime_low, high: row.anytime_high };
 }
 
@@ -126,7 +126,7 @@ function labelOf({ label, value }) {
   return label === null || label === undefined ? String(value) : label;
 }
 
-function drawValues(excerpt, place, { method, watched, sides, digits, level }) {
+function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {
   const { values, matching, offset } = excerpt;
   byId("values").hidden = sides || values.length === 0;
   byId("sides-box").hidden = !sides || values.length === 0;
@@ -143,7 +143,7 @@ function drawValues(excerpt, place, { method, watched, sides, digits, level }) {
       rank: offset + at + 1,
       label: labelOf(row),
       fraction: row.frequencies[method],
-      ...ends(row, watched),
+      ...ends(row, anytime),
       tolerance: row.poisoning_tolerance,
     }));
     drawBars(byId("values"), { rows, digits, caption, interval: intervalSaid(method, level) });
@@ -160,7 +160,7 @@ function setOf(query, labels) {
   return { labels: known, size: query.size ?? known.length };
 }
 
-function drawQueries(excerpt, { method, watched, sides, digits, level }) {
+function drawQueries(excerpt, { method, anytime, sides, digits, level }) {
   const { queries, top, published } = excerpt;
   byId("questions").hidden = queries.length + top.length === 0;
   byId("queries").hidden = sides || queries.length === 0;
@@ -175,7 +175,7 @@ function drawQueries(excerpt, { method, watched, sides, digits, level }) {
       label: query.name,
       said: setOf(query, query.labels),
       fraction: query.answers[method],
-      ...ends(query, watched),
+      ...ends(query, anytime),
       tolerance: query.poisoning_tolerance,
       recommended: query.recommended?.method,
     }));

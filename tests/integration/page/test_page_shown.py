@@ -90,7 +90,7 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
         ranges = [
             f"{percent(shown.ends['low'][v], error)} … {percent(shown.ends['high'][v], error)}" for v in order
         ]
-        watched = [
+        anytime = [
             f"{percent(shown.ends['anytime_low'][v], error)} … {percent(shown.ends['anytime_high'][v], error)}"
             for v in order
         ]
@@ -110,8 +110,8 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
             assert f"method={method}" in page.url or method == "base"
         assert cells(page, "values", "tolerance") == ["123" if v < 4 else "—" for v in order]
         assert page.locator("#queries .recommended").all_inner_texts() == ["Recommended", "norm-sub"]
-        choose(page, "intervals", "95 %, may be watched")
-        assert cells(page, "values", "interval") == watched
+        choose(page, "intervals", "95 %, anytime-valid")
+        assert cells(page, "values", "interval") == anytime
         choose(page, "views", "All side by side")
         sides = page.locator("#sides tbody tr").all()
         for row, value in zip(sides, order, strict=True):
