@@ -167,7 +167,7 @@ def decode(
     if total < 0:
         raise ValueError(_BOUNDS.format(data.size))
     reports = body[: total * size].view(oracle.report_dtype)
-    return _judged(oracle, reports, counts, verdicts, check_weight)
+    return _reject(oracle, reports, counts, verdicts, check_weight)
 
 
 def _columns(
@@ -186,7 +186,7 @@ def _columns(
     return data, _frozen(begins), _frozen(ends)
 
 
-def _judged(
+def _reject(
     oracle: Oracle,
     reports: npt.NDArray[np.void],
     counts: npt.NDArray[np.int64],
@@ -194,12 +194,12 @@ def _judged(
     check_weight: bool,
 ) -> Decoded:
     """Rejects records with malformed reports as a whole, and returns the rest."""
-    judged = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
-    judged |= {
+    checks = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
+    checks |= {
         Reason.RATE: oracle.declared(reports),
         Reason.RANGE: oracle.check(reports),
     }  # the later one prevails
-    wrong = {reason: ~good for reason, good in judged.items() if not good.all()}
+    wrong = {reason: ~good for reason, good in checks.items() if not good.all()}
     if wrong:
         records = np.repeat(np.arange(counts.size), counts)  # of each report its record
         for reason, bad in wrong.items():

@@ -148,7 +148,7 @@ def mirrored(
         )
     if len(most := {rule.limits.most_reports for rule in counted.rules}) > 1:
         raise Refused(
-            f"partition {partition}: records were judged by several bounds, {most}; import one rule's counts"
+            f"partition {partition}: records were counted under several bounds, {most}; import one rule's counts"
         )
     total, (most_reports,) = counted.total(), most
     read = counted.accepted + sum(counted.rejected.values())
@@ -364,10 +364,10 @@ def _lost(
             f"snapshot {head.sequence} was published without its records, and those before offset {start} would be"
             " missing without a word"
         )
-    judged = head.judged(partition)
+    published = head.rules_of(partition)
     # as a store that was set back to just this import
-    again = judged[:1] == [prefix.rule(start)] and all(rule.offset >= offset for rule in judged[1:])
-    if not again and (judged or head.offsets.get(partition, 0)):
+    again = published[:1] == [prefix.rule(start)] and all(rule.offset >= offset for rule in published[1:])
+    if not again and (published or head.offsets.get(partition, 0)):
         return (
             f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset"
             f" {head.offsets.get(partition, 0)}: they were lost, or another Redis has them."

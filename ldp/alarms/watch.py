@@ -95,10 +95,10 @@ class Watch:
             self._block[self._filled : self._filled + some.size] = some
             self._filled += some.size
             if self._filled == self._block.size:
-                alarms += self._judge()
+                alarms += self._test_block()
         return alarms
 
-    def _judge(self) -> list[Alarm]:
+    def _test_block(self) -> list[Alarm]:
         """Gives the block, which is full, to the tests."""
         self._filled, self._place = 0, self._rng.random()
         if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):

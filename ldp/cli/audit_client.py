@@ -87,7 +87,7 @@ def audit_client(
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301
     from ldp.conformance.running import ClientError, Command
-    from ldp.conformance.verdict import FAIL, PASS, judge
+    from ldp.conformance.verdict import FAIL, PASS, assess
 
     if (stream is None) == (vectors is None):
         raise click.UsageError("give either --document or --vectors")
@@ -98,7 +98,7 @@ def audit_client(
     own = [_index(stream, value) for value in values]
     try:
         with Command(command, stream, seconds) as client:
-            found = judge(client, reports, alarm, own)
+            found = assess(client, reports, alarm, own)
     except ClientError as error:
         say(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
         raise SystemExit(_FAILED) from None

@@ -28,7 +28,7 @@ from ldp.terminal import echo, screen
     help="The folder to write to.",
 )
 def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
-    """Run the paper's evaluation again, in the source tree, and judge its claims.
+    """Run the paper's evaluation again, in the source tree, and assess its claims.
 
     \b
     distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs

@@ -1,7 +1,7 @@
 """A client's reports of one value against the protocol's law: what has a probability is counted.
 
-Everything is a `Rate`, so many of so many reports, judged by the binomial's exact tails; or `Cells`, which share all
-reports among them, judged by Pearson's χ² with enough expected in each for its tail to be near the exact one.
+Everything is a `Rate`, so many of so many reports, tested by the binomial's exact tails; or `Cells`, which share all
+reports among them, tested by Pearson's χ² with enough expected in each for its tail to be near the exact one.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
     """The reports of frames, one in each: JSON, or binary in hexadecimal. Raises ClientError for any other frame."""
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
-    # of unlikely ones the law is judged
+    # of unlikely ones the law is tested
     found = frames.decode(stream, b"".join(records), sizes[:-1], sizes[1:], check_weight=False)
     if found.reasons:
         places = sorted(found.reasons.items())

@@ -55,7 +55,7 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
     return sorted(order[: max(MOST_VALUES, len(own))]), sorted(order[max(MOST_VALUES, len(own)) :][:OTHERS])
 
 
-def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
+def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
     """Has a client make reports, in two runs of the same values, and compares them with the law.
 
     `alarm` is the probability that an honest client fails; `own` are values to test in addition. Raises ClientError if

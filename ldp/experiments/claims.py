@@ -19,9 +19,9 @@ from ldp.consistency.baseline import FALSE_POSITIVES
 from ldp.estimate import Vector
 from ldp.experiments.datasets import emoji, zipf
 from ldp.experiments.evaluation import DATASETS, olh
-from ldp.experiments.evidence import NAMES, Evidence, Finding, judged, number, overall, span
+from ldp.experiments.evidence import NAMES, Evidence, Finding, graded, number, overall, span
 
-Judge = Callable[[Evidence], Finding]
+Assess = Callable[[Evidence], Finding]
 
 FULL, SETS, SMALL, CASE, TOP = "full-domain", "set-value", "set-value-small", "set-case", "top-k"
 COUNTS = ("bias", "variance", "distribution")
@@ -45,31 +45,31 @@ class Claim:
     quote: str
     needs: tuple[str, ...]
     test: str
-    judge: Judge
+    assess: Assess
     data: tuple[str, ...] = ()
 
     def found(self, rows: Evidence) -> Finding:
         """Returns the measurement with the verdict overall and on each data set."""
-        by_data = {name: self.judge(rows.of(name)).verdict for name in self.data or rows.common(self.needs)}
-        return Finding(self.judge(rows).measured, overall(by_data), by_data)
+        by_data = {name: self.assess(rows.of(name)).verdict for name in self.data or rows.common(self.needs)}
+        return Finding(self.assess(rows).measured, overall(by_data), by_data)
 
 
 CLAIMS: list[Claim] = []  # The claims, in the paper's order
 
 
-def judge(rows: Evidence) -> list[tuple[Claim, Finding]]:
-    """Returns every claim that the rows can judge, with its finding."""
+def assess(rows: Evidence) -> list[tuple[Claim, Finding]]:
+    """Returns every claim that the rows can assess, with its finding."""
     return [(claim, claim.found(rows)) for claim in CLAIMS if rows.figures.issuperset(claim.needs)]
 
 
 def claim(
     section: str, quote: str, needs: tuple[str, ...], test: str, data: tuple[str, ...] = ()
-) -> Callable[[Judge], Judge]:
-    """Adds a claim to `CLAIMS`; the decorated function is its judge."""
+) -> Callable[[Assess], Assess]:
+    """Adds a claim to `CLAIMS`; the decorated function is its assess."""
 
-    def add(judge: Judge) -> Judge:
-        CLAIMS.append(Claim(section, quote, needs, test, judge, data))
-        return judge
+    def add(assess: Assess) -> Assess:
+        CLAIMS.append(Claim(section, quote, needs, test, assess, data))
+        return assess
 
     return add
 
@@ -110,7 +110,7 @@ def best(
         table = np.stack([*errors.values()])
         if worst:
             excess = table.max(axis=0) / errors[method]
-            return judged(
+            return graded(
                 excess <= TIE, f"the largest is up to {number(float(excess.max()))} × {NAMES[method]}'s"
             )
         excess = errors[method] / table.min(axis=0)
@@ -118,7 +118,7 @@ def best(
         if not (excess <= TIE).all():
             winner = [*errors][int(table[:, int(excess.argmax())].argmin())]
             measured += f", there {NAMES[winner]}"
-        return judged(excess <= TIE, measured)
+        return graded(excess <= TIE, measured)
 
     return finding
 
@@ -138,7 +138,7 @@ def ratio(
             parts.append((dataset, np.concatenate(quotients)))
         measured = "; ".join(f"{dataset.capitalize()} {span(quotients)}" for dataset, quotients in parts)
         together = np.concatenate([quotients for _, quotients in parts])
-        return judged((together >= low) & (together <= high), f"{NAMES[method]} / {NAMES[to]}: {measured}")
+        return graded((together >= low) & (together <= high), f"{NAMES[method]} / {NAMES[to]}: {measured}")
 
     return finding
 
@@ -156,7 +156,7 @@ def _shape(one: str, other: str) -> Callable[[Evidence], Finding]:
     def finding(rows: Evidence) -> Finding:
         first, second = Bias(rows, one), Bias(rows, other)
         same = float(np.corrcoef(first.octaves(first.bias), second.octaves(second.bias))[0, 1])
-        return judged([same > 0.8], f"correlation of the two over octaves of rank: {same:.3f}")
+        return graded([same > 0.8], f"correlation of the two over octaves of rank: {same:.3f}")
 
     return finding
 
@@ -164,7 +164,7 @@ def _shape(one: str, other: str) -> Callable[[Evidence], Finding]:
 def _factor(dataset: str, about: float) -> Callable[[Evidence], Finding]:
     def finding(rows: Evidence) -> Finding:
         gain = rows.values(FULL, "base", dataset) / rows.values(FULL, "norm-sub", dataset)
-        return judged(
+        return graded(
             (gain >= about / 2) & (gain <= about * 2),
             f"Base / Norm-Sub: {number(float(gain[0]))} at ε = 0.2 to {number(float(gain[-1]))} at ε = 4",
         )
@@ -192,7 +192,7 @@ def _small(rows: Evidence) -> Finding:
     top = np.median(
         [row.deviation / row.value for name in rows.datasets(TOP) for row in rows.curve(TOP, name, "base")]
     )
-    return judged(
+    return graded(
         deviations < 0.25, f"deviation / mean: median {np.median(deviations):.2f}, of Base's top k {top:.2f}"
     )
 
@@ -203,14 +203,14 @@ bias = partial(claim, "V-B Bias-variance Evaluation")
 @bias("Base and Norm are unbiased", COUNTS, "no value's bias reaches 5 standard errors")
 def _unbiased(rows: Evidence) -> Finding:
     worst = np.array([np.abs(Bias(rows, method).z()).max() for method in ("base", "norm")])
-    return judged(worst < 5.0, f"largest of {len(zipf().histogram):,} biases: {span(worst)} standard errors")
+    return graded(worst < 5.0, f"largest of {len(zipf().histogram):,} biases: {span(worst)} standard errors")
 
 
 @bias("Base-Pos introduces systematic positive bias", COUNTS, "sum above 0, no value 5 standard errors below")
 def _positive_bias(rows: Evidence) -> Finding:
     z = Bias(rows, "base-pos").z()
     total = rows.curve("bias", "zipf", "base-pos", "sum")[0].value
-    return judged(
+    return graded(
         [bool(total > 0.0 and z.min() > -5.0)],
         f"sum {number(total)}; above 0 by 5 standard errors at {100 * float((z > 5.0).mean()):.0f} % of the values, "
         f"below at none"
@@ -227,7 +227,7 @@ def _positive_bias(rows: Evidence) -> Finding:
 def _cut_unbiased_at_top(rows: Evidence) -> Finding:
     of = Bias(rows, "base-cut")
     z = np.abs(of.z()[: of.top])
-    return judged(
+    return graded(
         [bool(z.max() < 5.0)], f"the first {of.top}: at most {number(float(z.max()))} standard errors"
     )
 
@@ -240,7 +240,7 @@ def _cut_unbiased_at_top(rows: Evidence) -> Finding:
 def _cut_low_below_threshold(rows: Evidence) -> Finding:
     of = Bias(rows, "base-cut")
     chance = (of.bias + of.truth)[len(of.truth) // 2 :] / of.threshold
-    return judged(
+    return graded(
         [bool(chance.max() < 0.05)],
         f"less frequent half: mean estimate / T, which bounds the chance, at most {100 * float(chance.max()):.2g} %",
     )
@@ -255,7 +255,7 @@ def _cut_cancels(rows: Evidence) -> Finding:
     of = Bias(rows, "base-cut")
     middle, last = of.octaves(of.bias)[4], of.bias[-64:]
     error = float(np.sqrt((of.error[-64:] ** 2).sum())) / 64
-    return judged(
+    return graded(
         [bool(middle < 0.0 and abs(last.mean()) < 4.0 * error)],
         f"ranks 16 to 31: {number(float(middle))}; the last 64: {last.mean():.1f} ± {error:.1f}",
     )
@@ -264,7 +264,7 @@ def _cut_cancels(rows: Evidence) -> Finding:
 @bias("the threshold in Norm-Cut is typically smaller [than T]", (FULL,), "mean of the least kept")
 def _threshold(rows: Evidence) -> Finding:
     parts = [(rows.values(FULL, method, case="threshold")) for method in ("norm-cut", "base-cut")]
-    return judged(
+    return graded(
         parts[0] < parts[1], f"least frequency kept, Norm-Cut / Base-Cut: {span(parts[0] / parts[1])}"
     )
 
@@ -278,7 +278,7 @@ def _same_subtracted(rows: Evidence) -> Finding:
     of = Bias(rows, "norm-sub")
     top, error = of.bias[: of.top], of.error[: of.top]
     apart = np.abs(top - top.mean()) / error
-    return judged(
+    return graded(
         [bool(apart.max() < 5.0 and top.max() < 0.0)],
         f"bias of the first {of.top}: {span(top)}, {number(float(apart.max()))} standard errors apart at most",
     )
@@ -290,7 +290,7 @@ def _increasing(rows: Evidence) -> Finding:
     means, error = of.octaves(of.bias), np.sqrt(of.octaves(of.error**2) / _octave_sizes(len(of.bias)))
     steps = np.diff(means)
     slack = 4.0 * np.sqrt(error[1:] ** 2 + error[:-1] ** 2)
-    return judged(
+    return graded(
         steps > -slack, f"from {number(float(means[0]))} to {number(float(means[-1]))} over octaves of rank"
     )
 
@@ -303,7 +303,7 @@ def _increasing(rows: Evidence) -> Finding:
 def _power_changes(rows: Evidence) -> Finding:
     of = Bias(rows, "power")
     relative = np.abs(of.octaves(of.bias) / of.octaves(of.truth))
-    return judged(
+    return graded(
         [bool(relative[:3].max() < 0.05 and relative[3:].max() > 0.1)],
         f"|bias| / count: ranks 1 to 7 {span(100 * relative[:3], ' %')}, further down up to "
         f"{number(100 * float(relative[3:].max()))} %",
@@ -321,7 +321,7 @@ def _power_ns_subtracts(rows: Evidence) -> Finding:
     total = rows.curve("bias", "zipf", "power", "sum")[0].value
     before, after = Bias(rows, "power"), Bias(rows, "power-ns")
     change = (after.bias - before.bias)[: before.top]
-    return judged(
+    return graded(
         [bool(change.max() < 0.0)],
         f"Power's sum is off by {number(total)}, so Norm-Sub adds: {span(change)} at the first {before.top}",
     )
@@ -330,14 +330,14 @@ def _power_ns_subtracts(rows: Evidence) -> Finding:
 @bias("the variance is similar for all the values in Base and Norm", COUNTS, "within 25 % of its mean")
 def _variance_flat(rows: Evidence) -> Finding:
     means = [of.octaves(of.variance) / of.variance.mean() for of in (Bias(rows, "base"), Bias(rows, "norm"))]
-    return judged((np.array(means) < SIMILAR).ravel(), f"variance / its mean, octaves of rank: {span(means)}")
+    return graded((np.array(means) < SIMILAR).ravel(), f"variance / its mean, octaves of rank: {span(means)}")
 
 
 @bias("Norm being slightly better (smaller) than Base", COUNTS, "mean variance 0 to 10 % smaller")
 def norm_smaller(rows: Evidence) -> Finding:
     """Norm's variance, the mean over all values, is up to 10 % below Base's."""
     quotient = float(Bias(rows, "norm").variance.mean() / Bias(rows, "base").variance.mean())
-    return judged([0.9 < quotient < 1.0], f"mean variance, Norm / Base: {quotient:.4f} (expected 1 − 1/d)")
+    return graded([0.9 < quotient < 1.0], f"mean variance, Norm / Base: {quotient:.4f} (expected 1 − 1/d)")
 
 
 @bias(
@@ -351,7 +351,7 @@ def _variance_drops(rows: Evidence) -> Finding:
     falls = octaves[:, 1:] < 1.05 * octaves[:, :-1]
     rising = ", ".join(NAMES[method] for method, row in zip(methods, falls, strict=True) if not row.all())
     ends = f"last octave / first: {span(octaves[:, -1] / octaves[:, 0])}"
-    return judged(falls.all(axis=1), f"{ends}; first rises near the threshold: {rising}" if rising else ends)
+    return graded(falls.all(axis=1), f"{ends}; first rises near the threshold: {rising}" if rising else ends)
 
 
 @bias(
@@ -367,7 +367,7 @@ def _zeros(rows: Evidence) -> Finding:
         for method, share in zip(methods, shares, strict=True)
         if share <= 0.5
     )
-    return judged(
+    return graded(
         shares > 0.5, f"zeros among the less frequent half: up to {100 * shares.max():.0f} %; but {few}"
     )
 
@@ -384,7 +384,7 @@ def _composed(rows: Evidence) -> Finding:
         of = Bias(rows, method)
         expected = float((of.bias**2 - of.error**2 + of.variance).mean()) / zipf().users ** 2
         apart.append((row.value - expected) / (row.deviation / row.repeats**0.5))
-    return judged(np.abs(apart) < 4.0, f"MSE minus (bias² + variance), ε = 1: {span(apart)} standard errors")
+    return graded(np.abs(apart) < 4.0, f"MSE minus (bias² + variance), ε = 1: {span(apart)} standard errors")
 
 
 full_domain("Base performs very close to Norm", (FULL,), "within 2 %")(
@@ -398,7 +398,7 @@ full_domain("Base performs very close to Norm", (FULL,), "within 2 %")(
 def _half(rows: Evidence) -> Finding:
     quotient = rows.values(FULL, "base-pos") / rows.values(FULL, "base")
     same = np.array_equal(rows.values(FULL, "base-pos"), rows.values(FULL, "post-pos"))
-    return judged(
+    return graded(
         (quotient > 0.4) & (quotient < 0.6) & same,
         f"Base-Pos / Base: {span(quotient)}, Post-Pos {'the same' if same else 'not the same'}",
     )
@@ -422,7 +422,7 @@ def _slow(rows: Evidence) -> Finding:
         parts.append(
             f"{dataset.capitalize()} {number(falls['norm-mul'])} ×, least of the others {number(other)} ×"
         )
-    return judged(slowest, f"fall from ε = 0.2 to 4: {'; '.join(parts)}")
+    return graded(slowest, f"fall from ε = 0.2 to 4: {'; '.join(parts)}")
 
 
 @full_domain(
@@ -434,7 +434,7 @@ def _adjustment(rows: Evidence) -> Finding:
     of = Bias(rows, "norm-mul")
     top = of.bias[: of.top]
     relative = 100 * top / of.truth[: of.top]
-    return judged(
+    return graded(
         [bool((np.diff(np.abs(top)) < 0.0).all())],
         f"the first {of.top} are reduced by {span(np.abs(top))} counts, {span(-relative, ' %')}",
     )
@@ -452,7 +452,7 @@ def _very_similar(rows: Evidence) -> Finding:
     methods = ("norm-sub", "mle-apx", "power", "power-ns", "base-cut")
     table = np.stack([rows.values(FULL, method) for method in methods])
     apart = table.max(axis=0) / table.min(axis=0)
-    return judged(apart <= 2.0, f"largest / least of the five: {span(apart)}")
+    return graded(apart <= 2.0, f"largest / least of the five: {span(apart)}")
 
 
 full_domain("In these two datasets, PowerNS performs the best", (FULL,), "least MSE")(
@@ -472,7 +472,7 @@ def _power_law(rows: Evidence) -> Finding:
         for dataset in rows.datasets("eleventh")
     }
     named = "; ".join(f"{dataset.capitalize()} {span(values)}" for dataset, values in quotients.items())
-    return judged(quotients["zipf"] < 1.0, f"root mean square error, PowerNS / Norm-Sub: {named}")
+    return graded(quotients["zipf"] < 1.0, f"root mean square error, PowerNS / Norm-Sub: {named}")
 
 
 @full_domain(
@@ -484,7 +484,7 @@ def _near_zero(rows: Evidence) -> Finding:
     of = Bias(rows, "base")
     error = of.variance + of.bias**2
     share = float(error[of.truth < of.sigma].sum() / error.sum())
-    return judged(
+    return graded(
         [share > 0.9], f"{100 * share:.0f} % of Base's error is at frequencies below σ (ε = 1, Zipf)"
     )
 
@@ -500,14 +500,14 @@ def _no_distribution(rows: Evidence) -> Finding:
             expected = (q * (1 - q) / (p - q) ** 2 + (1 - p - q) / (d * (p - q))) / data.users
             quotients.append(row.value / float(expected))
     apart = np.abs(np.array(quotients) - 1.0)
-    return judged(apart < 0.05, f"Base's MSE / the formula: {span(quotients)}")
+    return graded(apart < 0.05, f"Base's MSE / the formula: {span(quotients)}")
 
 
 @full_domain("[n':] Base and Norm are two straight lines with the slope of 1", ("users",), "within 2 %")
 def _slope_one(rows: Evidence) -> Finding:
     n = rows.x("users", "zipf")
     slopes = [float(n @ rows.values("users", method, "zipf") / (n @ n)) for method in ("base", "norm")]
-    return judged(np.abs(np.array(slopes) - 1.0) < 0.02, f"slopes {slopes[0]:.3f} and {slopes[1]:.3f}")
+    return graded(np.abs(np.array(slopes) - 1.0) < 0.02, f"slopes {slopes[0]:.3f} and {slopes[1]:.3f}")
 
 
 @full_domain(
@@ -518,7 +518,7 @@ def _slope_one(rows: Evidence) -> Finding:
 def _pairs(rows: Evidence) -> Finding:
     pairs = (("norm", "base"), ("post-pos", "base-pos"), ("mle-apx", "norm-sub"))
     quotients = np.stack([rows.values("users", one) / rows.values("users", other) for one, other in pairs])
-    return judged(
+    return graded(
         (np.abs(quotients - 1.0) < ALIKE - 1.0).ravel(), f"n' of one / of the other: {span(quotients)}"
     )
 
@@ -527,7 +527,7 @@ def _pairs(rows: Evidence) -> Finding:
 def _mul_grows_slower(rows: Evidence) -> Finding:
     grown = [np.ptp(rows.values("users", method, "zipf")) for method in ("norm-mul", "base")]
     n = float(np.ptp(rows.x("users", "zipf")))
-    return judged(
+    return graded(
         [bool(grown[0] < grown[1])],
         f"n' grows by {number(grown[0] / n)} a user, Base's by {number(grown[1] / n)}",
     )
@@ -542,20 +542,20 @@ def _trend(rows: Evidence) -> Finding:
     worth = [row.value for row in rows.at("users", "zipf", 1e6).values()]
     errors = [row.value for row in rows.at(FULL, "zipf", 1.0).values()]
     same = -float(spearmanr(worth, errors).statistic)
-    return judged([same > 0.95], f"rank correlation with the MSE at ε = 1, n = 1,000,000: {same:.3f}")
+    return graded([same > 0.95], f"rank correlation with the MSE at ε = 1, n = 1,000,000: {same:.3f}")
 
 
 @full_domain("[n':] PowerNS gives the best performance", ("users",), "largest n'")
 def _best_worth(rows: Evidence) -> Finding:
     table = rows.table("users", "zipf")
     of = table[[*METHODS].index("power-ns")] / table.max(axis=0)
-    return judged(of * TIE >= 1.0, f"PowerNS's n' / largest n': {span(of)}")
+    return graded(of * TIE >= 1.0, f"PowerNS's n' / largest n': {span(of)}")
 
 
 @full_domain("[PowerNS] saves around 90% of users", ("users",), "85 % to 95 %")
 def _saved(rows: Evidence) -> Finding:
     saved = 100.0 * (1.0 - rows.x("users", "zipf") / rows.values("users", "power-ns", "zipf"))
-    return judged((saved > 85.0) & (saved < 95.0), f"1 − n/n': {span(saved, ' %')}")
+    return graded((saved > 85.0) & (saved < 95.0), f"1 − n/n': {span(saved, ' %')}")
 
 
 sets = partial(claim, "V-D Set-value Evaluation")
@@ -572,7 +572,7 @@ def _sets_harder(rows: Evidence) -> Finding:
         single = np.array([row.value for row in rows.at(FULL, dataset, 1.0).values()])
         quotients += [(rows.table(figure, dataset) / single[:, None]).ravel() for figure in (SETS, SMALL)]
     together = np.concatenate(quotients)
-    return judged(together > 1.0, f"MSE of sets / of single values: {span(together)}")
+    return graded(together > 1.0, f"MSE of sets / of single values: {span(together)}")
 
 
 @sets(
@@ -587,7 +587,7 @@ def _well(rows: Evidence) -> Finding:
         for method in SUM_TO_ONE
     ]
     worse = f"; not always better: {', '.join(bad)}" if bad else ""
-    return judged(
+    return graded(
         (quotients < 1.0).ravel(), f"MSE / Base's: {span(quotients)}, at ρ = 90 {span(at_end)}{worse}"
     )
 
@@ -601,7 +601,7 @@ def _symmetric(rows: Evidence) -> Finding:
             quotients += [
                 by_size[x] / by_size[100.0 - x] for x in by_size if x < 50.0 and 100.0 - x in by_size
             ]
-    return judged(
+    return graded(
         (np.array(quotients) < SIMILAR) & (np.array(quotients) > 1 / SIMILAR),
         f"MSE at ρ / at 100 − ρ: {span(quotients)}",
     )
@@ -621,7 +621,7 @@ def _two_orders(rows: Evidence) -> Finding:
     named = ", ".join(
         f"{name.capitalize()} {number(gain)}" for name, gain in zip(rows.datasets(SETS), gains, strict=True)
     )
-    return judged(
+    return graded(
         (np.array(gains) >= 100.0) & np.array(first), f"best of the others / PowerNS at ρ = 90: {named}"
     )
 
@@ -643,7 +643,7 @@ def _sum_close_to_one(rows: Evidence) -> Finding:
     for method in ("base-cut", "base"):
         total = rows.curve("bias", "zipf", method, "sum")[0]
         off.append(float(np.hypot(total.value, total.deviation)) / zipf().users)
-    return judged(
+    return graded(
         [off[0] < off[1]], f"sum minus 1, root mean square, Zipf: Base-Cut {off[0]:.3f}, Base {off[1]:.3f}"
     )
 
@@ -659,7 +659,7 @@ def _power_biased(rows: Evidence) -> Finding:
     down = (
         ": it lowers positive estimations by more than it raises negative ones" if total.value < 0.0 else ""
     )
-    return judged(
+    return graded(
         [total.value > 5.0 * error], f"the bias sums up to {total.value:,.0f} ± {error:,.0f} counts{down}"
     )
 
@@ -675,7 +675,7 @@ def _increase(rows: Evidence) -> Finding:
             for table in (rows.table(SMALL, name) for name in rows.datasets(SMALL))
         ]
     )
-    return judged(steps > 1.0, f"MSE from one ρ to the next: × {span(steps)}")
+    return graded(steps > 1.0, f"MSE from one ρ to the next: × {span(steps)}")
 
 
 @sets(
@@ -691,7 +691,7 @@ def _approaches(rows: Evidence) -> Finding:
         small, large = (float(spearmanr(table[:, column], single).statistic) for column in (0, -1))
         same.append(small >= 0.9 and small >= large)
         parts.append(f"{dataset.capitalize()} {small:.2f} at ρ = 1, {large:.2f} at 10")
-    return judged(same, f"rank correlation with single values: {'; '.join(parts)}")
+    return graded(same, f"rank correlation with single values: {'; '.join(parts)}")
 
 
 @sets("Norm-Cut is better than Base-Cut especially when ρ ≥ 2", (SMALL,), "lower MSE from ρ = 2")
@@ -704,7 +704,7 @@ def _norm_cut_wins(rows: Evidence) -> Finding:
             for dataset in rows.datasets(SMALL)
         ]
     )
-    return judged(quotient < 1.0, f"Norm-Cut / Base-Cut, ρ ≥ 2: {span(quotient)}")
+    return graded(quotient < 1.0, f"Norm-Cut / Base-Cut, ρ ≥ 2: {span(quotient)}")
 
 
 sets(
@@ -720,7 +720,7 @@ sets(
 def _differ(rows: Evidence) -> Finding:
     table = np.stack([rows.values(SMALL, method) for method in SUM_TO_ONE])
     apart = table.max(axis=0) / table.min(axis=0)
-    return judged(apart > 2.0, f"worst / best of those with sum 1: {span(apart)}")
+    return graded(apart > 2.0, f"worst / best of those with sum 1: {span(apart)}")
 
 
 sets("[fixed sets:] Post-Pos works best in the left sub-figure", (CASE,), "least MSE of the six there")(
@@ -732,7 +732,7 @@ sets("[fixed sets:] Post-Pos works best in the left sub-figure", (CASE,), "least
 def _norm_cut_in_cases(rows: Evidence) -> Finding:
     low = rows.x(CASE, "emoji") < 3.0
     quotient = rows.values(CASE, "norm-cut", "emoji") / rows.values(CASE, "post-pos", "emoji")
-    return judged(
+    return graded(
         quotient[low] < 1.0,
         f"Norm-Cut / Post-Pos: {span(quotient[low])} for ε < 3, {span(quotient[~low])} above",
     )
@@ -745,7 +745,7 @@ def _infrequent(rows: Evidence) -> Finding:  # noqa: ARG001 - the data alone
     p, q = oracle.p, oracle.q
     sigma = float(q * (1 - q) / (data.users * (p - q) ** 2)) ** 0.5
     rare = [float((data.frequencies[members] < sigma).mean()) for members in data.subgroups.values()]
-    return judged(
+    return graded(
         np.array(rare) > 0.5,
         f"sets with more than half of their values below σ at ε = 1; mean share {np.mean(rare):.2f}",
     )
@@ -761,7 +761,7 @@ def _optimum_differs(rows: Evidence) -> Finding:
     table = rows.table(SETS, "emoji")
     random = {[*METHODS][index] for index in table.argmin(axis=0)}
     named = ", ".join(NAMES[method] for method in METHODS if method in random)
-    return judged([case not in random], f"subgroups at ε = 1: {NAMES[case]}; random sets: {named}")
+    return graded([case not in random], f"subgroups at ε = 1: {NAMES[case]}; random sets: {named}")
 
 
 @sets(
@@ -775,7 +775,7 @@ def _both_well(rows: Evidence) -> Finding:
     for figure in (FULL, SETS, SMALL):
         least = rows.table(figure, "emoji").min(axis=0)
         quotients += [rows.values(figure, method, "emoji") / least for method in ("norm-sub", "power-ns")]
-    return judged(np.concatenate(quotients) <= 2.0, f"MSE / best, emoji: {span(np.concatenate(quotients))}")
+    return graded(np.concatenate(quotients) <= 2.0, f"MSE / best, emoji: {span(np.concatenate(quotients))}")
 
 
 @sets(
@@ -789,7 +789,7 @@ def _found(rows: Evidence) -> Finding:
     loss = real[lowest, np.arange(len(lowest))] / real.min(axis=0)
     picked = rows.table("synthetic", "emoji", "picked on norm-sub")
     single = (picked * real).sum(axis=0) / real.min(axis=0)
-    return judged(
+    return graded(
         loss < 1.1,
         f"real MSE of the pick / of the best: by single repeats {span(single)} on average, below 1.1 in "
         f"{np.count_nonzero(single < 1.1)} of {single.size} cases; by the mean curves {span(loss)}",
@@ -801,7 +801,7 @@ def _power_ns_picked(rows: Evidence) -> Finding:
     errors = rows.table("synthetic", "emoji", "power-ns")
     excess = errors[[*METHODS].index("power-ns")] / errors.min(axis=0)
     share = rows.values("synthetic", "power-ns", "emoji", "picked on power-ns")
-    return judged(
+    return graded(
         excess == 1.0,
         f"by single repeats picked in {span(100 * share, ' %')} of them; "
         f"PowerNS / best by the mean curves: {span(excess)}",
@@ -823,7 +823,7 @@ def _consistently_well(rows: Evidence) -> Finding:
             for method in ("base", "base-pos", "post-pos", "norm")
         ]
     )
-    return judged(quotients <= 1.1, f"MSE / best: {span(quotients)}")
+    return graded(quotients <= 1.1, f"MSE / best: {span(quotients)}")
 
 
 frequent("[Base-Pos and Post-Pos] do nothing to the top values", (TOP,), "MSE within 0.1 % of Base's")(
@@ -835,13 +835,13 @@ frequent("[Base-Pos and Post-Pos] do nothing to the top values", (TOP,), "MSE wi
 def _mul_worst(rows: Evidence) -> Finding:
     others = np.stack([rows.values(TOP, method) for method in METHODS if method != "norm-mul"]).max(axis=0)
     quotient = rows.values(TOP, "norm-mul") / others
-    return judged(quotient >= 10.0, f"Norm-Mul / worst of the others: {span(quotient)}")
+    return graded(quotient >= 10.0, f"Norm-Mul / worst of the others: {span(quotient)}")
 
 
 @frequent("Norm-Sub performs worse than Base, but better than Norm-Mul", (TOP,), "in this order")
 def _sub_between(rows: Evidence) -> Finding:
     base, sub, mul = (rows.values(TOP, method) for method in ("base", "norm-sub", "norm-mul"))
-    return judged(
+    return graded(
         (base < sub) & (sub < mul),
         f"Norm-Sub / Base: {span(sub / base)}, Norm-Mul / Norm-Sub: {span(mul / sub)}",
     )
@@ -860,7 +860,7 @@ def _consistent(rows: Evidence) -> Finding:
         for method in ("base", "norm-sub")
         for values in [rows.values(TOP, method, dataset)]
     ]
-    return judged(
+    return graded(
         np.array(apart) < 1.5, f"largest / least over k, Base and Norm-Sub on each data: {span(apart)}"
     )
 
@@ -879,7 +879,7 @@ def _grows(rows: Evidence) -> Finding:
             growth[f"{NAMES[method]} on {dataset.capitalize()}"] = float(relative[-1] / relative[0])
     flat = ", ".join(name for name, grown in growth.items() if grown < SIMILAR)
     values = np.array([*growth.values()])
-    return judged(
+    return graded(
         values >= SIMILAR,
         f"MSE / Base's, k = 32 over k = 2: {span(values)}" + (f"; hardly: {flat}" if flat else ""),
     )
@@ -894,7 +894,7 @@ def _reliable(rows: Evidence) -> Finding:
         reach[dataset] = rows.x(TOP, dataset)[max(first_bad - 1, 0)] if first_bad else 0.0
     named = ", ".join(f"{dataset.capitalize()} {k:.0f}" for dataset, k in reach.items())
     found = np.array([*reach.values()])
-    return judged((found >= 5.0) & (found <= 20.0), f"Base-Cut is within 10 % of Base up to k = {named}")
+    return graded((found >= 5.0) & (found <= 20.0), f"Base-Cut is within 10 % of Base up to k = {named}")
 
 
 frequent("Norm-Cut is better than Base-Cut", (TOP,), "MSE not above")(
@@ -915,7 +915,7 @@ def _worse_beyond(rows: Evidence) -> Finding:
             [rows.values(TOP, method, dataset)[beyond] / base_cut for method in ("power", "power-ns")]
         )
     named = ", ".join(f"{dataset.capitalize()} {span(values)}" for dataset, values in quotients.items())
-    return judged(
+    return graded(
         np.concatenate([values.ravel() for values in quotients.values()]) > 1.0,
         f"MSE / Base-Cut's, k > 10: {named}",
     )
@@ -940,7 +940,7 @@ discussion(
 def _norm_gentle(rows: Evidence) -> Finding:
     total = rows.curve("bias", "zipf", "base", "sum")[0]
     shift = total.deviation / len(zipf().histogram) / Bias(rows, "base").sigma
-    return judged([shift < 0.1], f"Norm changes a value by {number(100 * shift)} % of σ (root mean square)")
+    return graded([shift < 0.1], f"Norm changes a value by {number(100 * shift)} % of σ (root mean square)")
 
 
 discussion("converting low estimates to 0 benefit the utility", (FULL,), "Base-Cut's MSE below Base's")(

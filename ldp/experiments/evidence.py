@@ -42,7 +42,7 @@ class Finding:
     by_data: Mapping[str, str] = field(default_factory=dict)
 
 
-def judged(cases: npt.ArrayLike, measured: str) -> Finding:
+def graded(cases: npt.ArrayLike, measured: str) -> Finding:
     """The verdict on several cases: holds from 95 % of them on, in part from half of them on."""
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())

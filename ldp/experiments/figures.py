@@ -1,4 +1,4 @@
-"""The figures: the axes of each one, and the rows that it is drawn and judged from."""
+"""The figures: the axes of each one, and the rows that it is drawn and graded from."""
 
 from __future__ import annotations
 

@@ -61,11 +61,11 @@ this run. The published sums are a simulation too, of 5,000 runs. The calculated
 the true one, and need no simulation."""
 
 RULES = """\
-The sentences of Section V that numbers can judge. A claim about several cases (values of ε, ρ or k, data, methods)
+The sentences of Section V that numbers can assess. A claim about several cases (values of ε, ρ or k, data, methods)
 holds if it is true in 95 % of them, and in part if in half of them. A method is best if its error is within 1 % of the
 least. What “similar” or “about” means is said in each line, and is this report's choice.
 
-Each claim is judged on each of its data alone. Where it is about Zipf, whose data are the paper's, Zipf's verdict is
+Each claim is graded on each of its data alone. Where it is about Zipf, whose data are the paper's, Zipf's verdict is
 the claim's. The emoji are others than the paper's and cannot fail a claim: one that holds on Zipf, or is about Emoji
 alone, and does not hold on these emoji is “not on other emoji”."""
 
@@ -74,7 +74,7 @@ def tally(findings: Sequence[tuple[Claim, Finding]]) -> str:
     """The number of claims with each verdict."""
     of = Counter(finding.verdict for _, finding in findings)
     counted = ", ".join(f"{verdict} {of[verdict]}" for verdict in VERDICTS)
-    return f"{len(findings)} of the {len(CLAIMS)} claims of Section V judged: {counted}"
+    return f"{len(findings)} of the {len(CLAIMS)} claims of Section V graded: {counted}"
 
 
 def _in_short(findings: Sequence[tuple[Claim, Finding]]) -> str:

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ldp.experiments import choice, eleventh, evaluation, plots, report
-from ldp.experiments.claims import Claim, judge
+from ldp.experiments.claims import Claim, assess
 from ldp.experiments.evidence import Evidence, Finding
 from ldp.experiments.figures import FIGURES, Row, write_rows
 from ldp.experiments.jobs import Job, Scale, run, workers
@@ -65,7 +65,7 @@ def reproduce(
     on_begin: Callable[[str, int], Callable[[], object]] = lambda _what, _jobs: lambda: None,
     pictures: bool = True,
 ) -> Reproduced:
-    """Computes figures, judges the claims by them, and writes CSVs, pictures and a report to a folder.
+    """Computes figures, assesses the claims by them, and writes CSVs, pictures and a report to a folder.
 
     Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed, scale and
     numpy give the same CSVs and report, byte for byte, with any number of processes. `on_begin` gets the name and the
@@ -89,7 +89,7 @@ def reproduce(
             if drawn and figure.paper:
                 written.append(out / f"{figure.name}.png")
                 plots.draw(figure, rows, written[-1])
-    findings = judge(Evidence(rows))
+    findings = assess(Evidence(rows))
     written.append(out / "report.md")
     text = report.report(rows, findings, scale=scale, seed=seed, pictures=drawn)
     written[-1].write_text(text, encoding="utf-8", newline="\n")

@@ -175,7 +175,7 @@ class Oracle(Described, ABC):
             raise ValueError(f"report {first} is malformed: {reports[first]}; {self._allowed()}")
         self._accumulate(state, reports)
 
-    def accumulate_judged(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+    def accumulate_checked(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         """Accumulates reports without checks; a malformed one would be counted anywhere."""
         arguments.check_counting(state, self.state_size)
         arguments.check_reports(reports, self.report_dtype)

@@ -23,7 +23,7 @@ def accumulate_partitioned(
     runs: npt.NDArray[np.int64],
     most: int,
 ) -> Iterator[None]:
-    """Counts each of (n,) well-formed reports into one of (m,) states, in steps, like `Oracle.accumulate_judged`.
+    """Counts each of (n,) well-formed reports into one of (m,) states, in steps, like `Oracle.accumulate_checked`.
 
     One state may occur twice. `runs` are (2, r) consecutive reports of one state: its number, and the index after the
     last. A step counts at most `most` reports, except for reports that are an index each; it yields None.
@@ -52,7 +52,7 @@ def accumulate_partitioned(
         return
     for state, part in zip(states, together(reports, runs, len(states)), strict=True):
         for first in range(0, len(part), most):
-            oracle.accumulate_judged(state, part[first : first + most])
+            oracle.accumulate_checked(state, part[first : first + most])
             yield
 
 

@@ -420,7 +420,7 @@ class Listener:
         assert first <= state.start, "it is counted again, and its log lacks the beginning"
         assert not any(rule.limits.windowing for rule in state.rules), "windows are counted again"
 
-    def _demand_judged(self, partition: int, state: PartitionState) -> None:
+    def _demand_published_rules(self, partition: int, state: PartitionState) -> None:
         """Demands that published rules stay."""
         if "heads" not in self.world.lossy:
             published = of_head(self.truth.published("rules", partition, self.worker.topic.heads) or ())
@@ -457,7 +457,7 @@ class Listener:
         asked = self.worker.consumer.asked_id
         assert lineage_of(held.metadata.lineage)["topic_id"] == asked, "it claims what another topic had"
         if not held.headless:
-            self._demand_judged(partition, held.state)
+            self._demand_published_rules(partition, held.state)
         named = not self.worker.topic.headless or held.headless
         assert held.state.windows.admitted_from is None or named, "no head names what it claims"
         key = layout.meta_key(self.deployment.stream.name, partition)

@@ -29,7 +29,7 @@ class Newest:
     rules: Sequence[Mapping[str, Any]] = ()
 
 
-def judge(
+def assess(
     document: Mapping[str, Any],
     partition: int,
     *,

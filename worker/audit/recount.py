@@ -14,7 +14,7 @@ from worker.audit.records import Ints, Records
 from worker.audit.windows import NOWHERE, ends_of, place, read_times
 
 _PENDING_BYTES = 1 << 20
-_FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are judged one by one
+_FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are decoded one by one
 
 
 @dataclass
@@ -104,7 +104,7 @@ def recount(
         if read.unreadable:
             result.rejected["batch"] += read.unreadable
         good = list[tuple[Ints, bytes]]()
-        for which, body, reason in _judged(read, own, protocol, limits):
+        for which, body, reason in _verdicts(read, own, protocol, limits):
             if reason:
                 result.rejected[reason] += len(which)
             else:
@@ -187,7 +187,7 @@ class _Pending:
         return result.stray if cell.state is None else cell.state
 
 
-def _judged(
+def _verdicts(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
     """Yields indices of records, their reports, and the reason of the rejection."""
@@ -209,7 +209,7 @@ def _judged(
 def _together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of records of one length if all are good frames; None if each has to be judged alone."""
+    """Returns the reports of records of one length if all are good frames; None if each must be decoded alone."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None

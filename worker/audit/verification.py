@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from worker.audit import reading, rows
-from worker.audit.comparison import Newest, judge
+from worker.audit.comparison import Newest, assess
 from worker.audit.errors import Difference
 from worker.audit.protocols import protocol_of
 from worker.audit.published import Compared, Published
@@ -50,7 +50,7 @@ def verify(
                 passed.whole(tp)
                 continue
             verdicts.append(
-                judge(
+                assess(
                     document,
                     tp.partition,
                     stream=name,

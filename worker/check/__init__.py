@@ -1,6 +1,6 @@
 """Check: validates configuration, machine, Kafka, Redis and stored counts before a worker runs.
 
-The `judge_...` functions need no cluster; only `look` in `kafka` and `redis` connects.
+The `assess_...` functions need no cluster; only `look` in `kafka` and `redis` connects.
 """
 
 import os
@@ -24,7 +24,7 @@ def findings(
     deadline = time.monotonic() + wait_seconds
     here = [
         Finding(Level.OK, "configuration", _summary(config)),
-        machine.judge_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
+        machine.assess_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
     ]
     in_kafka, cluster, heads = kafka.look(config, wait_seconds, on_waiting)
     return [*here, *in_kafka, *redis.look(config, deadline, cluster, heads)]

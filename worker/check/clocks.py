@@ -10,7 +10,7 @@ from worker.kafka.client.topics import APPEND_TIME, HOUR_MS, Topic
 from worker.observe.units import said_seconds
 
 
-def judge_clock(served: Served, topic: Topic) -> Iterator[Fault]:
+def assess_clock(served: Served, topic: Topic) -> Iterator[Fault]:
     """Yields faults of the timestamps of a topic.
 
     The window-close watermark follows the highest timestamp, less out-of-orderness and grace. With a bound of at most
@@ -46,8 +46,8 @@ def judge_clock(served: Served, topic: Topic) -> Iterator[Fault]:
     )
 
 
-def judge_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list[Finding]:
-    """Judges the lowest timestamp of the newest records, in milliseconds, by the topic's retention."""
+def assess_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list[Finding]:
+    """Assesses the lowest timestamp of the newest records, in milliseconds, by the topic's retention."""
     retention = topic.number("retention.ms")
     if oldest is None or retention is None or retention < 0 or now - oldest <= retention or topic.append_time:
         return []

@@ -15,14 +15,14 @@ from worker.kafka.admin.cluster import Cluster
 _LOST = "they were lost, or another Redis has them"
 
 
-def judge_counts(
+def assess_counts(
     config: Config,
     served: Served,
     cluster: Cluster,
     fields: Mapping[int, Mapping[str, str] | StateLost],
     head: Head,
 ) -> list[Finding]:
-    """Judges whether workers can continue with the counts in Redis.
+    """Assesses whether workers can continue with the counts in Redis.
 
     `fields` maps each partition to its metadata in Redis, or to the error of reading them.
     """

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 from ldp import frames
 from worker.check import machine, topics
-from worker.check.clocks import judge_age
+from worker.check.clocks import assess_age
 from worker.check.finding import Finding, Level
-from worker.check.windows import judge_windows
+from worker.check.windows import assess_windows
 from worker.config import Config, Served
 from worker.counting import rejections
 from worker.counting.head import Head, others_of
@@ -20,7 +20,7 @@ from worker.kafka.client.brokers import Unreachable
 from worker.kafka.client.errors import BrokerError
 from worker.kafka.client.reading import Passed
 from worker.kafka.client.topics import Topic
-from worker.kafka.reports.reader import Judged, newest_reports
+from worker.kafka.reports.reader import NewestReports, newest_reports
 from worker.observe.units import said_seconds
 
 
@@ -33,14 +33,14 @@ def look(
     try:
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
             found = cluster.describe_brokers(admin)
-            findings.append(judge_brokers(found))
-            findings += judge_abilities(found)
-            findings += judge_session(config.kafka.session_timeout_seconds, found.sessions)
+            findings.append(assess_brokers(found))
+            findings += assess_abilities(found)
+            findings += assess_session(config.kafka.session_timeout_seconds, found.sessions)
             there = cluster.describe(admin, config)
-            findings += topics.judge_topics(config, there.topics)
-            findings += judge_windows(config, there.topics, machine.memory_bytes())
+            findings += topics.assess_topics(config, there.topics)
+            findings += assess_windows(config, there.topics, machine.memory_bytes())
             for topic, held in there.open_transactions.items():
-                findings += judge_open_transactions(topic, held)
+                findings += assess_open_transactions(topic, held)
             if config.snapshots.topic in there.topics:
                 passed = dict[Passed, None]()  # in order
                 for served in config.streams:
@@ -50,8 +50,8 @@ def look(
                     except (StateLost, Unavailable) as error:
                         findings.append(_unread(served, error))
                     else:
-                        findings.append(judge_head(config, served, there.topics.get(served.topic), head))
-                findings += judge_passed(config.snapshots.topic, [*passed])
+                        findings.append(assess_head(config, served, there.topics.get(served.topic), head))
+                findings += assess_passed(config.snapshots.topic, [*passed])
             for served in config.streams:
                 if served.topic in there.topics:
                     findings += _reports(config, served, there.topics[served.topic])
@@ -60,8 +60,8 @@ def look(
     return findings, there, heads
 
 
-def judge_brokers(brokers: Brokers) -> Finding:
-    """Judges the brokers by their version."""
+def assess_brokers(brokers: Brokers) -> Finding:
+    """Assesses the brokers by their version."""
     version = ".".join(map(str, brokers.version))
     text = f"{brokers.count} broker(s), Kafka {version} or newer, cluster {brokers.cluster_id}"
     if brokers.version < (2, 8):
@@ -70,8 +70,8 @@ def judge_brokers(brokers: Brokers) -> Finding:
     return Finding(Level.OK, "brokers", text)
 
 
-def judge_abilities(brokers: Brokers) -> list[Finding]:
-    """Judges whether brokers support transactions and compaction."""
+def assess_abilities(brokers: Brokers) -> list[Finding]:
+    """Assesses whether brokers support transactions and compaction."""
     findings = []
     if not brokers.transactions:
         text = "no transactions (ApiVersions lacks InitProducerId, AddPartitionsToTxn or EndTxn): nothing is published"
@@ -82,8 +82,8 @@ def judge_abilities(brokers: Brokers) -> list[Finding]:
     return findings
 
 
-def judge_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
-    """Judges the session time-out by the shortest and longest that brokers allow, in milliseconds."""
+def assess_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
+    """Assesses the session time-out by the shortest and longest that brokers allow, in milliseconds."""
     if allowed is None or allowed[0] <= 1000 * seconds <= allowed[1]:
         return []
     text = f"kafka.session_timeout_seconds={seconds:g}: they allow {allowed[0] / 1000:g} to {allowed[1] / 1000:g}, and"
@@ -94,8 +94,8 @@ def judge_session(seconds: float, allowed: tuple[int, int] | None) -> list[Findi
     return [Finding(Level.ERROR, "brokers", text, hint)]
 
 
-def judge_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> list[Finding]:
-    """Judges transactions that hold back offsets: an error if one is open for long."""
+def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> list[Finding]:
+    """Assesses transactions that hold back offsets: an error if one is open for long."""
     findings = []
     for one in held:
         by = f" ({', '.join(one.by)})" if one.by else ""
@@ -113,8 +113,8 @@ def judge_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> lis
     return findings
 
 
-def judge_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
-    """Judges the invalid records and record batches that the search for heads skipped."""
+def assess_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
+    """Assesses the invalid records and record batches that the search for heads skipped."""
     if not passed:
         return []
     first = passed[0]
@@ -131,8 +131,8 @@ def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
     return Finding(level, f"snapshots of {served.stream.name}", str(error), hint)
 
 
-def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
-    """Judges whether workers can continue a stream's snapshots, by the newest head."""
+def assess_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
+    """Assesses whether workers can continue a stream's snapshots, by the newest head."""
     subject = f"snapshots of {served.stream.name}"
     if not head.sequence:
         return Finding(Level.OK, subject, "none yet")
@@ -153,17 +153,17 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
 
 def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
     try:
-        judged = newest_reports(config, served)
+        newest = newest_reports(config, served)
     except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
         return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")]
-    found = [judge_reports(served, judged)]
-    if judged.with_key_or_headers:
-        found.append(judge_with_key_or_headers(served, judged.with_key_or_headers, judged.records))
-    return found + judge_age(f"topic {served.topic}", topic, judged.oldest, round(1000 * time.time()))
+    found = [assess_reports(served, newest)]
+    if newest.with_key_or_headers:
+        found.append(assess_with_key_or_headers(served, newest.with_key_or_headers, newest.records))
+    return found + assess_age(f"topic {served.topic}", topic, newest.oldest, round(1000 * time.time()))
 
 
-def judge_with_key_or_headers(served: Served, records: int, looked_at: int) -> Finding:
+def assess_with_key_or_headers(served: Served, records: int, looked_at: int) -> Finding:
     """Returns the finding of records with a key or headers, of so many looked at: they may identify users."""
     return Finding(
         Level.WARNING,
@@ -175,11 +175,11 @@ def judge_with_key_or_headers(served: Served, records: int, looked_at: int) -> F
     )
 
 
-def judge_reports(served: Served, judged: Judged) -> Finding:
-    """Judges whether clients send what the stream counts."""
+def assess_reports(served: Served, newest: NewestReports) -> Finding:
+    """Assesses whether clients send what the stream counts."""
     name = served.stream.name
     subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
-    reasons, records = judged.reasons, judged.records
+    reasons, records = newest.reasons, newest.records
     if not reasons:
         none = f"none of the newest {records:,} records is rejected" if records else "no record yet"
         return Finding(Level.OK, subject, f"{text}; {none}")

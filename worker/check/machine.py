@@ -27,8 +27,8 @@ def cache_folder() -> str | None:
     return str(kernels.count_bits.stats.cache_path)
 
 
-def judge_cache(asked: str | None, used: str | None) -> Finding:
-    """Judges the folder of compiled kernels, by NUMBA_CACHE_DIR and `cache_folder`."""
+def assess_cache(asked: str | None, used: str | None) -> Finding:
+    """Assesses the folder of compiled kernels, by NUMBA_CACHE_DIR and `cache_folder`."""
     subject, hint = "compiled kernels", "set NUMBA_CACHE_DIR to a folder that can be written to"
     if used is None:
         return Finding(Level.ERROR, subject, "there is no folder to keep them in: workers do not start", hint)

@@ -10,7 +10,7 @@ import redis
 from redis.exceptions import MovedError
 from redis.sentinel import SentinelConnectionPool
 
-from worker.check.counts import judge_counts
+from worker.check.counts import assess_counts
 from worker.check.finding import Finding, Level, present
 from worker.config import Config, Served
 from worker.config import Redis as RedisTable
@@ -47,14 +47,14 @@ def look(
                 infos.append(info or {})
                 fsync = _setting(server, "appendfsync")
                 limit = limit or _setting(server, "proto-max-bulk-len")
-                found = judge_refusals(info is None, fsync is None, _lets_in_anyone(server))
+                found = assess_refusals(info is None, fsync is None, _lets_in_anyone(server))
                 if info is not None:
-                    found += [*judge_redis(info, fsync, config.redis.address.kind), *judge_used(info)]
+                    found += [*assess_redis(info, fsync, config.redis.address.kind), *assess_used(info)]
                 findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
-            findings += _judge_sentinels(client, config.redis.address.master)
-            findings += judge_blobs(config, int(limit or STRING_LIMIT))
+            findings += _assess_sentinels(client, config.redis.address.master)
+            findings += assess_blobs(config, int(limit or STRING_LIMIT))
             if cluster is not None:
-                findings += _judge_state(client, config, cluster, heads, together(infos))
+                findings += _assess_state(client, config, cluster, heads, together(infos))
     except ERRORS as error:
         why = Unreachable(error, config.redis)
         findings.append(Finding(Level.ERROR, "redis", str(why), why.remedy))
@@ -118,8 +118,8 @@ def _lets_in_anyone(client: "redis.Redis") -> bool:
         without.disconnect()
 
 
-def judge_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
-    """Judges whether Redis refuses INFO or CONFIG, and whether it answers without the configured password."""
+def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
+    """Assesses whether Redis refuses INFO or CONFIG, and whether it answers without the configured password."""
     findings = []
     if info or settings:
         refused = " and ".join(name for name, is_it in (("INFO", info), ("CONFIG", settings)) if is_it)
@@ -145,8 +145,8 @@ def _setting(client: "redis.Redis", name: str) -> str | None:
     return str(reply.get(name)) if reply else None
 
 
-def judge_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "server") -> list[Finding]:
-    """Judges a Redis server by its INFO, its appendfsync, and the kind that the configuration names."""
+def assess_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "server") -> list[Finding]:
+    """Assesses a Redis server by its INFO, its appendfsync, and the kind that the configuration names."""
     version, policy = str(info["redis_version"]), str(info.get("maxmemory_policy", "noeviction"))
     aof = bool(int(info.get("aof_enabled", 0)))
     if info.get("redis_mode") == "sentinel":
@@ -201,18 +201,18 @@ def judge_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "s
     return [found, *(Finding(level, "redis", *rest) for level, *rest in faults)]
 
 
-def _judge_sentinels(client: Client, master: str) -> list[Finding]:
+def _assess_sentinels(client: Client, master: str) -> list[Finding]:
     pool = getattr(client, "connection_pool", None)
     if not isinstance(pool, SentinelConnectionPool):
         return []
     state = pool.sentinel_manager.sentinels[0].sentinel_masters()[
         master
     ]  # the first is the one that named it
-    return judge_sentinels(state)
+    return assess_sentinels(state)
 
 
-def judge_sentinels(state: Mapping[str, Any]) -> list[Finding]:
-    """Judges by a Sentinel's state of the master whether a fail-over is possible."""
+def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
+    """Assesses by a Sentinel's state of the master whether a fail-over is possible."""
     number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
     where = f"{state['ip']}:{state['port']}"
     text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, of {replicas} replica(s)"
@@ -224,8 +224,8 @@ def judge_sentinels(state: Mapping[str, Any]) -> list[Finding]:
     return [Finding(Level.OK, "redis sentinels", text)]
 
 
-def judge_blobs(config: Config, limit: int) -> list[Finding]:
-    """Judges whether the counts of a partition fit into one string of Redis."""
+def assess_blobs(config: Config, limit: int) -> list[Finding]:
+    """Assesses whether the counts of a partition fit into one string of Redis."""
     findings = []
     for served in config.streams:
         oracle = served.stream.oracle
@@ -239,8 +239,8 @@ def judge_blobs(config: Config, limit: int) -> list[Finding]:
     return findings
 
 
-def judge_used(info: Mapping[str, Any]) -> list[Finding]:
-    """Judges how much of its memory Redis uses."""
+def assess_used(info: Mapping[str, Any]) -> list[Finding]:
+    """Assesses how much of its memory Redis uses."""
     limit = int(info.get("maxmemory", 0))
     used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
     if not limit or used <= _NEARLY * limit:
@@ -252,8 +252,8 @@ def judge_used(info: Mapping[str, Any]) -> list[Finding]:
     return [Finding(level, "redis memory", text, "raise maxmemory, or remove what is not needed")]
 
 
-def judge_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
-    """Judges whether the counts fit in Redis, which has staged and live blobs during a commit.
+def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
+    """Assesses whether the counts fit in Redis, which has staged and live blobs during a commit.
 
     A partition's own reports keep half of its panes open; the others wait for other partitions.
     """
@@ -280,15 +280,15 @@ def _needed(served: Served, topic: Topic, share: int) -> int:
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
 
 
-def _judge_state(
+def _assess_state(
     client: Client, config: Config, cluster: Cluster, heads: Mapping[str, Head], info: Mapping[str, Any]
 ) -> Iterator[Finding]:
     known = [served for served in config.streams if served.topic in cluster.topics]
     if known:
-        yield judge_memory(config, cluster.topics, info)
+        yield assess_memory(config, cluster.topics, info)
     for served in known:
         fields = _metadata(client, served, cluster.topics[served.topic].partitions)
-        yield from judge_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
+        yield from assess_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:

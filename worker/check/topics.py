@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from worker.check.clocks import judge_clock
+from worker.check.clocks import assess_clock
 from worker.check.finding import Fault, Finding, Level, present
 from worker.config import Config, Served
 from worker.config.windows import duration
@@ -15,8 +15,8 @@ _ANY = 1 << 63
 """A size limit that a broker does not report."""
 
 
-def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
-    """Judges the configured topics by those of the cluster."""
+def assess_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
+    """Assesses the configured topics by those of the cluster."""
     names = {spec.name: spec.role for spec in topics.specs(config, 1)}
     findings = [
         Finding(Level.ERROR, f"topic {name}", f"missing; needed for {role}", "ldp-worker create-topics")
@@ -38,13 +38,13 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
     faults: list[tuple[str, Iterable[Fault]]] = [
         (s.topic, _input_faults(s, there[s.topic])) for s in config.streams if s.topic in there
     ]
-    for name, judge in (
+    for name, assess in (
         (config.snapshots.topic, _snapshot_faults),
         (config.dead_letters.topic, _dead_letter_faults),
         (config.rows.topic, _row_faults),
     ):
         if name is not None and name in there:
-            faults.append((name, judge(config, there[name], there)))
+            faults.append((name, assess(config, there[name], there)))
     shared: dict[Fault, list[str]] = {}
     for name, found in faults:
         topic, own = there[name], [Finding(level, f"topic {name}", *rest) for level, *rest in found]
@@ -82,7 +82,7 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
                 "set cleanup.policy=delete",
             )
         ),
-        *judge_clock(served, topic),
+        *assess_clock(served, topic),
         *present(
             (
                 0 <= retention < DAY_MS,

@@ -12,7 +12,7 @@ from worker.kafka.client.topics import Topic
 from worker.observe.units import said_bytes
 
 
-def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
+def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
     """Describes the windows of the streams, and compares what they need with a worker's memory in bytes."""
     findings, need = [], 0
     for served in config.streams:

@@ -242,13 +242,13 @@ def why_none(config: "Config", served: "Served") -> str:
     counted = (
         "ldp-worker run publishes one once it has counted a report; its first start compiles before that"
     )
-    judged = newest_reports(config, served)
-    if not judged.records:
+    newest = newest_reports(config, served)
+    if not newest.records:
         return f"topic {served.topic} has no record yet; {counted}"
-    reasons = judged.reasons
+    reasons = newest.reasons
     if not reasons:
         return f"topic {served.topic} has reports; {counted}"
-    which = "all" if reasons.total() == judged.records else f"{reasons.total():,}"
-    rejected = f"{which} of the newest {judged.records:,} records of topic {served.topic} are rejected"
+    which = "all" if reasons.total() == newest.records else f"{reasons.total():,}"
+    rejected = f"{which} of the newest {newest.records:,} records of topic {served.topic} are rejected"
     listed = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
     return f"{rejected}; {counted}\n{listed}\nldp-worker dead-letters shows where they came from"

@@ -148,7 +148,7 @@ class Claim:
             why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
         if why is not None:
             self._give_up(partition, why, head)
-            return next((rule.offset for rule in head.judged(partition)), 0), CLAIMED
+            return next((rule.offset for rule in head.rules_of(partition)), 0), CLAIMED
         if committed is None and partition in head.uncounted:
             return 0, CLAIMED  # records that were deleted since become a gap
         return (first if committed is None else committed[0]), CLAIMED
@@ -156,7 +156,7 @@ class Claim:
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
         """Returns the metadata to begin with if the store has none."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
-        fresh.set_rules(head.judged(partition) or fresh.rules)  # never contradict what was published
+        fresh.set_rules(head.rules_of(partition) or fresh.rules)  # never contradict what was published
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
@@ -175,7 +175,7 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Judges a loaded state by the second table above; returns whether it recorded a gap.
+        """Classifies a loaded state by the second table above; returns whether it recorded a gap.
 
         ``known`` is the offset up to which Kafka has it counted, ``bounds`` the log's first offset and end after the
         epoch was raised, ``head`` the one read before. Raises StateLost, or Unavailable for a head that is needed.
@@ -250,9 +250,9 @@ class Claim:
         """Takes over the head's rules that the state lacks, and adds a new configured rule beyond the published."""
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)
-        if new or behind or not rules.continues(state.rules, head.judged(partition)):
+        if new or behind or not rules.continues(state.rules, head.rules_of(partition)):
             head = self._decided_head()  # now that no other owner commits
-        published = head.judged(partition)
+        published = head.rules_of(partition)
         # a rule that begins below what was counted without it cannot be taken over
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
         if published and (not stored.commit_id or (rules.continues(published, state.rules) and not late)):

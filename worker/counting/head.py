@@ -156,7 +156,7 @@ class Head:
             or any(rule["offset"] < self.offsets.get(p, 0) for rule in mine[len(said) :])
         ]
 
-    def judged(self, partition: int) -> list[Rule]:
+    def rules_of(self, partition: int) -> list[Rule]:
         """Returns a partition's rules, as far as this head has them."""
         said = self.rules.get(partition)
         return rules.parse(said, said[0]["offset"]) if said else []

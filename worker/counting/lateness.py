@@ -166,7 +166,7 @@ def _walk(
             if step == 1:
                 number, count = _number(block[i], pane, inverse), many[i]
             if not all_open:
-                number = _judged(number, block[i], pane, line, ages)
+                number = _classify(number, block[i], pane, line, ages)
                 undated += number == UNDATED
                 seen = seen if number == UNDATED else max(seen, block[i])
                 line = max(line, seen - hold)
@@ -197,7 +197,7 @@ def _sums(times: Ints, counts: Ints) -> tuple[int, int, int]:
 
 
 @_inlined
-def _judged(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
+def _classify(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
     """Returns a time's pane number, `LATE` or `UNDATED`; counts the age of a late one."""
     if time < 0 or time >= TIME_ENDS:
         return UNDATED

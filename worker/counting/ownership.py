@@ -101,7 +101,7 @@ class Ownership:
         6. Kafka confirms the ownership, by committing those offsets for a member of the noted generation.
         7. The membership is still the noted one.
         8. The store raises each partition's epoch and loads it, in one script. No older owner can commit any more.
-        9. Read the log's bounds, and judge the loaded state by them and by the head. It is lost only if the store still
+        9. Read the log's bounds, and classify the loaded state by them and the head. It is lost only if the store still
            has it. A gap needs a proof; taking gaps back needs a proof that the log has all records from the start on.
         10. The partition is held, and read from where its state ends; with windows, once a head names it.
 

@@ -121,7 +121,7 @@ class PartitionState:
     def set_rules(self, listed: list[Rule]) -> None:
         """Replaces the rules by others that continue them."""
         if self.offset == self.start:
-            self._begun, self.windows.first_start = 0, {}  # nothing was judged yet
+            self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
         self.rules = listed
         self._follow(self.offset)
 
@@ -257,7 +257,7 @@ class PartitionState:
             self._begun += 1
 
     def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Yields the records [begin, end) of a batch that one rule judges, and its limits."""
+        """Yields the records [begin, end) of a batch under one rule, and its limits."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):

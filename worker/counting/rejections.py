@@ -43,7 +43,7 @@ def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadab
     r"""Returns the reasons for which a stream rejects records, counted; O(bytes).
 
     Args:
-        stream: the stream that judges the records.
+        stream: the stream of the records.
         limits: the limits of a record.
         columns: the records.
         unreadable: the number of unreadable record batches among them.

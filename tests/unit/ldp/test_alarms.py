@@ -214,7 +214,7 @@ def test_at_most_one_block_a_second_is_examined(size):
     reports = np.zeros(size, OLH.report_dtype)
     reports["seed"] = np.arange(size)
 
-    def judge():
+    def test_block():
         looked.extend(watching._block["seed"].tolist())
         watching._filled = 0
         return []
@@ -226,7 +226,7 @@ def test_at_most_one_block_a_second_is_examined(size):
         watching._filled = 0
         return looked
 
-    watching._judge = judge
+    watching._test_block = test_block
     due = 4096
     for seconds in (0, 0, 0.5, 2):
         clock.seconds += seconds
@@ -242,7 +242,7 @@ def test_the_block_of_a_large_batch_is_random():
     firsts = set()
     for seed in range(20):
         watching = Watch(OLH, Clock(), np.random.default_rng(seed))
-        watching._judge = lambda own=watching: firsts.add(int(own._block["seed"][0])) or []
+        watching._test_block = lambda own=watching: firsts.add(int(own._block["seed"][0])) or []
         watching.look(reports)
     assert len(firsts) == 20
     assert min(firsts) < 30_000

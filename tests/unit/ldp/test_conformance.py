@@ -15,9 +15,9 @@ from scipy import stats
 import ldp
 from ldp.cli import cli
 from ldp.conformance import channel, repeating, spending
-from ldp.conformance import verdict as judging
+from ldp.conformance import verdict as conformance
 from ldp.conformance.running import ClientError, Command, decoded
-from ldp.conformance.verdict import FAIL, PASS, chosen, judge
+from ldp.conformance.verdict import FAIL, PASS, assess, chosen
 from ldp.oracles import ORACLES
 from tests.long.clients import faults
 from tests.long.clients.faults import FAULTS, MUTANT, REJECTED
@@ -38,9 +38,9 @@ WEAK = ("float threshold", "other epsilon", "slow by value")
 ROOT = Path(__file__).parents[3]
 
 
-def judged(oracle, fault, number):
+def assessed(oracle, fault, number):
     with Command(faults.command(fault), ldp.Stream("s", oracle), 300) as command:
-        return judge(command, number, ALARM)
+        return assess(command, number, ALARM)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def judged(oracle, fault, number):
     ],
 )
 def test_a_fault_is_found_and_named(oracle, fault, says):
-    found = judged(oracle, fault, faults.reports(fault))
+    found = assessed(oracle, fault, faults.reports(fault))
     assert found.verdict == FAIL
     assert any(part in " ".join(found.findings) for part in says.split("|")), found.findings[:5]
 
@@ -62,7 +62,7 @@ def test_a_fault_is_found_and_named(oracle, fault, says):
 )
 def test_rejected_frames_are_reported(oracle, fault, says):
     with pytest.raises(ClientError) as caught:
-        judged(oracle, fault, 2_000)
+        assessed(oracle, fault, 2_000)
     assert says in str(caught.value)
 
 
@@ -88,7 +88,7 @@ def test_the_projects_own_client_passes(oracle, monkeypatch):
         "ldp.conformance.timing.WAIT_SECONDS", 60.0
     )  # a machine that stalls is no slow client
     # what these two spend shows last: of so many reports the bound is six standard deviations above what is asked for
-    found = judged(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
+    found = assessed(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
     assert found.verdict == PASS, found.findings
     assert found.findings == []
     if not isinstance(oracle, ldp.RatedResponse):  # the client is at the highest rate
@@ -97,7 +97,7 @@ def test_the_projects_own_client_passes(oracle, monkeypatch):
 
 
 def test_one_value_passes_and_spends_nothing():
-    found = judged(ldp.GRR("1", 1), "honest", 200)
+    found = assessed(ldp.GRR("1", 1), "honest", 200)
     assert (found.verdict, found.spent) == (PASS, None)
 
 
@@ -150,12 +150,12 @@ def test_all_that_is_compared_shares_the_risk(monkeypatch, p_value, share, verdi
         stream=ldp.Stream("s", oracle), report=lambda order: of_one(oracle, 0, order.size)
     )
     found = SimpleNamespace(p_value=p_value, said="a value")
-    monkeypatch.setattr(judging, "spent", lambda *risk: given.append(risk[-1]))
+    monkeypatch.setattr(conformance, "spent", lambda *risk: given.append(risk[-1]))
     monkeypatch.setattr(channel, "evidence", lambda *_: [found])
     monkeypatch.setattr(repeating, "repeated", lambda *_: [])
-    took = SimpleNamespace(p_value=share, ratio=judging.APART + 1, said="slow")
-    monkeypatch.setattr(judging, "times", lambda *_: took)
-    assert judge(command, 100, ALARM).verdict == verdict
+    took = SimpleNamespace(p_value=share, ratio=conformance.APART + 1, said="slow")
+    monkeypatch.setattr(conformance, "times", lambda *_: took)
+    assert assess(command, 100, ALARM).verdict == verdict
     assert given == [ALARM / 4]  # what is spent has the last quarter
 
 
@@ -310,4 +310,4 @@ def test_a_label_of_more_than_a_line_is_said():
         Command(faults.command("honest"), stream, 60) as command,
         pytest.raises(ClientError, match="label 1 has a line"),
     ):
-        judge(command, 10, ALARM)
+        assess(command, 10, ALARM)

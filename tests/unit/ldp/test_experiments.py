@@ -16,7 +16,7 @@ from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.experiments import choice, claims, evaluation, figures, jobs, plots, reproduce, sums
 from ldp.experiments.datasets import emoji, zipf
-from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, OTHER, Evidence, judged
+from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, OTHER, Evidence, graded
 from ldp.experiments.figures import FIGURES, Row, write_rows
 from ldp.experiments.jobs import Job, Scale, once, run, workers
 
@@ -183,7 +183,7 @@ EQUAL = dict.fromkeys(METHODS, 1.0)
 
 def verdict(quote, rows):
     (claim,) = (claim for claim in claims.CLAIMS if quote in claim.quote)
-    return claim.judge(Evidence(rows)).verdict
+    return claim.assess(Evidence(rows)).verdict
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def verdict(quote, rows):
     [(19, 20, HOLDS), (18, 20, IN_PART), (1, 2, IN_PART), (9, 20, FAILS), (0, 1, FAILS), (1, 1, HOLDS)],
 )
 def test_the_rule_for_several_cases(true, of, expected):
-    assert judged([True] * true + [False] * (of - true), "").verdict == expected
+    assert graded([True] * true + [False] * (of - true), "").verdict == expected
 
 
 def test_best_is_the_least_error_and_ties_count():

@@ -229,7 +229,7 @@ def test_read_only_and_strided_reports_count_the_same(oracle):
     oracle.accumulate(state, frozen)
     assert (state == expected).all()
     state = oracle.zeros()
-    oracle.accumulate_judged(state, frozen)
+    oracle.accumulate_checked(state, frozen)
     assert (state == expected).all()
 
 
@@ -276,7 +276,7 @@ def test_other_arrays_are_refused(oracle):
     for call in (
         oracle.check,
         lambda wrong: oracle.accumulate(oracle.zeros(), wrong),
-        lambda wrong: oracle.accumulate_judged(oracle.zeros(), wrong),
+        lambda wrong: oracle.accumulate_checked(oracle.zeros(), wrong),
     ):
         for wrong in (reports.view(np.uint8), np.zeros(1), [(0,)], np.zeros(1, [("x", "<u8")])):
             with pytest.raises(TypeError, match="reports must be an array"):
@@ -291,11 +291,11 @@ def test_other_arrays_are_refused(oracle):
                 call(wrong)
         with pytest.raises(ValueError, match="state"):
             call(np.zeros(oracle.state_size + 1, np.int64))
-    for count in (oracle.accumulate, oracle.accumulate_judged):
+    for count in (oracle.accumulate, oracle.accumulate_checked):
         with pytest.raises(ValueError, match="writable"):
             count(frozen, reports)
     with pytest.raises(ValueError, match="state"):
-        oracle.accumulate_judged(np.zeros(oracle.state_size + 1, np.int64), reports)
+        oracle.accumulate_checked(np.zeros(oracle.state_size + 1, np.int64), reports)
 
 
 @over_all

@@ -15,27 +15,27 @@ from ldp.terminal import piped, show
 from tests.support.estimates import estimated
 from worker.check import Finding, Level
 from worker.check import kafka as check_kafka
-from worker.check.counts import judge_counts
+from worker.check.counts import assess_counts
 from worker.check.kafka import (
-    judge_abilities,
-    judge_brokers,
-    judge_head,
-    judge_open_transactions,
-    judge_reports,
-    judge_session,
+    assess_abilities,
+    assess_brokers,
+    assess_head,
+    assess_open_transactions,
+    assess_reports,
+    assess_session,
 )
-from worker.check.machine import cache_folder, judge_cache
+from worker.check.machine import assess_cache, cache_folder
 from worker.check.redis import (
     STRING_LIMIT,
-    judge_blobs,
-    judge_memory,
-    judge_redis,
-    judge_refusals,
-    judge_sentinels,
-    judge_used,
+    assess_blobs,
+    assess_memory,
+    assess_redis,
+    assess_refusals,
+    assess_sentinels,
+    assess_used,
     together,
 )
-from worker.check.topics import judge_topics
+from worker.check.topics import assess_topics
 from worker.cli.check import in_json, render
 from worker.config import parse
 from worker.counting import layout, rejections
@@ -50,7 +50,7 @@ from worker.kafka.admin.cluster import Brokers, Cluster
 from worker.kafka.admin.open_transactions import OpenTransactions
 from worker.kafka.client import topics
 from worker.kafka.dead_letters.writer import WHOLE_BYTES
-from worker.kafka.reports.reader import Judged
+from worker.kafka.reports.reader import NewestReports
 
 CONFIG_TEXT = """
 group = "g"
@@ -98,9 +98,9 @@ def levels(findings: list[Finding], subject: str) -> list[Level]:
 
 
 def test_brokers_are_judged_by_their_version():
-    found = judge_brokers(Brokers(3, (4, 0), "abc"))
+    found = assess_brokers(Brokers(3, (4, 0), "abc"))
     assert (found.level, found.text) == (OK, "3 broker(s), Kafka 4.0 or newer, cluster abc")
-    found = judge_brokers(Brokers(1, (2, 7), "abc"))
+    found = assess_brokers(Brokers(1, (2, 7), "abc"))
     assert found.level is ERROR
     assert "Kafka 2.7 or newer" in found.text
     assert "2.8" in found.hint
@@ -108,21 +108,21 @@ def test_brokers_are_judged_by_their_version():
 
 @pytest.mark.parametrize("seconds", [5.999, 6, 30, 31])
 def test_a_session_timeout_that_brokers_refuse_is_an_error_with_what_they_allow(seconds):
-    found = judge_session(seconds, (6000, 30_000))
+    found = assess_session(seconds, (6000, 30_000))
     assert [f.level for f in found] == [ERROR] * (not 6 <= seconds <= 30)
     assert all(f"kafka.session_timeout_seconds={seconds}: they allow 6 to 30" in f.text for f in found)
-    assert judge_session(seconds, None) == []
+    assert assess_session(seconds, None) == []
 
 
 def test_sound_topics_are_not_complained_about_and_missing_ones_are_errors():
-    assert {f.level for f in judge_topics(CONFIG, cluster())} == {OK}
-    assert [row["level"] for row in json.loads(in_json(judge_topics(CONFIG, {})))] == ["error"] * 3
+    assert {f.level for f in assess_topics(CONFIG, cluster())} == {OK}
+    assert [row["level"] for row in json.loads(in_json(assess_topics(CONFIG, {})))] == ["error"] * 3
 
 
 @pytest.mark.parametrize("name", ["reports", "ldp-snapshots", "ldp-dead-letters"])
 def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
     """Brokers answer that with no settings at all, and the client library does not say why."""
-    found, *rest = judge_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
+    found, *rest = assess_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
     assert (found.level, found.subject) == (ERROR, f"topic {name}")
     assert found.hint == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
     assert [one.level for one in rest] == [OK] * 2
@@ -152,7 +152,7 @@ def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
     ],
 )
 def test_a_fault_of_a_topic_is_found_alone(name, found, level):
-    findings = judge_topics(CONFIG, cluster() | {name: found})
+    findings = assess_topics(CONFIG, cluster() | {name: found})
     assert levels(findings, f"topic {name}") == [level]
     assert all(f.hint for f in findings if f.level is not OK)
 
@@ -161,7 +161,7 @@ def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
     made = {spec.name: spec.settings.get("message.timestamp.type") for spec in topics.specs(CONFIG, 1)}
     assert (made["ldp-snapshots"], made["ldp-dead-letters"]) == ("LogAppendTime", "LogAppendTime")
     there = cluster() | {"ldp-snapshots": topic(cleanup_policy="compact"), "ldp-dead-letters": topic()}
-    (found,) = [f for f in judge_topics(CONFIG, there) if f.level is not OK]
+    (found,) = [f for f in assess_topics(CONFIG, there) if f.level is not OK]
     assert found.subject == "topics ldp-snapshots, ldp-dead-letters"
     assert "a worker whose clock is more than 1h ahead of the brokers' cannot write" in found.text
     assert found.hint == "set message.timestamp.type=LogAppendTime"
@@ -169,7 +169,7 @@ def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
 
 def test_point_21_what_is_the_same_of_many_topics_is_one_line():
     there = {name: replace(one, replicas=1) for name, one in cluster().items()}
-    found = [f for f in judge_topics(CONFIG, there) if "nothing can be written" in f.text]
+    found = [f for f in assess_topics(CONFIG, there) if "nothing can be written" in f.text]
     assert [f.subject for f in found] == ["topics reports, ldp-snapshots, ldp-dead-letters"]
 
 
@@ -182,7 +182,7 @@ def test_point_21_what_is_the_same_of_many_topics_is_one_line():
     ],
 )
 def test_point_17_brokers_without_transactions_or_compaction_are_named(brokers, said):
-    found = judge_abilities(Brokers(1, (4, 0), "abc", **brokers))
+    found = assess_abilities(Brokers(1, (4, 0), "abc", **brokers))
     assert [f.level for f in found] == [ERROR] * len(said)
     assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
 
@@ -190,7 +190,7 @@ def test_point_17_brokers_without_transactions_or_compaction_are_named(brokers, 
 def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
     unknown = {k: v for k, v in ours().settings.items() if k != "cleanup.policy"}
     there = cluster() | {"ldp-snapshots": topics.Topic("id-1", 1, 3, unknown)}
-    assert levels(judge_topics(CONFIG, there), "topic ldp-snapshots") == [ERROR]
+    assert levels(assess_topics(CONFIG, there), "topic ldp-snapshots") == [ERROR]
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
 def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_line_each(
     refusals, message, level
 ):
-    (found,) = judge_refusals(*refusals)
+    (found,) = assess_refusals(*refusals)
     assert (found.level, found.text.startswith(message), bool(found.hint)) == (level, True, True)
-    assert judge_refusals(False, False, False) == []
+    assert assess_refusals(False, False, False) == []
 
 
 GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "maxmemory_policy": "noeviction"}
@@ -227,12 +227,12 @@ GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "ma
     ],
 )
 def test_redis(changed, fsync, level):
-    found = levels(judge_redis(GOOD_REDIS | changed, fsync), "redis")
+    found = levels(assess_redis(GOOD_REDIS | changed, fsync), "redis")
     assert found == ([] if level is None else [level])
 
 
 def test_of_a_cluster_a_node_is_one_and_all_memory_counts():
-    assert levels(judge_redis(GOOD_REDIS | {"cluster_enabled": 1}, "everysec", "cluster"), "redis") == []
+    assert levels(assess_redis(GOOD_REDIS | {"cluster_enabled": 1}, "everysec", "cluster"), "redis") == []
     infos = [{"maxmemory": 5, "total_system_memory": 7}, {"maxmemory": 6, "total_system_memory": 8}]
     assert together(infos) == {"maxmemory": 11, "total_system_memory": 15}
     assert together([*infos, {"maxmemory": 0}])["maxmemory"] == 0
@@ -243,7 +243,7 @@ def test_of_a_cluster_a_node_is_one_and_all_memory_counts():
 )
 def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, level):
     state = {"num-other-sentinels": others, "quorum": 2, "num-slaves": replicas, "ip": "one", "port": 1}
-    (found,) = judge_sentinels(state)
+    (found,) = assess_sentinels(state)
     assert found.level is level
     assert f"{others + 1} Sentinel(s), quorum 2: one:1 is the master, of {replicas} replica(s)" in found.text
 
@@ -251,7 +251,7 @@ def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, l
 @pytest.mark.parametrize(("maxmemory", "level"), [(1 << 30, "ok"), (20_000, "warning"), (10_000, "error")])
 def test_memory(maxmemory, level):
     # 2 partitions of 3 counters of 8 bytes and 4 KiB, twice during a commit: 16,432 bytes
-    assert judge_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
+    assert assess_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_memory(maxmemory, level):
     ],
 )
 def test_point_8_memory_that_is_used_up(info, level, message):
-    found = judge_used(info)
+    found = assess_used(info)
     assert levels(found, "redis memory") == ([] if level is None else [level])
     assert all(message in finding.text and finding.hint for finding in found)
 
@@ -284,7 +284,7 @@ def test_point_8_memory_that_is_used_up(info, level, message):
     ],
 )
 def test_point_8_what_a_transaction_holds_back(held, level, message):
-    (finding,) = judge_open_transactions("reports", [held])
+    (finding,) = assess_open_transactions("reports", [held])
     assert (finding.level, finding.subject) == (level, "topic reports")
     assert message in finding.text
     abort = f"--topic reports --partition {held.partition} --start-offset {held.first}"
@@ -303,7 +303,7 @@ def test_memory_is_of_the_state_and_not_of_the_domain(protocol, entries):
     # 2 partitions, counters of 8 bytes, twice during a commit; and some kilobytes
     need = 2 * 2 * 8 * entries
     for room, level in ((0, "error"), (4 * 4096, "warning")):
-        assert judge_memory(config, cluster(), {"maxmemory": need + room}).level == level
+        assert assess_memory(config, cluster(), {"maxmemory": need + room}).level == level
 
 
 def large(protocol, **more):
@@ -314,7 +314,7 @@ def large(protocol, **more):
 @pytest.mark.parametrize(("limit", "level"), [(131_072, ERROR), (174_000, WARNING), (176_000, None)])
 def test_a_large_report_must_fit_its_topic(limit, level):
     config = large("oue", domain_size=1 << 20)  # 131,072 bytes, 174,764 characters of base64
-    found = judge_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
+    found = assess_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
     assert levels(found, "topic reports") == ([] if level is None else [level])
 
 
@@ -322,7 +322,7 @@ def test_a_large_report_must_fit_its_topic(limit, level):
 def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
     table = "name = 's'\ntopic = 'reports'\nprotocol = 'oue'\nepsilon = '1'\ndomain_size = 1048576"
     config = parse(f"[kafka]\nmax_batch_bytes = {cap}\n[[streams]]\n{table}")
-    found = judge_topics(config, cluster(reports=topic(max_message_bytes="176000")))
+    found = assess_topics(config, cluster(reports=topic(max_message_bytes="176000")))
     # and the topic takes larger batches than are read
     larger = [WARNING] if cap < 176_000 else []
     assert levels(found, "topic reports") == ([] if level is None else [level]) + larger
@@ -330,7 +330,7 @@ def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
 
 @pytest.mark.parametrize(("limit", "warned"), [(16 << 20, False), ((16 << 20) + 1, True)])
 def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, warned):
-    found = judge_topics(CONFIG, cluster(reports=topic(max_message_bytes=str(limit))))
+    found = assess_topics(CONFIG, cluster(reports=topic(max_message_bytes=str(limit))))
     (one,) = [f for f in found if f.subject == "topic reports"]
     assert (one.level is WARNING) == warned
     assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.hint) == warned
@@ -351,7 +351,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
         assert "max.message.bytes" not in settings(config)["reports"] | settings(config)["ldp-dead-letters"]
     # what was made so is not complained about
     there = {name: topics.Topic("id-1", 2, 3, SOUND | dict(settings)) for name, settings in made.items()}
-    assert {f.level for f in judge_topics(large("oue", domain_size=1 << 24), there)} == {OK}
+    assert {f.level for f in assess_topics(large("oue", domain_size=1 << 24), there)} == {OK}
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
 def test_dead_letters_need_no_more_room_than_the_largest_has(reports, dead_letters, hint):
     there = cluster(reports=topic(max_message_bytes=str(reports)))
     there |= {"ldp-dead-letters": ours(max_message_bytes=str(dead_letters))}
-    found = [f for f in judge_topics(CONFIG, there) if f.subject == "topic ldp-dead-letters"]
+    found = [f for f in assess_topics(CONFIG, there) if f.subject == "topic ldp-dead-letters"]
     assert [f.hint for f in found] == [hint]
 
 
@@ -388,8 +388,8 @@ def test_a_partitions_counts_must_fit_into_a_string():
     _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
     size = len(blobs["all"])
     assert size == 48 + 8 * 1093
-    assert judge_blobs(config, size) == []
-    (finding,) = judge_blobs(config, size - 1)
+    assert assess_blobs(config, size) == []
+    (finding,) = assess_blobs(config, size - 1)
     assert (finding.level, f"may be {size} bytes" in finding.text) == (ERROR, True)
     assert f"proto-max-bulk-len {size}" in finding.hint
 
@@ -397,26 +397,26 @@ def test_a_partitions_counts_must_fit_into_a_string():
 def test_the_largest_state_does_not_fit_into_redis_own_default():
     # a projective line of 4d points: 2^26 counters but for four are 512 MiB and 16 bytes with what stands before them
     config = large("pgr", domain_size=16_777_216, prime=67_108_859, dimension=2)
-    assert [f.level for f in judge_blobs(config, STRING_LIMIT)] == [ERROR]
-    assert judge_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
+    assert [f.level for f in assess_blobs(config, STRING_LIMIT)] == [ERROR]
+    assert assess_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
 
 
 def test_snapshots_of_another_stream():
     ours = {"group": "g-colours", "topic_id": "id-1", "fingerprint": SERVED.stream.fingerprint.hex()}
     topic = topics.Topic("id-1", 2, 3, SOUND)
 
-    def judged(head, topic=topic):
-        return judge_head(CONFIG, SERVED, topic, head)
+    def assessed(head, topic=topic):
+        return assess_head(CONFIG, SERVED, topic, head)
 
-    assert judged(Head()).level is OK
-    assert judged(Head(7, {0: 3}, 5, lineage=ours)).level is OK
+    assert assessed(Head()).level is OK
+    assert assessed(Head(7, {0: 3}, 5, lineage=ours)).level is OK
     # without a topic its id cannot be another
-    assert judged(Head(7, {0: 3}, 5, lineage=ours), topic=None).level is OK
+    assert assessed(Head(7, {0: 3}, 5, lineage=ours), topic=None).level is OK
     for name, theirs in (("fingerprint", "00c0ffee"), ("group", "other-colours"), ("topic_id", "id-2")):
-        finding = judged(Head(7, {0: 3}, 5, lineage=ours | {name: theirs}))
+        finding = assessed(Head(7, {0: 3}, 5, lineage=ours | {name: theirs}))
         assert (finding.level, finding.subject) == (ERROR, "snapshots of colours")
         assert f"{name} {theirs!r} there, {ours[name]!r} here" in finding.text
-    finding = judged(Head(7, {0: 3}, 5, uncounted=(1,), lineage=ours))
+    finding = assessed(Head(7, {0: 3}, 5, uncounted=(1,), lineage=ours))
     assert finding.level is WARNING
     assert "partition 1" in finding.text
 
@@ -439,7 +439,7 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
     ):
         columns = Columns.of(range(len(values)), [0] * len(values), values)
         reasons = rejections.reasons(SERVED.stream, SERVED.configured.limits, columns)
-        finding = judge_reports(SERVED, Judged(len(values), 0, reasons))
+        finding = assess_reports(SERVED, NewestReports(len(values), 0, reasons))
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
         assert ("ldp-worker dead-letters" in finding.hint) == (level is not OK)
         assert ("ldp-worker document --stream colours" in finding.hint) == (foreign in values)
@@ -447,7 +447,7 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
 
 def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
     for with_key in (0, 3):
-        monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, with_key=with_key: Judged(4, with_key))
+        monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, n=with_key: NewestReports(4, n))
         _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}))
         assert len(found) == (with_key > 0)
         for finding in found:
@@ -467,7 +467,7 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
     ],
 )
 def test_where_compiled_kernels_are_kept(asked, used, level):
-    finding = judge_cache(asked, used)
+    finding = assess_cache(asked, used)
     assert finding.level is level
     assert (used or "no folder") in finding.text
     assert ("NUMBA_CACHE_DIR" in finding.hint) == (level is not OK)
@@ -490,7 +490,7 @@ def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
 def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published=0, counted=()):
     there, logs = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND)), {"reports": {0: log, 1: log}}
     known = Cluster(there, logs, {"reports": offset_metadata or {}}, {}, {"reports": dict(counted)})
-    return judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
+    return assess_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
 def written(partition: int, state: PartitionState, group: str = "g-colours") -> dict[str, str]:
@@ -567,7 +567,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, messag
     state.rules.append(Rule(5, 2, RecordLimits(50, True, 16 << 20)))
     fields = {partition: written(partition, state) for partition in (0, 1)}
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
-    (finding,) = judge_counts(config, config.streams[0], known, fields, Head())
+    (finding,) = assess_counts(config, config.streams[0], known, fields, Head())
     if message is None:
         assert finding.level is OK
     else:
@@ -625,8 +625,8 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         "s", ldp.oracle(protocol, epsilon="1", domain_size=d), labels=[f"värde {i}" for i in range(d)]
     )
     queries = [SetQuery("many", tuple(range(0, d, 2))), TopQuery("most", min(d, 400))]
-    judged = {"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "hamming_weight": False}
-    rules = dict.fromkeys(range(50), [judged] * 2)
+    rule = {"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "hamming_weight": False}
+    rules = dict.fromkeys(range(50), [rule] * 2)
     cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8}, rules=rules)
     bound = snapshot.largest_message(stream, queries, partitions=50)
     for n in (7, 10**9 + 7):

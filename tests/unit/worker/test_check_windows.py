@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from worker.check import Finding, Level, machine
-from worker.check.redis import judge_memory
-from worker.check.topics import judge_topics
-from worker.check.windows import judge_windows
+from worker.check.redis import assess_memory
+from worker.check.topics import assess_topics
+from worker.check.windows import assess_windows
 from worker.config import Config, parse
 from worker.kafka.client import topics
 
@@ -43,7 +43,7 @@ def event_time(ahead: int | None) -> topics.Topic:
 
 
 def about(reports: topics.Topic, config: Config = HOURLY) -> list[Finding]:
-    return [f for f in judge_topics(config, {"reports": reports}) if f.subject == "topic reports"]
+    return [f for f in assess_topics(config, {"reports": reports}) if f.subject == "topic reports"]
 
 
 def made(config: Config, event_time: bool = False) -> dict[str, str]:
@@ -79,7 +79,7 @@ def test_event_time_that_no_broker_bounds_is_an_error(ahead: int | None) -> None
 @pytest.mark.parametrize("ahead", [0, MINUTE - 1, MINUTE])
 def test_event_time_that_the_broker_bounds_is_said(ahead: int) -> None:
     assert [f.level for f in about(event_time(ahead))] == [Level.OK]
-    (found,) = judge_windows(HOURLY, {"reports": event_time(ahead)}, memory=1 << 40)
+    (found,) = assess_windows(HOURLY, {"reports": event_time(ahead)}, memory=1 << 40)
     assert (
         "uses up streams.max_out_of_orderness, 1m, and honest delay is covered by streams.grace alone, 10m"
         in found.text
@@ -107,7 +107,7 @@ MOST_BODIES = (1 + 54 + 54 + 23) * (11 + 5) * 1000 * 16
 
 
 def test_windows_and_their_costs_are_said() -> None:
-    (found,) = judge_windows(HOURLY, {"reports": topic()}, memory=1 << 40)
+    (found,) = assess_windows(HOURLY, {"reports": topic()}, memory=1 << 40)
     assert (found.level, found.subject) == (Level.OK, "windows of colours")
     # 24 panes of 1 h, one for 12 minutes of waiting, one at either end; twice that. 2 partitions, 8,000 bytes a pane
     assert "1h, 24h every 1h, by the broker's time; up to 54 panes of 1h a partition" in found.text
@@ -121,22 +121,22 @@ def test_windows_and_their_costs_are_said() -> None:
 
 def test_windows_as_long_as_their_panes_are_late_by_themselves() -> None:
     config = parse(PLAIN + 'windows = ["1h"]\nretain = "forever"')
-    (found,) = judge_windows(config, {"reports": topic()}, memory=1 << 40)
+    (found,) = assess_windows(config, {"reports": topic()}, memory=1 << 40)
     assert "final ones stay for ever" in found.text
     assert "is late for the longer" not in found.text
 
 
 def test_nothing_is_said_without_windows() -> None:
-    assert judge_windows(parse(PLAIN), {"reports": topic()}, memory=0) == []
-    assert judge_windows(HOURLY, {}, memory=0) == []
+    assert assess_windows(parse(PLAIN), {"reports": topic()}, memory=0) == []
+    assert assess_windows(HOURLY, {}, memory=0) == []
 
 
 def test_panes_that_this_machine_has_no_room_for() -> None:
     # what an owner of both partitions holds, and what a publisher reads and sends
     need = 2 * 2 * 55 * 8000 + MOST_BODIES
     there = {"reports": topic()}
-    assert [f.subject for f in judge_windows(HOURLY, there, memory=need)] == ["windows of colours"]
-    _, found = judge_windows(HOURLY, there, memory=need - 1)
+    assert [f.subject for f in assess_windows(HOURLY, there, memory=need)] == ["windows of colours"]
+    _, found = assess_windows(HOURLY, there, memory=need - 1)
     assert (found.level, found.subject) == (Level.WARNING, "memory")
     assert f"{need / (1 << 20):.1f} MiB" in found.text
 
@@ -145,11 +145,11 @@ def test_redis_needs_room_for_the_panes_that_are_open() -> None:
     there = {"reports": topic()}
     half, all_of_them = (2 * 2 * (1 + panes) * 8000 for panes in (27, 54))
     for room, level in ((half - 1, Level.ERROR), (all_of_them, Level.WARNING), (2 * all_of_them, Level.OK)):
-        found = judge_memory(HOURLY, there, {"maxmemory": room})
+        found = assess_memory(HOURLY, there, {"maxmemory": room})
         assert found.level is level
         assert "where partitions wait for others" in found.text
-    assert "windows" in judge_memory(HOURLY, there, {"maxmemory": half - 1}).hint
-    assert "where partitions" not in judge_memory(parse(PLAIN), there, {"maxmemory": half}).text
+    assert "windows" in assess_memory(HOURLY, there, {"maxmemory": half - 1}).hint
+    assert "where partitions" not in assess_memory(parse(PLAIN), there, {"maxmemory": half}).text
 
 
 def test_the_head_has_room_for_the_windows_that_stay() -> None:

@@ -8,7 +8,7 @@ from ldp.snapshot import Cut, Period, Slots, encode_rows, slots, take
 from tests.support.docs import page
 from tests.support.estimates import estimated
 from worker.check import Level
-from worker.check.topics import judge_topics
+from worker.check.topics import assess_topics
 from worker.config import ConfigError, parse
 from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, TOP, row_cost
 from worker.kafka.client import topics
@@ -136,11 +136,11 @@ SOUND = {"cleanup.policy": "compact", "min.insync.replicas": "2", "max.message.b
 )
 def test_a_topic_of_rows_is_judged(changed, level, said):
     there = {"r": topics.Topic("id", 1, 3, SOUND | changed)}
-    (found,) = (one for one in judge_topics(config('topic = "r"'), there) if one.subject == "topic r")
+    (found,) = (one for one in assess_topics(config('topic = "r"'), there) if one.subject == "topic r")
     assert found.level is level
     assert said in f"{found.text} {found.hint}"
 
 
 def test_a_topic_of_rows_that_is_missing_is_an_error():
-    (found,) = (one for one in judge_topics(config('topic = "r"'), {}) if one.subject == "topic r")
+    (found,) = (one for one in assess_topics(config('topic = "r"'), {}) if one.subject == "topic r")
     assert (found.level, found.text) == (Level.ERROR, "missing; needed for rows")

@@ -110,7 +110,7 @@ def is_sane(head):
     assert all(type(number) is int for number in (head.sequence, head.reports, *head.offsets.values()))
     assert 0 < head.sequence < 2**53
     for partition in head.rules:
-        head.judged(partition)
+        head.rules_of(partition)
     head.needed_from({"1h": 0})
     head.foreign('{"group": "g", "topic_id": "t", "fingerprint": "8e9f39d0"}')
     return head.behind(CUT) in (True, False)

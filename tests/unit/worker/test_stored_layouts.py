@@ -9,7 +9,7 @@ import pytest
 
 import ldp
 from ldp.consistency import METHODS
-from worker.audit.comparison import judge
+from worker.audit.comparison import assess
 from worker.audit.records import Records
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
@@ -185,7 +185,7 @@ def test_the_audit_recounts_them_from_their_log(name, outcome):
     vector = STORED[name]
     log = [(record["timestamp"], bytes.fromhex(record["value"])) for record in vector["log"]]
     blobs = {"all": None} | {window: bytes.fromhex(blob) for window, blob in vector["blobs"].items()}
-    row = judge(
+    row = assess(
         STREAM.document(),
         0,
         stream="colours",

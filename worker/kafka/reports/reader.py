@@ -11,7 +11,7 @@ from worker.kafka.client.reading import LARGEST, Passed
 
 
 @dataclass
-class Judged:
+class NewestReports:
     """Counts over the newest records of a topic."""
 
     records: int = 0  # all; an unreadable record batch counts as one
@@ -20,7 +20,7 @@ class Judged:
     oldest: int | None = None  # the lowest timestamp, in milliseconds; None if none has one
 
 
-def newest_reports(config: Config, served: Served) -> Judged:
+def newest_reports(config: Config, served: Served) -> NewestReports:
     """Classifies the newest records of each partition; see `newest_records`.
 
     Raises `kafka.errors.KafkaError`: the brokers do not answer.
@@ -33,7 +33,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
         [r.offset for r in records], [r.timestamp for r in records], [r.value for r in records]
     )
     unreadable = sum(one.why.startswith("record batch: ") for one in passed)
-    return Judged(
+    return NewestReports(
         len(records) + unreadable,
         sum(record.key is not None or record.raw_headers != b"\0" for record in records),
         rejections.reasons(served.stream, limits, columns, unreadable),

@@ -2,7 +2,7 @@
 
     python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]
 
-It judges how long a body is and nothing in it: that is a worker's. It sees each sender's address and its browser's
+It checks the length of a body and nothing in it: that is a worker's. It sees each sender's address and its browser's
 headers, and neither keeps them nor passes them on.
 """
 

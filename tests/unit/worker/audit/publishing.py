@@ -10,7 +10,7 @@ from ldp.query import SetQuery, TopQuery
 from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
-from worker.audit.comparison import Newest, judge
+from worker.audit.comparison import Newest, assess
 from worker.audit.published import Compared
 from worker.audit.records import Records
 from worker.audit.snapshots import Message
@@ -150,7 +150,7 @@ class World:
             bounds = (begins or {}).get(p, begin), START + LENGTH
             facts = {"cut": cut, "bounds": bounds, "read": read, "published": published}
             facts["newest"] = newest.get(p, Newest())
-            verdicts.append(judge(document, p, stream="s", group=GROUP, **facts))
+            verdicts.append(assess(document, p, stream="s", group=GROUP, **facts))
         there = range(len(self.partitions))
         compared = Compared(difference=differing) if differing else published.compare(there)
         return verdict_of("s", verdicts, published, compared)

@@ -459,7 +459,7 @@ def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
     for p in (0, 1)[: 1 + seed % 2]:
         each = world.partitions[p]
         fresh = Partition(world.rng, each.counting.records, each.state.rules[-1].limits)
-        fresh.state.set_rules(head.judged(p))
+        fresh.state.set_rules(head.rules_of(p))
         if lost:
             fresh.state.skip(START + lost)
         fresh.state.windows.admit(head.floors[p])

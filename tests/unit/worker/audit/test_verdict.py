@@ -13,7 +13,7 @@ import ldp
 from ldp import frames
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import PartitionVerdict
-from worker.audit.comparison import Newest, judge
+from worker.audit.comparison import Newest, assess
 from worker.audit.decoding import chances_of
 from worker.audit.parsing import Limits
 from worker.audit.protocols import weight_bounds
@@ -56,7 +56,7 @@ def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, partit
 
     bounds = (begin, START + len(records) if end is None else end)
     facts = {"cut": cut, "bounds": bounds, "read": read or there, **facts}
-    return judge(stream.document(), partition, stream=name, group=GROUP, **facts)
+    return assess(stream.document(), partition, stream=name, group=GROUP, **facts)
 
 
 def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
@@ -474,11 +474,11 @@ def test_point_19_the_audit_finds_the_same_unlikely_weights_by_itself(oracle):
 def test_counts_that_were_lost_are_a_difference():
     document = ldp.Stream("s", ldp.GRR("1", 3)).document()
     facts = {"stream": "s", "group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
-    assert judge(document, 0, **facts).difference is None
-    assert judge(document, 0, **facts, committed=(7, "claimed")).difference is None
-    counted = judge(document, 0, **facts, committed=(7, "counted")).difference
+    assert assess(document, 0, **facts).difference is None
+    assert assess(document, 0, **facts, committed=(7, "claimed")).difference is None
+    counted = assess(document, 0, **facts, committed=(7, "counted")).difference
     assert counted.endswith("counted progress: the counts were lost, or another Redis has them")
-    published = judge(document, 0, **facts, newest=Newest(offset=5)).difference
+    published = assess(document, 0, **facts, newest=Newest(offset=5)).difference
     assert published.endswith(
         "a snapshot was published of offsets up to 5: the counts were lost, or another Redis has them"
     )

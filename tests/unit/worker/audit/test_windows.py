@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.unit.worker.audit.streams import STREAMS, frame, some_reports
-from worker.audit.comparison import judge
+from worker.audit.comparison import assess
 from worker.audit.records import Records
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
@@ -76,7 +76,7 @@ def verify(state, records, begin=START, stream=STREAM):
         return [Records.of(records[at - START : at + 7 - START][: last - at]) for at in range(first, last, 7)]
 
     bounds = (begin, START + len(records))
-    return judge(
+    return assess(
         stream.document(), 0, stream="s", group=GROUP, cut=stored(state, stream), bounds=bounds, read=there
     )
 
