@@ -1,7 +1,7 @@
 """Anytime-valid intervals and poisoning tolerances.
 
 Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Poisoning tolerances are
-checked by forging: so many put an estimate out of its interval, and one fewer does not.
+checked by adding reports: so many put an estimate out of its interval, and one fewer does not.
 """
 
 import math

@@ -50,7 +50,7 @@ def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, R
 
 
 def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
-    """Returns the users that one forged report adds to a value at most, and removes from it."""
+    """Returns the users that one poisoning report adds to a value at most, and removes from it."""
     q = max(rates) / 2 if rates else of.q
     apart = 1 - 2 * q if rates else of.p - q
     return float((1 - q) / apart), float(q / apart)

@@ -316,7 +316,7 @@ class Events(Protocol):
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
         """Accepted records were late, by age, or undated; `left_out` late ones leave no dead letter."""
 
-    def forged(self, test: str, reports: int, found: str) -> None:
+    def poisoned(self, test: str, reports: int, found: str) -> None:
         """A test found reports that no honest client sends; see `ldp.alarms`."""
 
     def with_key_or_headers(self, records: int) -> None:

@@ -34,5 +34,5 @@ class Watching:
         self._seen[batch.partition] = batch.end
         for some in reports:
             for alarm in self._watch.look(some):
-                self._events.forged(alarm.test, alarm.reports, alarm.found)
+                self._events.poisoned(alarm.test, alarm.reports, alarm.found)
         return True

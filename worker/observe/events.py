@@ -139,10 +139,10 @@ class StreamEvents:
         self._metrics.undated.labels(self._stream).inc(undated)
         self._metrics.left_out.labels(self._stream).inc(left_out)
 
-    def forged(self, test: str, reports: int, found: str) -> None:
+    def poisoned(self, test: str, reports: int, found: str) -> None:
         """Counts and logs an alarm; the message holds no report."""
         self._metrics.alarms.labels(self._stream, test).inc()
-        self._logger.warning("reports.forged", test=test, reports=reports, found=found)
+        self._logger.warning("reports.poisoned", test=test, reports=reports, found=found)
 
     def with_key_or_headers(self, records: int) -> None:
         """Counts records with key or headers."""

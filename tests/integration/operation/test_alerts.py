@@ -350,10 +350,10 @@ def a_population_moves(stage):
     stage.watch.resolved("LdpValueChanged", stream=world.name, window="10s")
 
 
-@provokes("LdpForgedReports")
+@provokes("LdpPoisonedReports")
 def somebody_forges_reports(stage):
     """Sends copies of one report."""
-    world = stage.stream("forged", partitions=1)
+    world = stage.stream("poisoned", partitions=1)
     stage.launch(world)
     world.put(frames.encode(world.stream, world.draw(2)), 0)
     yield
@@ -363,7 +363,7 @@ def somebody_forges_reports(stage):
         for _ in range(20):
             world.put(same, 0)
             time.sleep(0.02)
-        return stage.watch.fires("LdpForgedReports", stream=world.name, test="repeats")
+        return stage.watch.fires("LdpPoisonedReports", stream=world.name, test="repeats")
 
     until(forge, "copies are found", _TIMEOUT)
 

@@ -3,7 +3,7 @@
 - ``honest`` (6 min): alarms of 10,000 honest streams of 8,192 reports, by protocol and test, at the risk of service and
   at 10 %.
 - ``law`` (6 min): the same for 10,000 streams of 10⁶ reports; draws the statistics of each block instead of reports.
-- ``forged`` (5 min): examined reports until an alarm, by the share of poisoning reports; the median of 5 streams.
+- ``poisoning`` (5 min): examined reports until an alarm, by the share of poisoning reports; the median of 5 streams.
 - ``cost`` (3 s): CPU time of a watch.
 
 One core, 1 GiB.
@@ -21,7 +21,7 @@ from ldp import frames
 from ldp.alarms import HammingWeight, Repeats, Uniform, Watch
 from ldp.alarms.watch import BLOCK, ENOUGH, RISK
 from tests.long.alarms import honest
-from tests.long.alarms.forging import Forge, attacks
+from tests.long.alarms.poisoning import Poison, attacks
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
 
@@ -81,19 +81,19 @@ def repeats_raise(risk: float, rng: np.random.Generator) -> bool:
     return any(repeats.count(BLOCK, int(again)) for again in drawn)
 
 
-def forged() -> None:
+def poisoning() -> None:
     """Prints after how many examined reports which tests raise an alarm."""
     print(f"{'attack':32}" + "".join(f"{share:>24.1%}" for share in SHARES))
-    for name, (oracle, forge) in attacks().items():
+    for name, (oracle, poison) in attacks().items():
         row = ""
         for share in SHARES:
-            met = sorted(until_alarm(oracle, forge, share, seed) for seed in range(RUNS))
+            met = sorted(until_alarm(oracle, poison, share, seed) for seed in range(RUNS))
             reports, tests = met[RUNS // 2]
             row += f"{'none' if not tests else f'{reports:,} {tests}':>24}"
         print(f"{name:32}{row}", flush=True)
 
 
-def until_alarm(oracle: ldp.Oracle, forge: Forge, share: float, seed: int) -> tuple[int, str]:
+def until_alarm(oracle: ldp.Oracle, poison: Poison, share: float, seed: int) -> tuple[int, str]:
     """Returns the reports until the first alarm and its tests; without one, those of a period."""
     rng = np.random.default_rng(seed)
     tests: list[HammingWeight | Uniform | Repeats] = [
@@ -105,7 +105,7 @@ def until_alarm(oracle: ldp.Oracle, forge: Forge, share: float, seed: int) -> tu
             pool = oracle.perturb(rng.integers(oracle.domain_size, size=16 * BLOCK), rng=rng)
         reports = pool[block % 16 * BLOCK :][:BLOCK].copy()
         fakes = np.flatnonzero(rng.random(BLOCK) < share)
-        reports[fakes] = forge(fakes.size, rng)
+        reports[fakes] = poison(fakes.size, rng)
         if raised := [test.name for test in tests if test.look(reports)]:
             return block * BLOCK, "+".join(raised)
     return BLOCKS * BLOCK, ""
@@ -161,7 +161,7 @@ def costs(oracle: ldp.Oracle) -> tuple[float, float, float]:
     return block, batch, counting
 
 
-PARTS = {"honest": whole, "law": law, "forged": forged, "cost": cost}
+PARTS = {"honest": whole, "law": law, "poisoning": poisoning, "cost": cost}
 
 
 def chosen() -> Iterator[str]:

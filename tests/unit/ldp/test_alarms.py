@@ -172,17 +172,17 @@ def reports_of(oracle, fakes, n=1 << 16):
 
 
 @pytest.mark.parametrize(("oracle", "expected"), [(OLH, ["repeats", "uniform"]), (HADAMARD, ["uniform"])])
-def test_forged_reports_that_are_all_the_same_are_found(oracle, expected):
+def test_poisoning_reports_that_are_all_the_same_are_found(oracle, expected):
     watching = Watch(oracle, Clock(), np.random.default_rng(1))
     assert sorted(feed(watching, reports_of(oracle, 0.2), 3)) == expected
 
 
 def test_an_alarm_is_raised_once_in_a_period_and_the_next_one_begins_after_an_hour():
-    clock, forged = Clock(), reports_of(OLH, 0.2)
+    clock, poisoned = Clock(), reports_of(OLH, 0.2)
     watching = Watch(OLH, clock, np.random.default_rng(1))
     for seconds, raised in ((0, 2), (watch.HOUR - 1, 0), (watch.HOUR, 2), (2 * watch.HOUR - 1, 0)):
         clock.seconds = seconds
-        assert len(feed(watching, forged, 3)) == raised
+        assert len(feed(watching, poisoned, 3)) == raised
 
 
 def test_a_period_without_an_alarm_ends_when_it_has_looked_at_enough(monkeypatch):

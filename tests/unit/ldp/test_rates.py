@@ -204,7 +204,7 @@ def test_the_process_of_several_rates_has_a_mean_of_at_most_one(users):
     assert missed <= 0.5
 
 
-def test_as_many_forged_reports_as_are_said_move_it_out_and_one_less_does_not():
+def test_as_many_poisoning_reports_as_are_said_move_it_out_and_one_less_does_not():
     state = np.array([300, 700, 200, 250, 90, 60])
     estimate = RATED.estimate_state(state, 1600)
     low, high = estimate.anytime_interval()
@@ -213,9 +213,9 @@ def test_as_many_forged_reports_as_are_said_move_it_out_and_one_less_does_not():
     def moved(value, number):
         out = []
         for place in range(6):  # every report there is, each so often
-            forged = state.copy()
-            forged[place] += number
-            found = RATED.estimate_state(forged, 1600 + number).frequencies[value]
+            poisoned = state.copy()
+            poisoned[place] += number
+            found = RATED.estimate_state(poisoned, 1600 + number).frequencies[value]
             out.append(not low[value] <= found <= high[value])
         return any(out)
 

@@ -40,7 +40,7 @@ def outside(oracle, total, m, k, low, high, least, most):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_so_many_forged_reports_put_it_out_and_no_fewer(name):
+def test_so_many_poisoning_reports_put_it_out_and_no_fewer(name):
     oracle = ORACLES[name]
     estimate, base = taken(oracle)
     counts, values = estimate.counts, range(8)

@@ -1,4 +1,4 @@
-"""The deviation of Base's sum from 1: law, honest and forged reports."""
+"""The deviation of Base's sum from 1: law, honest and poisoning reports."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_point_19_sum_of_honest_reports_is_within_its_law(oracle, n):
             assert 0.3 < found.std() < 1.3
 
 
-def forged(oracle, count):
+def poisoned(oracle, count):
     """Reports that support as many values as one can find."""
     made = np.zeros(count, oracle.report_dtype)
     match oracle.name:
@@ -90,11 +90,11 @@ def forged(oracle, count):
     ],
     ids=repr,
 )
-def test_point_19_sum_of_forged_reports_is_off(oracle):
+def test_point_19_sum_of_poisoning_reports_is_off(oracle):
     rng = np.random.default_rng(21)
     honest = oracle.perturb(rng.integers(60, size=20_000), rng=rng)
     assert abs(sum_deviation(oracle.estimate_reports(honest))) < ALARM
-    assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, forged(oracle, 600)]))) > ALARM
+    assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, poisoned(oracle, 600)]))) > ALARM
     if oracle.name in ("oue", "sue"):
         none = np.zeros(600, oracle.report_dtype)
         assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, none]))) < -ALARM

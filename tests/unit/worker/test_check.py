@@ -634,7 +634,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         parts = snapshot.encode(snapshot.take(stream, estimate, cut, 2**53, queries))
         largest = max(len(part.body) + len(part.key) for part in parts)
         assert largest <= bound
-    # of 7 reports hardly any number of forged ones has two digits, and ends are 0 or 1
+    # of 7 reports hardly any number of poisoned ones has two digits, and ends are 0 or 1
     assert bound <= 2 * largest + 16_384
 
 

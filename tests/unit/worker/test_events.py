@@ -50,9 +50,9 @@ CASES = {
             ("reports_total",): 9,
         },
     ),
-    "forged": (
+    "poisoned": (
         ("ones", 4096, "270 ones a report"),
-        ("warning", "reports.forged", {"test": "ones", "reports": 4096, "found": "270 ones a report"}),
+        ("warning", "reports.poisoned", {"test": "ones", "reports": 4096, "found": "270 ones a report"}),
         {("alarms_total", "test", "ones"): 1},
     ),
     "with_key_or_headers": ((4,), None, {("records_with_key_or_headers_total",): 4}),

@@ -163,7 +163,7 @@ def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():
     times = [1000 * k for k in range(n + 1)] + [0]
     batch = Batch(0, 0, n + 2, Columns.of(range(n + 2), times, [good] * (n + 2)))
     assert (state.apply(stream, batch, name_late=True).late_records, state.offset) == ([], n)
-    state.drop(3000)
+    state.evict(3000)
     rest = Batch(0, n, n + 2, Columns.of([n, n + 1], times[n:], [good] * 2))
     (late,) = state.apply(stream, rest, name_late=True).late_records
     assert (late.at.tolist(), late.times.tolist(), late.closed.tolist()) == ([1], [0], [1000 * n])

@@ -1,4 +1,4 @@
-"""What is looked at for forged reports: all that is counted, once."""
+"""What is looked at for poisoning reports: all that is counted, once."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ WINDOWS = RequestedRule(1, RecordLimits(100, hamming_weight=True, windowing=Wind
 
 
 class Told(list):
-    def forged(self, test, reports, found):
+    def poisoned(self, test, reports, found):
         self.append((test, reports, found))
 
 
@@ -32,7 +32,7 @@ def batch(start, *records, partition=0):
     return Batch(partition, start, start + len(records), Columns.of(offsets, [1000] * len(records), records))
 
 
-def test_forged_reports_are_told_of_and_what_is_counted_again_is_not_looked_at():
+def test_poisoning_reports_are_told_of_and_what_is_counted_again_is_not_looked_at():
     watching, told = watching_of(block=8)
     same = frames.encode(STREAM, np.repeat(STREAM.oracle.perturb([1]), 2))
     for again in range(3):

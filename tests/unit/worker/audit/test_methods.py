@@ -124,7 +124,7 @@ def test_another_number_beside_base_is_found(name, by):
             expect(snapshot, change, ["base"])
 
 
-def test_that_no_number_of_forged_reports_does_it_is_found_where_one_does():
+def test_that_no_number_of_poisoning_reports_does_it_is_found_where_one_does():
     snapshot = snapshot_of(next(iter(STREAMS.values())), 3000)
 
     def never(_, said):

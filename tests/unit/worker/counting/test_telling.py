@@ -183,10 +183,10 @@ def changed() -> Iterator[list[Said]]:
         yield [said for said in told.new() if said[0] == "compared"]
 
 
-def forged() -> Iterator[list[Said]]:
+def poisoned() -> Iterator[list[Said]]:
     """The block is made as small as a batch. The world recounts no such reports, so that nothing is stored."""
     world = Still()
-    world.stream = ldp.Stream("forged", ldp.OLH("1", domain_size=3))
+    world.stream = ldp.Stream("poisoned", ldp.OLH("1", domain_size=3))
     process, told = worker(world)
     watch = process.ownership._watching._watch
     watch._block = watch._block[:16]
@@ -194,7 +194,7 @@ def forged() -> Iterator[list[Said]]:
     world.produce(0, frames.encode(world.stream, np.repeat(world.stream.oracle.perturb([1]), 16)), [1] * 16)
     while process.ownership.counted() != {0: 1}:
         turn(process, commit=False)
-    yield [said for said in told.new() if said[0] == "forged"]
+    yield [said for said in told.new() if said[0] == "poisoned"]
 
 
 def behind() -> Iterator[list[Said]]:
@@ -266,11 +266,11 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("compared", "1s", 0, [])],
         [("compared", "1s", 2, [])],
     ],
-    forged: [
+    poisoned: [
         [
-            ("forged", "uniform", 16, "100.00% of them in one of 64 bins that are equally likely"),
+            ("poisoned", "uniform", 16, "100.00% of them in one of 64 bins that are equally likely"),
             (
-                "forged",
+                "poisoned",
                 "repeats",
                 16,
                 "15 of them came before in their block, where at most 1.3e-08 are expected",

@@ -9,42 +9,42 @@ import ldp
 from ldp import kernels
 
 Reports = npt.NDArray[np.void]
-Forge = Callable[[int, np.random.Generator], Reports]
-"""Makes so many forged reports."""
+Poison = Callable[[int, np.random.Generator], Reports]
+"""Makes so many poisoning reports."""
 
 TARGETS = 10
 SEARCH = 1 << 16
 """Seeds that an attacker on OLH tries to find those that support most targets."""
 
 
-def one_vector(oracle: ldp.OUE, rng: np.random.Generator) -> Forge:
+def one_vector(oracle: ldp.OUE, rng: np.random.Generator) -> Poison:
     """Repeats one vector with the target and the most ones that are accepted."""
     vector = most_ones(oracle)(1, rng)
     return lambda n, _: np.repeat(vector, n)
 
 
-def most_ones(oracle: ldp.OUE) -> Forge:
+def most_ones(oracle: ldp.OUE) -> Poison:
     """Draws vectors with the target and the most ones that are accepted."""
 
-    def forge(n: int, rng: np.random.Generator) -> Reports:
+    def poison(n: int, rng: np.random.Generator) -> Reports:
         others = rng.random((n, oracle.domain_size - 1)).argsort(axis=1)[:, : oracle.most_supported - 1] + 1
         return _reports(oracle, np.hstack([np.zeros((n, 1), np.int64), others]))
 
-    return forge
+    return poison
 
 
-def mean_ones(oracle: ldp.OUE) -> Forge:
+def mean_ones(oracle: ldp.OUE) -> Poison:
     """Draws vectors with the target and the mean number of ones of honest vectors."""
     ones = round(float(oracle.p + (oracle.domain_size - 1) * oracle.q))
 
-    def forge(n: int, rng: np.random.Generator) -> Reports:
+    def poison(n: int, rng: np.random.Generator) -> Reports:
         others = rng.random((n, oracle.domain_size - 1)).argsort(axis=1)[:, : ones - 1] + 1
         return _reports(oracle, np.hstack([np.zeros((n, 1), np.int64), others]))
 
-    return forge
+    return poison
 
 
-def seeds(oracle: ldp.OLH, many: int) -> Forge:
+def seeds(oracle: ldp.OLH, many: int) -> Poison:
     """Draws one of the best seeds found, with the bucket that supports most targets."""
     tried = np.random.default_rng(8).integers(1 << 32, size=SEARCH, dtype=np.uint32)
     hashed = np.stack(
@@ -57,14 +57,14 @@ def seeds(oracle: ldp.OLH, many: int) -> Forge:
     return lambda n, rng: chosen[rng.integers(many, size=n)]
 
 
-def one_index(oracle: ldp.Oracle, value: int = 0) -> Forge:
+def one_index(oracle: ldp.Oracle, value: int = 0) -> Poison:
     """Repeats one index that supports the target."""
     index = int(oracle.perturb([value], rng=np.random.default_rng(1))["index"][0])
     report = np.array([(index,)], oracle.report_dtype)
     return lambda n, _: np.repeat(report, n)
 
 
-def honest_but_one(oracle: ldp.Oracle) -> Forge:
+def honest_but_one(oracle: ldp.Oracle) -> Poison:
     """Perturbs the target honestly: no test can distinguish these reports."""
     return lambda n, rng: oracle.perturb(np.zeros(n, np.int64), rng=rng)
 
@@ -77,7 +77,7 @@ def _reports(oracle: ldp.OUE, ones: npt.NDArray[np.int64]) -> Reports:
     return reports
 
 
-def attacks() -> dict[str, tuple[ldp.Oracle, Forge]]:
+def attacks() -> dict[str, tuple[ldp.Oracle, Poison]]:
     """Returns the attacks by name, each with its protocol."""
     oue, olh = ldp.OUE("1", domain_size=1024), ldp.OLH("1", domain_size=1024)
     hadamard = ldp.HadamardResponse("1", domain_size=845)
