@@ -325,7 +325,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         else:
             step("Next")
             say("make demo KEEP=1           leaves all this running, to look around")
-            say("deploy/demo/worker.toml    the stream's configuration; see README.md")
+            say("deploy/demo/worker.toml    the stream's configuration; see docs/reference/configuration.md")
             say(".venv/bin/ldp-worker -h    run, check, create-topics, simulate, watch, audit")
     return 0
 
