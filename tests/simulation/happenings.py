@@ -13,7 +13,7 @@ RARE = (
     "a partition is refused", "a partition more", "a transaction is aborted by the next producer",
     "a transaction times out", "a window less", "a window more", "another deployment is refused", "bounded",
     "claimed, gap", "claimed, resume without a head", "compacted", "conflict", "damaged on the way",
-    "dead letter refused", "fenced", "floor", "given up", "head deleted", "loss noticed",
+    "admitted_from", "dead letter refused", "fenced", "given up", "head deleted", "loss noticed",
     "lost and regained without a word", "named, with a floor", "no room", "offsets expired", "publisher fenced",
     "rule added", "sent twice", "staging_expired", "state lost", "store went back",
     "the topic's id is not known", "topic created again", "truncated",

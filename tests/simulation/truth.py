@@ -229,7 +229,7 @@ class Truth:
             ("late", windows.late != was.late),
             ("undated", windows.undated > was.undated),
             ("admitted", windows.admitted_from is not None and was.admitted_from is None),
-            ("floor", bool(windows.admitted_from) and was.admitted_from is None),
+            ("admitted_from", bool(windows.admitted_from) and was.admitted_from is None),
             ("panes evicted", windows.evicted_to > was.evicted_to),
             (
                 "a window more",
