@@ -16,7 +16,7 @@ from worker.audit.windows import shape_of
 @dataclass(frozen=True)
 class _Reached:
     closed: int
-    admitted_from: int  # the line with which the head admits it
+    admitted_from: int  # the time from which the head admits it
     watermark: int | None
     first_start: Mapping[str, int]  # the first start of each window
     names: Set[str]  # its windows when the head was published
