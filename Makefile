@@ -86,7 +86,7 @@ format: venv ## Format the code, and mend what ruff can mend
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-reference: venv ## Write the pages of docs/reference that are generated from the code
+reference: venv ## Write the pages of docs that are generated from the code
 	@$(BIN)/python -m docs.generate
 
 package: venv ## Build the wheel, and try it in fresh environments: alone, with its dependencies, with the worker's extra

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference that are generated from the code."""
+"""Writes the pages of docs that are generated from the code."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,8 +9,10 @@ from docs.generate import (
     broker_errors,
     cli,
     configuration,
+    contracts,
     errors,
     failures,
+    index,
     log_events,
     metrics,
     template,
@@ -29,6 +31,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics.page,
     "../../worker/config/template.toml": template.page,
     **{name: partial(failures.page, name) for name in failures.NAMES},
+    "../internals/import-contracts.md": contracts.page,
+    "../README.md": index.page,
 }
 """The function that returns the text of each page, by file name."""
 

@@ -11,7 +11,7 @@ from tests.support.docs import page
 PAGES = {
     name: page(name)
     for name in (
-        "explanation/anytime-valid-intervals",
+        "explanation/statistics",
         "guides/browsers-and-explicit-channels",
         "guides/choose-a-method",
         "guides/choose-a-protocol",

@@ -1,0 +1,50 @@
+"""The index of all pages, with their titles."""
+
+import re
+from pathlib import Path
+
+from docs.generate.markdown import GENERATED
+
+DOCS = Path(__file__).parents[1]
+SHELVES = {
+    "tutorials": ("Tutorials: learn by doing", "install first-stream files-only notebook"),
+    "guides": (
+        "Guides: solve one task",
+        "send-reports javascript-client read-snapshots choose-a-protocol choose-a-method windows databases"
+        " spark-and-beam browsers-and-explicit-channels client-conformance poisoning",
+    ),
+    "operate": (
+        "Operate: run it in production",
+        "production-checklist deploy kubernetes redis secure capacity retention-and-backup change-a-stream"
+        " dashboards troubleshoot runbook runbook-records",
+    ),
+    "reference": (
+        "Reference: look it up",
+        "configuration configuration-streams topics-and-messages http-api wire-format wire-format-coins"
+        " wire-format-vectors state-files cli-ldp-worker cli-ldp metrics alerts log-events errors failures"
+        " failures-kafka failures-redis failures-output-topics failures-worker failures-records broker-errors",
+    ),
+    "explanation": (
+        "Explanation: understand it",
+        "when-to-use-something-else exactly-once snapshots windows statistics audit threat-model",
+    ),
+    "internals": (
+        "Internals: change it",
+        "architecture import-contracts partition-lifecycle storage-format import ldp benchmarks",
+    ),
+    "contributing": ("Contributing: write for it", "style glossary"),
+}
+"""Heading and pages of each folder, in the order of the index."""
+
+
+def page() -> str:
+    """Returns the index of all pages."""
+    lines = [GENERATED, "", "# Documentation", "", "The [README](../README.md) has a quick start and links by reader."]
+    for folder, (heading, names) in SHELVES.items():
+        lines += ["", f"## {heading}", ""]
+        for name in names.split():
+            text = (DOCS / folder / f"{name}.md").read_text(encoding="utf-8")
+            title = re.search(r"(?m)^# (.+)$", text)
+            assert title, name
+            lines.append(f"- [{title[1]}]({folder}/{name}.md)")
+    return "\n".join(lines) + "\n"
