@@ -21,7 +21,9 @@ def _modules(contract: dict[str, Any]) -> str:
     """Returns the modules that a contract allows or forbids."""
     match contract["type"]:
         case "forbidden":
-            return f"{_list(contract['source_modules'])} must not import {_list(contract['forbidden_modules'])}"
+            return (
+                f"{_list(contract['source_modules'])} must not import {_list(contract['forbidden_modules'])}"
+            )
         case "protected":
             return f"only {_list(contract['allowed_importers'])} may import {_list(contract['protected_modules'])}"
         case "layers":

@@ -39,7 +39,13 @@ SHELVES = {
 
 def page() -> str:
     """Returns the index of all pages."""
-    lines = [GENERATED, "", "# Documentation", "", "The [README](../README.md) has a quick start and links by reader."]
+    lines = [
+        GENERATED,
+        "",
+        "# Documentation",
+        "",
+        "The [README](../README.md) has a quick start and links by reader.",
+    ]
     for folder, (heading, names) in SHELVES.items():
         lines += ["", f"## {heading}", ""]
         for name in names.split():
