@@ -15,6 +15,7 @@ from docs.generate import (
     index,
     log_events,
     metrics,
+    runbook,
     template,
 )
 
@@ -29,6 +30,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors.page,
     "log-events.md": log_events.page,
     "metrics.md": metrics.page,
+    **{f"../operate/{name}": partial(runbook.page, name) for name in ("runbook.md", "runbook-records.md")},
     "../../worker/config/template.toml": template.page,
     **{name: partial(failures.page, name) for name in failures.NAMES},
     "../internals/import-contracts.md": contracts.page,
