@@ -1,4 +1,4 @@
-"""The command line: ``ldp``, a file a command; `command` is what they share.
+"""The command line ``ldp``: one module per command, and shared parts in `command`.
 
 Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict of `audit-client`.
 """
@@ -26,5 +26,5 @@ def main() -> None:
     """Runs the command line."""
     try:
         cli(prog_name="ldp")
-    except OSError as error:  # a full disk behind stdout, say
+    except OSError as error:  # such as a full disk behind stdout
         sys.exit(f"Error: {error}")

@@ -1,4 +1,4 @@
-"""``ldp aggregate``: reports in, a snapshot or a table out."""
+"""``ldp aggregate``: turns reports into a snapshot or a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ldp.files import Aggregator, Rejected
     from ldp.stream import Stream
 
-_PLACES = 3  # How many malformed records of a reason are named
+_PLACES = 3  # Malformed records that are listed per reason
 
 
 @cli.command("aggregate")
@@ -29,7 +29,7 @@ _PLACES = 3  # How many malformed records of a reason are named
     "--most-reports",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Reject records with more reports, like streams.most_reports. Without the option, no limit.",
+    help="Reject records with more than N reports, like streams.most_reports. Default: no limit.",
 )
 @click.option(
     "--rejected",
@@ -55,19 +55,19 @@ def aggregate(
 ) -> None:
     """Count reports and estimate the values' frequencies.
 
-    Reads frames from files or stdin (-): JSON lines, or one binary frame a file (first byte 0x01). The files' counts
-    add up. Prints a snapshot as the snapshot topic has it, in JSON lines: the head, the labels if there are any, then
-    a body for each method.
+    Reads frames from files or stdin (-). A file has JSON lines, or one binary frame (first byte 0x01). The counts of
+    all files are added. Prints a snapshot in the format of the snapshot topic, as JSON lines: the head, the labels if
+    the stream has labels, and a body for each method.
 
     \b
     ldp aggregate --document colours.json reports.jsonl --top 3
     ldp aggregate --document colours.json a.jsonl b.jsonl > snapshot.jsonl
     ldp aggregate --document colours.json a.jsonl --state a.ldp
 
-    A record, that is a line or a binary frame, is counted whole or not at all. What is malformed is left out, and
-    stderr says how much, why, and where. Exit code 1 means that nothing could be counted.
+    A record is a line or a binary frame. Malformed records are skipped as a whole, and stderr lists their number,
+    reasons and places. Exit code 1 means that no report was counted.
 
-    A state is a file that adds up with others: ldp merge, ldp estimate. One of no reports is written, too.
+    ldp merge adds state files, and ldp estimate reads them. --state writes the file even without any report.
     """  # noqa: D301
     from ldp.files import Aggregator
     from ldp.state import State
@@ -78,29 +78,29 @@ def aggregate(
     with opened(files, lambda: amount(aggregator.reports, "report")) as sources:
         for source, file in sources:
             aggregator.read(file, source)
-    _complain(aggregator, kept.places)
+    _print_rejected(aggregator, kept.places)
     if output is not None:
         write_state(State.of(aggregator), output)
         if printing.top is None:
             return
     if not aggregator.reports:
-        hint = "; ldp perturb makes reports of values" if aggregator.records else ""
-        raise click.ClickException(f"there was no report to count{hint}")
+        hint = "; ldp perturb turns values into reports" if aggregator.records else ""
+        raise click.ClickException(f"the input has no report to count{hint}")
     printing.show(stream, aggregator.estimate(), {0: aggregator.records})
 
 
 class _Rejections:
-    """Rejected records: the first places of each reason, and all of them in a file if one is given."""
+    """Collects the first places of each reason, and writes all rejected records to a file if given."""
 
     def __init__(self, file: TextIO | None) -> None:
         self.places: dict[str, list[str]] = {}
         self._file = file
 
     def add(self, record: Rejected) -> None:
-        said = self.places.setdefault(record.reason, [])
-        if len(said) < _PLACES:
+        places = self.places.setdefault(record.reason, [])
+        if len(places) < _PLACES:
             line = "one binary frame" if record.line is None else f"line {record.line:,}"
-            said.append(f"{record.source}, {line}")
+            places.append(f"{record.source}, {line}")
         if self._file is not None:
             content = None if record.record is None else b64encode(record.record).decode()
             dead_letter = {
@@ -112,7 +112,7 @@ class _Rejections:
             self._file.write(json.dumps(dead_letter) + "\n")
 
 
-def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
+def _print_rejected(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
     """Reports malformed records on stderr."""
     from ldp.frames import REASONS, Reason
 
@@ -124,5 +124,5 @@ def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> No
         where = "; ".join([*places[reason], "..."][: count if count <= _PLACES else None])
         lines.append(f"  {reason} {count:,}: {REASONS[reason]} ({where})")
     if Reason.FINGERPRINT in rejected:
-        lines.append(f"the fingerprint of this document is {aggregator.stream.fingerprint.hex()}")
+        lines.append(f"the fingerprint of --document is {aggregator.stream.fingerprint.hex()}")
     echo("\n".join(f"ldp: {line}" for line in lines), err=True)

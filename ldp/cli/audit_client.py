@@ -1,4 +1,4 @@
-"""``ldp audit-client``: any client in, a verdict out."""
+"""``ldp audit-client``: tests the conformance of a client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 8
     "--vectors",
     type=click.Path(exists=True, path_type=Path),
     metavar="PATH",
-    help="Compare with these vectors instead. COMMAND takes coins from the seed before each value.",
+    help="Compare frames with these vectors instead. COMMAND derives its coins from the seed before each value.",
 )
 @click.option(
     "--reports",
@@ -41,14 +41,14 @@ _SHOWN = 8
     "values",
     multiple=True,
     metavar="NAME",
-    help="Value to test in any case. Repeat the option for several.",
+    help="Value to test in addition to the default ones. Repeat the option for several.",
 )
 @click.option(
     "--alarm",
     type=click.FloatRange(0, 0.5, min_open=True),
     default=1e-6,
     show_default=True,
-    help="Probability that an honest client fails.",
+    help="Largest probability that a conforming client fails.",
 )
 @click.option(
     "--seconds",
@@ -70,19 +70,20 @@ def audit_client(
 ) -> None:
     """Test the conformance of a client as a black box.
 
-    COMMAND makes reports: it reads values from stdin, a line each, a label or an index, and writes a frame for each to
-    stdout, a line each: JSON, or a binary frame in hexadecimal. {} in it stands for the path of the document.
+    COMMAND makes reports. It reads one value per line from stdin, a label or an index. For each value it writes one
+    line with a frame to stdout: JSON, or a binary frame in hexadecimal. {} stands for the path of the document.
 
     \b
     ldp audit-client --document colours.json -- ldp perturb --document {}
     ldp audit-client --document colours.json -- node client.mjs {}
 
-    Tested are frames that a worker would reject; all probabilities under the protocol's law, value by value, by exact
-    tails and by χ²; a lower bound of the ε spent; coins that repeat in a second run or from one report to the next;
-    and, if the client answers line by line, time against value. Values are the first, the last, and some between.
+    The test finds frames that a worker would reject, and coins that repeat in a second run or in the next report. It
+    compares the frequencies of reports with the protocol's probabilities, value by value, by exact tails and by χ². It
+    computes a lower bound of the ε spent. If the client answers line by line, it compares the times of two values.
+    The tested values are the first, the last, and some between.
 
-    With --vectors tests/vectors/wire-1/reports a seed in hexadecimal precedes each value, and the frames must equal
-    those of the folder's files, or of one file: for a client with scripted coins.
+    --vectors takes a file or a folder, such as tests/vectors/wire-1/reports, and tests a client with scripted coins. A
+    seed in hexadecimal precedes each value, and the frames must equal those of the vectors.
 
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301
@@ -90,24 +91,24 @@ def audit_client(
     from ldp.conformance.verdict import FAIL, PASS, assess
 
     if (stream is None) == (vectors is None):
-        raise click.UsageError("give either --document or --vectors")
+        raise click.UsageError("--document and --vectors exclude each other; one of them is required")
     if vectors is not None:
         raise SystemExit(_compared(command, vectors, seconds, as_json))
     assert stream is not None
-    say = echo_json if as_json else echo
+    show = echo_json if as_json else echo
     own = [_index(stream, value) for value in values]
     try:
         with Command(command, stream, seconds) as client:
             found = assess(client, reports, alarm, own)
     except ClientError as error:
-        say(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
+        show(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
         raise SystemExit(_FAILED) from None
-    say(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
+    show(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
     raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
 
 
 def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: bool) -> int:
-    """Prints in which streams of the vectors a client makes other reports; returns the exit code."""
+    """Prints the streams in which a client's reports differ from the vectors; returns the exit code."""
     from ldp.conformance.vectors import differences, read
 
     try:
@@ -115,7 +116,7 @@ def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: boo
         found = list(differences(command, vectors, seconds))
         streams = len(vectors["streams"])
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        raise click.BadParameter(f"{path} has no vectors: {error!r}", param_hint="--vectors") from None
+        raise click.BadParameter(f"{path} has no valid vectors: {error!r}", param_hint="--vectors") from None
     verdict = "fail" if found else "pass"
     if as_json:
         echo_json(json.dumps({"verdict": verdict, "streams": streams, "findings": found}, ensure_ascii=False))
@@ -129,27 +130,25 @@ def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: boo
 
 
 def _index(stream: Stream, value: str) -> int:
-    """The index of a value that is asked for."""
     names = stream.labels or [str(i) for i in range(stream.oracle.domain_size)]
     if value not in names:
-        raise click.BadParameter(f"{value!r} is no value of the stream", param_hint="--value")
+        raise click.BadParameter(f"{value!r} is not a value of the stream", param_hint="--value")
     return list(names).index(value)
 
 
 def _lines(stream: Stream, found: Verdict) -> str:
-    """The verdict for people."""
     lines = [f"{found.verdict}: {found.reports:,} reports, {found.comparisons:,} probabilities compared"]
     if found.spent is not None:
         lines.append(
-            f"it spends ε ≥ {found.spent.epsilon:.3f}; {float(stream.oracle.epsilon):.3f} is promised"
+            f"the client spends ε ≥ {found.spent.epsilon:.3f}; the document has {float(stream.oracle.epsilon):.3f}"
         )
     if found.times is None:
-        lines.append("time: not measured, it does not answer line by line")
+        lines.append("time: not measured, because the client does not answer line by line")
     else:
-        lines.append(f"{found.times.said}, by the median (p = {found.times.p_value:.1g})")
+        lines.append(f"{found.times.summary}, by the median (p = {found.times.p_value:.1g})")
     lines += [f"  {finding}" for finding in found.findings[:_SHOWN]]
     if len(found.findings) > _SHOWN:
         lines.append(f"  and {len(found.findings) - _SHOWN:,} more")
     if found.verdict not in ("pass", "fail"):
-        lines.append("give more: --reports")
+        lines.append("increase --reports for a verdict")
     return "\n".join(lines)

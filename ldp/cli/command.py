@@ -1,6 +1,6 @@
 """Shared parts of commands: the group, --document, reading files with a progress bar, writing.
 
-What is heavy is imported inside the commands, so that help comes at once.
+Commands import heavy modules when they run, so that --help is fast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
-NAME = "file"  # The name of a stream that is given none
+NAME = "file"  # Default name of a stream
 _STDIN = "-"
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -50,7 +50,7 @@ def _read_document(_context: click.Context, _option: click.Parameter, path: Path
 
 
 def document_option(*, required: bool = True) -> Callable[[_Function], _Function]:
-    """The option ``--document``, which passes the stream to a command, or None."""
+    """Returns the option ``--document``, which passes the stream, or None, to a command."""
     return click.option(
         "--document",
         "stream",
@@ -58,19 +58,19 @@ def document_option(*, required: bool = True) -> Callable[[_Function], _Function
         type=FILE,
         metavar="FILE",
         callback=_read_document,
-        help="Public document of the stream, which ldp document writes.",
+        help="Public document of the stream, written by ldp document.",
     )
 
 
 def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuses an output file in a missing folder, before any work."""
+    """Rejects an output file in a missing folder before any work."""
     if path is not None and not path.resolve().parent.is_dir():
-        raise click.BadParameter(f"there is no folder {path.resolve().parent}")
+        raise click.BadParameter(f"folder {path.resolve().parent} does not exist")
     return path
 
 
 def write(parts: Iterable[bytes]) -> None:
-    """Writes to stdout; a full disk is one line and exit code 1."""
+    """Writes to stdout; raises ClickException if the disk is full."""
     out = sys.stdout.buffer
     try:
         for part in parts:
@@ -83,7 +83,7 @@ def write(parts: Iterable[bytes]) -> None:
 
 
 def write_state(state: State, path: Path) -> None:
-    """Writes a state; where it cannot be, one line and exit code 1."""
+    """Writes a state; raises ClickException if the file cannot be written."""
     try:
         state.write(path)
     except OSError as error:
@@ -92,25 +92,25 @@ def write_state(state: State, path: Path) -> None:
 
 @contextmanager
 def opened(
-    paths: Sequence[str], told: Callable[[], str], *, quiet: bool = False
+    paths: Sequence[str], status: Callable[[], str], *, quiet: bool = False
 ) -> Iterator[Iterator[tuple[str, Readable]]]:
-    """Yields the files, opened one after the other, with their names; shows progress and ``told`` on a terminal."""
+    """Yields names and files, one open at a time; shows progress and `status` on a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 
-    class Told(ProgressColumn):
+    class Status(ProgressColumn):
         def render(self, _: Task) -> Text:
-            return Text(told())
+            return Text(status())
 
     paths = paths or [_STDIN]
     stdin = sys.stdin.buffer
     if _STDIN in paths and stdin.isatty():
-        echo("ldp: reading from the terminal; Ctrl-D on a new line ends it", err=True)
+        echo("ldp: reading from the terminal; press Ctrl-D on a new line to end the input", err=True)
         quiet = True
     sizes = [file_size(stdin if path == _STDIN else path) for path in paths]
     known = [size for size in sizes if size is not None]
     console = screen(stderr=True)
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn(), Told())
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn(), Status())
     with Progress(
         *columns, console=console, transient=True, disable=quiet or not console.is_terminal
     ) as progress:
@@ -131,7 +131,7 @@ def opened(
 
 
 class _Watched:
-    """A file that tells how much of it is read."""
+    """A file that passes the size of each read to `on_read`."""
 
     def __init__(self, file: BinaryIO, name: str, on_read: Callable[[int], None]) -> None:
         self._file, self._name, self._on_read = file, name, on_read
@@ -146,7 +146,7 @@ class _Watched:
 
 
 def file_size(file: BinaryIO | str) -> int | None:
-    """The size of a regular file; None for what has none, a pipe say."""
+    """Returns the size of a regular file; None for other files, such as pipes."""
     try:
         status = Path(file).stat() if isinstance(file, str) else os.fstat(file.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""``ldp document``: the public document of a stream."""
+"""``ldp document``: writes the public document of a stream."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ldp.terminal import echo, echo_json
     "--protocol",
     required=True,
     metavar="NAME",
-    help="grr, olh, oue, sue, subset, hadamard or pgr, see ldp plan. For an explicit channel: response or unary.",
+    help="grr, olh, oue, sue, subset, hadamard or pgr (see ldp plan); response or unary for an explicit channel.",
 )
 @click.option(
-    "--epsilon", metavar="E", help='Budget of one report: "1", "0.5", "1/3". Not for an explicit channel.'
+    "--epsilon", metavar="E", help="Budget of one report, such as 1, 0.5 or 1/3. Not for an explicit channel."
 )
 @click.option("--labels", metavar="A,B,...", help="Names of the values, separated by commas.")
-@click.option("--labels-file", type=FILE, metavar="FILE", help="File with one name of a value per line.")
-@click.option("--domain-size", type=int, metavar="D", help="Number of values without names.")
+@click.option("--labels-file", type=FILE, metavar="FILE", help="File with the name of one value per line.")
+@click.option("--domain-size", type=int, metavar="D", help="Number of values, if they have no names.")
 @click.option(
     "--parameter",
     "parameters",
@@ -41,13 +41,13 @@ def document(
 ) -> None:
     """Write the public document of a stream, which clients need.
 
-    Both ends work by the same document: ldp perturb and other clients make reports by it, ldp aggregate and the
-    workers count them. It holds the protocol, the budget and the values, and nothing that is secret.
+    Clients such as ldp perturb make reports with the document; ldp aggregate and the workers count them with the same
+    one. It contains the protocol, the budget and the values. It contains no secrets.
 
     \b
     ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json
 
-    An explicit channel has the probabilities that clients are set to; stderr shows the resulting ε.
+    For an explicit channel you give the probabilities that clients use, and stderr shows the resulting ε.
 
     \b
     ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 \\
@@ -61,7 +61,7 @@ def document(
         if protocol not in oracles.PROTOCOLS:
             raise ValueError(f"--protocol is {protocol!r}; there are {', '.join(oracles.PROTOCOLS)}")
         if [labels, labels_file, domain_size].count(None) != 2:
-            raise ValueError("which values? Give one of --labels, --labels-file and --domain-size")
+            raise ValueError("exactly one of --labels, --labels-file and --domain-size is required")
         names = None if labels is None else [label.strip() for label in labels.split(",")]
         if labels_file is not None:
             names = files.labels(labels_file)
@@ -84,5 +84,5 @@ def document(
     except (OSError, TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, ExplicitChannel):
-        echo(f"ldp: of one report {stream.oracle.promise}", err=True)
+        echo(f"ldp: privacy loss of one report: {stream.oracle.promise}", err=True)
     echo_json(json.dumps(stream.document(), ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""``ldp estimate``: a state or counts in, a snapshot or a table out."""
+"""``ldp estimate``: turns a state or counts into a snapshot or a table."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
     """Estimate the values' frequencies from a state, or from counts.
 
-    A state, as ldp aggregate --state and ldp merge write it, says itself which document it is of.
+    ldp aggregate --state and ldp merge write states. A state contains its document.
 
     \b
     ldp estimate colours.ldp --top 3
 
-    Counts are for reports that were counted elsewhere: in a database, or by an aggregator that sees their sum alone.
-    They are JSON: reports, how many there were; and either supports, how many of them support each value, or counters,
-    the protocol's state (of hadamard and pgr how often each message was reported). Both are a list of all numbers, or
-    an object of those that are not 0, by label or index.
+    Use counts for reports that were counted elsewhere: in a database, or by an aggregator that sees only their sum.
+    Counts are a JSON object. "reports" is the number of reports. "supports" has the number of reports that support
+    each value; alternatively "counters" has the protocol's state (for hadamard and pgr, how often each message was
+    reported). Both are a list of all numbers, or an object of the nonzero ones by label or index.
 
     \b
     ldp estimate --document colours.json counts.json --top 3
     echo '{"reports": 9, "supports": {"green": 5, "red": 4}}' > counts.json
 
-    Prints what ldp aggregate prints.
+    The output has the format of ldp aggregate.
     """  # noqa: D301
     from ldp.state import MAGIC
 
@@ -49,25 +49,25 @@ def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
         elif stream is not None:
             found, base, offsets = _of_counts(data, stream)
         else:
-            raise click.UsageError(f"{file} is no state, and counts need --document")
+            raise click.UsageError(f"{file} is not a state; counts need --document")
     except (TypeError, ValueError) as error:
         raise click.BadParameter(f"{file}: {error}", param_hint="FILE") from None
     printing.show(printing.named(found), base, offsets)
 
 
 def _of_state(data: bytes, stream: Stream | None) -> Found:
-    """What a state says."""
+    """Returns the stream, the estimate and the offsets of a state."""
     from ldp.state import State
 
     state = State.from_bytes(data)
     if stream is not None and stream.document() != state.stream.document():
         ours, theirs = state.stream.fingerprint.hex(), stream.fingerprint.hex()
-        raise ValueError(f"it is of the document {ours}; --document is {theirs}, and not needed")
+        raise ValueError(f"the state has the document {ours}, --document has {theirs}; leave --document out")
     return state.stream, state.estimate(), {0: state.records + sum(state.rejected.values())}
 
 
 def _of_counts(data: bytes, stream: Stream) -> Found:
-    """What counts say; how many records they are of is not known."""
+    """Returns the estimate of counts; the number of records is unknown, so there are no offsets."""
     from ldp.arguments import as_json
     from ldp.counts import read_counts
 

@@ -1,4 +1,4 @@
-"""``ldp merge``: states in, their sum out."""
+"""``ldp merge``: adds states."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ldp.cli.command import FILE, OUTPUT, cli, output_path, write_state
 def merge(files: tuple[Path, ...], output: Path) -> None:
     """Add states of one stream.
 
-    A state is what ldp aggregate --state writes, or a job on Spark or Beam: the counts of some of a stream's reports.
-    The sum is the state of all of them, and the same whatever the order.
+    A state has the counts of some of a stream's reports. ldp aggregate --state and jobs on Spark or Beam write states.
+    The sum is the state of all their reports, and does not depend on the order of the files.
 
     \b
     ldp merge monday.ldp tuesday.ldp -o both.ldp
     ldp estimate both.ldp --top 3
 
-    States of different documents do not add up; nor do those that are known to have the same reports: of the same
-    range of a Kafka log, or of windows that overlap. Where a state does not say of which log it is, whether its
-    reports are in another one already is yours to know.
+    The command rejects states with different documents, and states known to share reports because their ranges of a
+    Kafka log, or their windows, overlap. A state without a Kafka log can be added twice unnoticed, so make sure that
+    no other state has its reports.
     """  # noqa: D301
     from ldp.state import State
 
@@ -40,14 +40,14 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
     added: set[Path] = set()
     for path in files:
         if path.resolve() in added:
-            raise click.BadParameter(f"{path} is given twice, and would be counted twice", param_hint="STATE")
+            raise click.BadParameter(f"{path} is given twice; each state is added once", param_hint="STATE")
         added.add(path.resolve())
         try:
             state = State.read(path)
             try:
                 whole = state if whole is None else whole.merge(state)
             except ValueError as error:
-                raise ValueError(f"{path} does not go with those before it: {error}") from None
+                raise ValueError(f"{path} cannot be added to the states before it: {error}") from None
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="STATE") from None
     assert whole is not None

@@ -1,4 +1,4 @@
-"""``ldp perturb``: values in, reports out."""
+"""``ldp perturb``: turns values into reports."""
 
 from __future__ import annotations
 
@@ -25,37 +25,39 @@ if TYPE_CHECKING:
     type=click.Choice(["json", "binary"]),
     default="json",
     show_default=True,
-    help="JSON lines with one report each, or one binary frame with all reports.",
+    help="json: one report per line. binary: one frame with all reports.",
 )
 @click.option(
     "--insecure-seed",
     type=click.IntRange(min=0),
     metavar="SEED",
-    help="Draw the coins from a seed, for simulations. Such reports are not private.",
+    help="Draw the coins from a seed, for simulations only. Reports with a known seed are not private.",
 )
 def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: int | None) -> None:
     """Turn values into private reports.
 
-    Reads values, one a line, from files or stdin (-). A value is a label, or an index from 0 on if the stream has
-    no labels. Writes one report for each to stdout, as frames: what a record of the reports topic holds, and what
-    ldp aggregate reads.
+    Reads one value per line from files or stdin (-). A value is a label, or an index that starts at 0 if the stream
+    has no labels. Writes one report per value to stdout, in frames: the format of records on the reports topic and
+    of the input of ldp aggregate.
 
     \b
     printf 'red\\ngreen\\n' | ldp perturb --document colours.json > reports.jsonl
 
-    Coins are secret and drawn anew at each run, so a second run over the same values spends their budget again.
-    A line that is not a value ends the command with exit code 1.
+    Each run draws new secret coins, so a second run over the same values spends their budget again. A line that is
+    not a value ends the command with exit code 1.
     """  # noqa: D301
     from ldp.files import perturbed, values
 
     if form == "binary" and sys.stdout.isatty():
-        raise click.UsageError("a binary frame is nothing for a terminal; send it to a file or a pipe")
+        raise click.UsageError(
+            "--format binary cannot write to a terminal; redirect stdout to a file or a pipe"
+        )
     rng = None
     if insecure_seed is not None:
         import numpy as np
 
         rng = np.random.default_rng(insecure_seed)
-        echo(f"ldp: SIMULATION: who knows the seed {insecure_seed} can undo these reports", err=True)
+        echo(f"ldp: SIMULATION: anyone with the seed {insecure_seed} can recover the values", err=True)
     written = 0
 
     def parts(sources: Iterable[tuple[str, Readable]]) -> Iterator[bytes]:
@@ -65,13 +67,13 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
             yield part
             written += reports
 
-    # at the other end of a pipe a command may show its own progress; a terminal shows the reports
+    # no progress bar for a pipe, whose reader may show its own, or for a terminal, which shows the reports
     with opened(
         files, lambda: amount(written, "report"), quiet=file_size(sys.stdout.buffer) is None
     ) as sources:
         try:
             write(parts(sources))
         except ValueError as error:
-            raise click.ClickException(f"{error}; reports written before that: {written:,}") from None
+            raise click.ClickException(f"{error}; {amount(written, 'report')} written before it") from None
     if not written:
-        raise click.ClickException("there was no value")
+        raise click.ClickException("the input has no values")

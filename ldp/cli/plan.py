@@ -1,4 +1,4 @@
-"""``ldp plan``: the protocols compared."""
+"""``ldp plan``: compares the protocols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @cli.command("plan")
-@click.option("--epsilon", required=True, metavar="E", help='Budget of one report: "1", "0.5", "1/3".')
+@click.option("--epsilon", required=True, metavar="E", help="Budget of one report, such as 1, 0.5 or 1/3.")
 @click.option("--domain-size", required=True, type=int, metavar="D", help="Number of values.")
 @click.option(
     "--reports", required=True, type=int, metavar="N", help="Number of reports expected in a snapshot."
@@ -32,30 +32,28 @@ def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, a
     """Compare the protocols for a stream, the best first.
 
     \b
-    std error    of a value that nobody has
-    detectable   the smallest frequency that is told from 0: missed with
-                 probability 5 % at most, while with probability 95 % no value
-                 that nobody has passes for it
+    std error    standard error of the estimate of a value with frequency 0
+    detectable   smallest frequency detected with probability 95 %, if a false
+                 detection in the whole domain has probability 5 %
     frame        bytes of a record with one report
-    work         what the server goes through for a report
+    work         operations of the server per report
     state        bytes of the counters of one window of one partition
     decoding     steps of the transform at each snapshot, K·log2(K) for K
                  counters
 
-    With --poisoning-effect, the largest effect of one poisoning report, in users: an honest report adds 1 to its
-    user's value on average, and nothing to others. Clients are trusted: no protocol of LDP prevents poisoning.
+    --poisoning-effect shows the largest effect of one poisoning report, in users. An honest report adds 1 user to its
+    user's value on average, and 0 to the others. No protocol of LDP prevents poisoning, so clients are trusted.
 
     \b
-    up           a value of its choice is raised by so many users
-    down         or lowered by so many
-    values       so many values are raised at once; of olh, by a search through
-                 all seeds
-    in all       the sum over these is raised by so many users
-    1 std error  the share of poisoning reports among N that moves
-                 a value by it
+    up           users that the report adds to a value of its choice
+    down         users that the report takes from a value of its choice
+    values       values raised at once; for olh, by a search of all seeds
+    in all       users that the report adds to these values in total
+    1 std error  share of poisoning reports among N that moves the
+                 estimate of a value by one standard error
 
-    Large numbers are rounded; --json prints them in full.
-    """  # noqa: D301 - click's mark for lines that stay as they are
+    Large numbers are rounded; --json prints all digits.
+    """  # noqa: D301 - click does not rewrap a paragraph after \b
     from ldp.analysis.protocol_selection import plan as planned
     from ldp.poisoning import effect
     from ldp.stream import Stream
@@ -77,8 +75,8 @@ def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, a
 
 def _table(made: Plan) -> str:
     head = ("protocol", "std error", "detectable", "frame", "work", "state", "decoding")
-    said = [f"{made.rows[0].protocol}: {made.reason}"]
-    return _said([head, *(_cells(row) for row in made.rows)], said, made)
+    notes = [f"{made.rows[0].protocol}: {made.reason}"]
+    return _joined([head, *(_cells(row) for row in made.rows)], notes, made)
 
 
 def _effects(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
@@ -94,16 +92,16 @@ def _effects(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
         )
         for row, one in zip(made.rows, effects, strict=True)
     ]
-    return _said([head, *cells], [], made)
+    return _joined([head, *cells], [], made)
 
 
-def _said(lines: Sequence[tuple[str, ...]], said: list[str], made: Plan) -> str:
-    """Writes a table, then what is said about it, the chosen parameters and what is not in it."""
+def _joined(lines: Sequence[tuple[str, ...]], notes: list[str], made: Plan) -> str:
+    """Returns a table, the notes on it, the chosen parameters and the inapplicable protocols."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-    said += [f"{row.protocol}, best with {own}" for row in made.rows if (own := _parameters(row))]
-    said += [f"{name} is not applicable: {why}" for name, why in made.not_applicable.items()]
-    return "\n".join([*text, "", *(fill(line, 80, subsequent_indent="  ") for line in said)])
+    notes += [f"{row.protocol}, best with {own}" for row in made.rows if (own := _parameters(row))]
+    notes += [f"{name} is not applicable: {why}" for name, why in made.not_applicable.items()]
+    return "\n".join([*text, "", *(fill(line, 80, subsequent_indent="  ") for line in notes)])
 
 
 def _cells(row: Candidate) -> tuple[str, ...]:
@@ -120,7 +118,7 @@ def _cells(row: Candidate) -> tuple[str, ...]:
 
 
 def _rounded(number: int) -> str:
-    """Writes a number and a space; from 100,000 on in thousands, millions or milliards."""
+    """Returns a number and a space; from 100,000 on with a prefix k, M or G."""
     for prefix, power in (("G", 9), ("M", 6), ("k", 3)):
         if number >= max(10**power, 100_000):
             return f"{number / 10**power:,.1f} {prefix}"
@@ -128,6 +126,6 @@ def _rounded(number: int) -> str:
 
 
 def _parameters(row: Candidate) -> str:
-    """Writes the integers that the plan chose for a protocol."""
+    """Returns the parameters that the plan chose for a protocol."""
     common = ("protocol", "epsilon", "domain_size")
     return ", ".join(f"{key} = {value}" for key, value in row.document.items() if key not in common)

@@ -1,4 +1,4 @@
-"""Printing an estimate as a snapshot or as a table, with the options of the commands."""
+"""Prints an estimate as a snapshot or as a table, and defines the options for it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Printing:
-    """Output options: the stream's name, the table's length (None for a snapshot), methods (none for all)."""
+    """Output options: the stream's name, the table's length (None for a snapshot), methods (empty for all)."""
 
     name: str
     top: int | None
     methods: tuple[str, ...]
 
     def named(self, stream: Stream) -> Stream:
-        """The stream by that name."""
+        """Returns the stream with the name of --name."""
         try:
             return dataclasses.replace(stream, name=self.name)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--name") from None
 
     def show(self, stream: Stream, estimate: Estimate, offsets: Mapping[int, int]) -> None:
-        """Prints an estimate of what there was up to some offsets; of counts that come alone none are known."""
+        """Prints an estimate; `offsets` is empty if the number of records is unknown."""
         from ldp.snapshot import Cut
 
         if self.top is None:
@@ -62,13 +62,13 @@ class Printing:
 
 
 def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Methods as given, each once."""
+    """Returns the methods without duplicates; raises BadParameter for unknown ones."""
     if methods:
         from ldp.consistency import METHODS
 
         for method in methods:
             if method not in METHODS:
-                raise click.BadParameter(f"{method!r} given; there are {', '.join(METHODS)}")
+                raise click.BadParameter(f"{method!r} is unknown; there are {', '.join(METHODS)}")
     return tuple(dict.fromkeys(methods))
 
 
@@ -83,13 +83,13 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME",
         callback=_known,
-        help="A method to print, in a table beside Base; may be repeated. By default all, in a table three.",
+        help="Method to print; a table has Base in any case. Repeat the option. Default: all, or three in a table.",
     ),
 )
 
 
 def printing_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options, and gives the command what they say as its argument ``printing``."""
+    """Adds the options, and passes their values to the command as the argument ``printing``."""
 
     @functools.wraps(command)
     def printed(*args: Any, name: str, top: int | None, methods: tuple[str, ...], **kwargs: Any) -> None:

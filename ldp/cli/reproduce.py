@@ -1,4 +1,4 @@
-"""``ldp reproduce``: the paper's evaluation again."""
+"""``ldp reproduce``: runs the paper's evaluation."""
 
 from __future__ import annotations
 
@@ -15,43 +15,47 @@ from ldp.terminal import echo, screen
 
 @cli.command("reproduce")
 @click.option(
-    "--figure", "figures", multiple=True, metavar="NAME", help="A figure; may be repeated. By default all."
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar="NAME",
+    help="Figure to compute. Repeat the option for several. Default: all.",
 )
-@click.option("--quick", is_flag=True, help="Fewer repeats and points: the shapes, in under a minute.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all coins.")
+@click.option("--quick", is_flag=True, help="Run fewer repeats and points, in under 1 minute.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all coins.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default="reproduction",
     show_default=True,
     metavar="DIR",
-    help="The folder to write to.",
+    help="Output folder.",
 )
 def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
-    """Run the paper's evaluation again, in the source tree, and assess its claims.
+    """Repeat the paper's evaluation from the source tree, and check its claims.
 
     \b
     distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs
     full-domain                   error of single values over epsilon
-    users                         how many users post-processing is worth
+    users                         users that Base needs for a method's error
     set-value, set-value-small    error of random sets
     set-case                      error of the subgroups of emoji
-    synthetic                     their error on synthetic data, and the method
-                                  that it chooses
+    synthetic                     methods' error on synthetic data, and the
+                                  method with the smallest one
     top-k                         error of the most frequent values
-    choice                        how well a method is chosen; not in the paper
-    eleventh                      empirical Bayes against the paper's best; not
-                                  in the paper
+    choice                        quality of choosing a method; not in the paper
+    eleventh                      empirical Bayes against the paper's best
+                                  method; not in the paper
 
-    Figures on one line are one computation and come together. With the same numpy the same seed gives the same
-    CSVs, byte for byte, on any number of cores. The report covers the figures of this run and replaces an earlier
-    one. Pictures of the paper's figures need matplotlib: pip install '.[plots]'.
+    Figures on one line come from one computation. With the same version of numpy, a seed always gives the same CSV
+    files, on any number of cores. The report covers the figures of this run and replaces an earlier report. Plots of
+    the paper's figures need matplotlib: pip install '.[plots]'.
     """  # noqa: D301
     try:
         from ldp.experiments import choice
     except ModuleNotFoundError:
         raise click.UsageError(
-            "the installed package has no experiments; run this in the source tree, after make venv"
+            "the installed package has no experiments; run the command in the source tree, after make venv"
         ) from None
     from ldp.experiments.figures import FIGURES
     from ldp.experiments.jobs import FULL, QUICK, cores
@@ -75,18 +79,18 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         echo("Figure 2, mean error in counts summed over the domain:\n")
         echo(markdown(*sums_table(compared), numbers=(1, 2, 3, 4)) + "\n")
     if any(row.figure == "choice" for row in made.rows):
-        echo("Choosing a method, by query, over all data (more in the report):\n")
+        echo("Choosing a method, by query, over all data sets (details in the report):\n")
         echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
     if made.findings:
         echo(tally(made.findings))
     echo(f"{out}: {', '.join(path.name for path in made.written)}")
     if not made.pictures:
-        echo("ldp: no pictures, matplotlib is missing or does not work: pip install '.[plots]'", err=True)
+        echo("ldp: no plots: matplotlib is missing or fails to import; pip install '.[plots]'", err=True)
 
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
-    """Yields a function that adds a progress bar and returns its step; without a terminal nothing is shown."""
+    """Yields a function that adds a progress bar and returns its step; hidden without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

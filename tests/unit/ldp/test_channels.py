@@ -176,6 +176,6 @@ def test_the_document_command_prints_what_a_report_spends():
         for more in (["p=0.75"], ["p=1"], ["p=1", "--epsilon", "infinite"])
     )
     assert json.loads(made.stdout) == {"protocol": "unary", "p": "3/4", "q": "1/4", "domain_size": 9}
-    assert made.stderr == "ldp: of one report ε ≤ 2.197225\n"
+    assert made.stderr == "ldp: privacy loss of one report: ε ≤ 2.197225\n"
     assert (refused.exit_code, "epsilon = 'infinite'" in refused.stderr) == (2, True)
-    assert infinite.stderr == "ldp: of one report ε is infinite: no privacy\n"
+    assert infinite.stderr == "ldp: privacy loss of one report: ε is infinite: no privacy\n"

@@ -267,8 +267,8 @@ def test_document_is_what_the_stream_says(tmp_path):
     [
         (("--protocol", "grp"), "'grp'; there are grr, olh"),
         (("--epsilon", "0", "--domain-size", "3"), "epsilon is 0"),
-        ((), "Give one of --labels, --labels-file and --domain-size"),
-        (("--labels", "a", "--domain-size", "1"), "Give one of"),
+        ((), "exactly one of --labels, --labels-file and --domain-size"),
+        (("--labels", "a", "--domain-size", "1"), "exactly one of"),
         (("--domain-size", "3", "--parameter", "k=2"), "'k=2'; olh takes g=..., hash=..."),
         (("--domain-size", "3", "--parameter", "g=x"), "g must be an integer, not 'x'"),
         (("--domain-size", "3", "--protocol", "grr", "--parameter", "g=2"), "grr takes no parameter"),
@@ -349,7 +349,7 @@ def test_malformed_records_are_reported_and_kept(tmp_path, colours):
         f"ldp:   version 1: {frames.REASONS['version']} ({text}, line 4)",
         f"ldp:   fingerprint 1: {frames.REASONS['fingerprint']} ({text}, line 5)",
         f"ldp:   length 1: {frames.REASONS['length']} ({binary}, one binary frame)",
-        f"ldp: the fingerprint of this document is {COLOURS.fingerprint.hex()}",
+        f"ldp: the fingerprint of --document is {COLOURS.fingerprint.hex()}",
     ]
     dead_letters = [json.loads(line) for line in kept.read_text().splitlines()]
     assert [(dead_letter["reason"], dead_letter["line"]) for dead_letter in dead_letters] == [
@@ -367,7 +367,7 @@ def test_malformed_records_are_reported_and_kept(tmp_path, colours):
 def test_no_report_to_count_exits_1(colours):
     result = run("aggregate", "--document", colours, stdin=b"red\n")  # a value, not a report
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "there was no report to count; ldp perturb makes reports of values" in result.stderr
+    assert "the input has no report to count; ldp perturb turns values into reports" in result.stderr
 
 
 def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colours):
@@ -376,7 +376,7 @@ def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colou
     assert result.exit_code == 1
     assert "violet" not in result.output
     line, out = re.search(
-        r"stdin, line (\d+) is none .*; reports written before that: ([\d,]+)$", result.stderr
+        r"stdin, line (\d+) is none .*; ([\d,]+) reports written before it$", result.stderr
     ).groups()
     assert int(line) == 40_001
     assert int(out.replace(",", "")) == result.stdout.count("\n") == 2 * files.LINES_BLOCK // 4

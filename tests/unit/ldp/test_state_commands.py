@@ -73,8 +73,8 @@ def test_states_that_do_not_add_are_refused_with_the_file_name():
     Path("link.ldp").symlink_to("monday.ldp")
     Path("short.ldp").write_bytes(Path("monday.ldp").read_bytes()[:-1])
     for given, expected in (
-        (("monday.ldp", "other.ldp"), "other.ldp does not go with those before it: states of two documents"),
-        (("a.ldp", "b.ldp"), "b.ldp does not go with those before it: r, partition 0, offsets 0 to 4 and r"),
+        (("monday.ldp", "other.ldp"), "other.ldp cannot be added to the states before it: states of two doc"),
+        (("a.ldp", "b.ldp"), "b.ldp cannot be added to the states before it: r, partition 0, offsets 0 to 4"),
         (("monday.ldp", "link.ldp"), "link.ldp is given twice"),
         (("monday.ldp", "short.ldp"), "short.ldp: it is truncated or damaged"),
         (("monday.jsonl",), "monday.jsonl: this is no state"),
@@ -93,7 +93,7 @@ def test_estimate_reads_states_and_counts():
     assert run("estimate", "--document", "colours.json", "monday.ldp").exit_code == 0
     Path("other.json").write_text(json.dumps(ldp.GRR("1", 3).parameters()))
     done = run("estimate", "--document", "other.json", "monday.ldp")
-    assert (done.exit_code, "it is of the document" in said(done)) == (2, True)
+    assert (done.exit_code, "the state has the document" in said(done)) == (2, True)
     Path("counts.json").write_text('{"reports": 9, "supports": {"green": 5, "red": 4}}')
     assert run("estimate", "--document", "colours.json", "counts.json").exit_code == 0
     done = run("estimate", "counts.json")
