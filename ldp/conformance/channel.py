@@ -1,7 +1,7 @@
-"""A client's reports of one value against the protocol's law: what has a probability is counted.
+"""Compares the frequencies of a client's reports of one value with the protocol's probabilities.
 
-Everything is a `Rate`, so many of so many reports, tested by the binomial's exact tails; or `Cells`, which share all
-reports among them, tested by Pearson's χ² with enough expected in each for its tail to be near the exact one.
+A `Rate` counts the reports with one event and is tested by the binomial's exact tails. `Cells` partition all reports
+and are tested by Pearson's χ², with enough expected reports in each cell for the χ² tail to be near the exact one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     Reports = npt.NDArray[np.void]
 
-_EXPECTED = 50  # The least that is expected in a cell: at tails of 10⁻⁹ a χ² of fewer would be too sure
-_BINS = 64  # Cells that messages are put together to, at most
+_EXPECTED = 50  # Least expected reports of a cell: with fewer, χ² understates tails of 10⁻⁹
+_BINS = 64  # Largest number of cells after grouping
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`count` of n reports have an event of a probability under the law."""
+    """Number of reports among n that have an event, and the event's probability under the law."""
 
     what: str
     count: int
@@ -41,20 +41,22 @@ class Rate:
 
     @property
     def p_value(self) -> float:
-        """The probability of a count that is as unlikely, by the exact tails: twice the smaller one."""
+        """Two-sided p-value: twice the smaller of the exact tails."""
         below = bdtr(self.count, self.n, self.probability)
         above = bdtrc(self.count - 1, self.n, self.probability) if self.count else 1.0
         return min(1.0, 2 * float(min(below, above)))
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The measured and the expected rate."""
-        return f"{self.what}: {self.count / max(self.n, 1):.4%} of {self.n:,}, due {self.probability:.4%}"
+        return (
+            f"{self.what}: {self.count / max(self.n, 1):.4%} of {self.n:,}, expected {self.probability:.4%}"
+        )
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A partition of all reports: (m,) counts, and their probabilities under the law, with sum 1."""
+    """A partition of all reports: (m,) counts, and the cells' probabilities under the law, with sum 1."""
 
     what: str
     counts: npt.NDArray[np.int64]
@@ -68,18 +70,18 @@ class Cells:
         return float(chdtrc(self.counts.size - 1, statistic))
 
     @property
-    def said(self) -> str:
-        """The cell that is furthest off."""
+    def summary(self) -> str:
+        """The cell with the largest deviation."""
         expected = self.probabilities * self.counts.sum()
         worst = int((abs(self.counts - expected) / np.sqrt(expected)).argmax())
         return (
-            f"{self.what}: unevenly, by χ² of {self.counts.size} cells; the furthest off has {self.counts[worst]:,},"
-            f" due {expected[worst]:,.0f}"
+            f"{self.what}: uneven by χ² of {self.counts.size} cells; the worst cell has {self.counts[worst]:,}"
+            f" reports, expected {expected[worst]:,.0f}"
         )
 
 
 def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.bool_]:
-    """Which of (n,) reports support a value."""
+    """Returns a mask of the (n,) reports that support a value."""
     found: npt.NDArray[np.bool_]
     if isinstance(oracle, OLH):
         values = np.full(reports.size, value, np.int64)
@@ -107,10 +109,10 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
         return
     n = reports.size
     of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *others])}
-    yield Rate(f"of value {value}, reports that support it", int(of[value].sum()), n, float(oracle.p))
+    yield Rate(f"value {value}, reports that support it", int(of[value].sum()), n, float(oracle.p))
     others = [u for u in of if u != value]
     for u in others:
-        yield Rate(f"of value {value}, reports that support {u}", int(of[u].sum()), n, float(oracle.q))
+        yield Rate(f"value {value}, reports that support {u}", int(of[u].sum()), n, float(oracle.q))
     yield from _pairs(oracle, value, of, others)
     if isinstance(oracle, OLH):
         yield from _hashed(oracle, value, reports, of[value])
@@ -119,32 +121,32 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
 
 
 def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate]:
-    """Compares each rate separately: the rate must not depend on the value."""
+    """Compares the reports of each rate separately."""
     for i, rate in enumerate(oracle.rates):
         at = reports["value"][reports["rate"] == i]
-        what = f"of value {value}, reports at the rate {rate} that support it"
+        what = f"value {value}, reports at the rate {rate} that support it"
         yield Rate(what, int((at == value).sum()), at.size, float(channel(rate)[0]))
 
 
 def _pairs(
     oracle: Oracle, value: int, of: dict[int, npt.NDArray[np.bool_]], others: Sequence[int]
 ) -> Iterator[Rate]:
-    """Two values supported by one report: the own one and another, and two others that follow each other."""
+    """Compares reports that support two values: the user's value and another, or two adjacent `others`."""
     own, neighbours = pair_probabilities(oracle)
     if own is None or neighbours is None:
         return
     for u in others:
         both = int((of[value] & of[u]).sum())
-        yield Rate(f"of value {value}, reports that support it and {u}", both, of[u].size, float(own))
+        yield Rate(f"value {value}, reports that support it and {u}", both, of[u].size, float(own))
     for u, w in pairwise(others):
         both = int((of[u] & of[w]).sum())
-        yield Rate(f"of value {value}, reports that support {u} and {w}", both, of[u].size, float(neighbours))
+        yield Rate(f"value {value}, reports that support {u} and {w}", both, of[u].size, float(neighbours))
 
 
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
-    """Probability that a report supports its own value and another one, and that it supports two others.
+    """Probabilities that a report supports the user's value and another, and two others.
 
-    None if it depends on the values (OLH, protocols of messages), which other tests cover.
+    None if the probability depends on the values (OLH, protocols of messages); other tests cover these.
     """
     p, q, d = oracle.p, oracle.q, oracle.domain_size
     if isinstance(oracle, SubsetSelection):
@@ -160,29 +162,31 @@ def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None
 
 
 def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_]) -> Iterator[Rate | Cells]:
-    """Seeds are uniform, coin and bucket are independent of their bits, and other buckets are equally likely."""
+    """Tests that seeds are uniform, coin and bucket independent of their bits, other buckets equally likely."""
     seeds, n = reports["seed"].astype(np.int64), reports.size
     for byte in range(4):
-        yield from _even(f"of value {value}, byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
+        yield from _even(f"value {value}, byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
     for bit in range(32):
-        told = own & (seeds >> bit & 1 == 1)
-        what = f"of value {value}, reports that support it whose seed has bit {bit}"
-        yield Rate(what, int(told.sum()), n, float(oracle.p) / 2)
+        both_true = own & (seeds >> bit & 1 == 1)
+        what = f"value {value}, reports that support it and have bit {bit} of the seed set"
+        yield Rate(what, int(both_true.sum()), n, float(oracle.p) / 2)
     buckets = reports["bucket"].astype(np.int64)
     for shift in (0, 28):
         both = buckets * 16 + (seeds >> shift & 15)
         yield from _even(
-            f"of value {value}, buckets by four bits of the seed from {shift} on", both, 16 * oracle.g
+            f"value {value}, buckets by four bits of the seed from bit {shift}", both, 16 * oracle.g
         )
     values = np.full(n, value, np.int64)
     hashed = kernels.HASH[oracle.hash](seeds.astype(np.uint32), values, oracle.g).astype(np.int64)
     steps = (buckets - hashed) % oracle.g
     if oracle.g > 2:
-        yield from _even(f"of value {value}, other buckets than its own", steps[~own] - 1, oracle.g - 1)
+        yield from _even(
+            f"value {value}, buckets of reports that do not support it", steps[~own] - 1, oracle.g - 1
+        )
 
 
 def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:
-    """Compares the probability of each message; rare ones are grouped."""
+    """Compares the frequency of each message, with rare messages grouped."""
     K = oracle.fields["index"]
     everything = np.arange(K).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
     preferred = supports(oracle, everything, value)
@@ -190,11 +194,11 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
     weights = np.where(preferred, float(likely), float(unlikely))
     order = np.argsort(preferred, kind="stable")
     counts, probabilities = np.bincount(index, minlength=K)[order], weights[order]
-    yield from _grouped(f"of value {value}, messages", counts, probabilities)
+    yield from _grouped(f"value {value}, messages", counts, probabilities)
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
-    """Probability of a message that supports the user's value, and of one that does not."""
+    """Probabilities of a message that supports the user's value, and of one that does not."""
     if isinstance(oracle, PreferredMessages):
         whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
         return oracle.E / whole, 1 / whole
@@ -202,14 +206,14 @@ def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
 
 
 def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
-    """Numbers in 0..m−1, each as likely."""
+    """Tests that numbers are uniform on 0..m−1."""
     yield from _grouped(what, np.bincount(numbers, minlength=m), np.full(m, 1 / m))
 
 
 def _grouped(
     what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
-    """Groups neighbouring cells until enough reports are expected in each; yields nothing for fewer than two."""
+    """Groups neighbouring cells until each expects enough reports; yields nothing for fewer than 2 groups."""
     n = int(counts.sum())
     least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
     below = np.cumsum(probabilities) - probabilities / 2

@@ -1,4 +1,4 @@
-"""Reused coins: in a second run, or from one report to the next."""
+"""Detects reused coins, in a second run or from one report to the next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def collision(oracle: Oracle) -> float:
     if isinstance(oracle, PreferredMessages):
         return float(_two(*message_probabilities(oracle), oracle.state_size, oracle.preferred))
     if isinstance(oracle, SubsetSelection):
-        # as logarithms: there are too many subsets for floats
+        # in logarithms, because the number of subsets overflows a float
         k, ratio = oracle.k, math.log(oracle.E)
         own, without = _log_choose(d - 1, k - 1), _log_choose(d - 1, k)
         both = np.logaddexp(own + 2 * ratio, without) - 2 * np.logaddexp(own + ratio, without)
@@ -40,29 +40,29 @@ def collision(oracle: Oracle) -> float:
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
-    """Yields the repetitions in two runs, (n,) reports each, with the same values."""
+    """Yields rates of repeated reports in two runs of (n,) reports each, with the same values."""
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
     rows = [_rows(oracle, reports) for reports in (first, second)]
     same = int((rows[0] == rows[1]).sum())
-    yield Rate(f"of value {value}, reports that a second run made again", same, first.size, chance)
+    yield Rate(f"value {value}, reports repeated in a second run", same, first.size, chance)
     for row in rows:
-        # in pairs that share no report: of the others one match makes the next likelier
+        # disjoint pairs, because matches of overlapping pairs depend on each other
         pairs = row[: row.size // 2 * 2].reshape(-1, 2)
         again = int((pairs[:, 0] == pairs[:, 1]).sum())
-        yield Rate(f"of value {value}, reports that are the one before", again, len(pairs), chance)
+        yield Rate(f"value {value}, reports equal to the previous one", again, len(pairs), chance)
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """The reports at the rate that most have, in both runs at once, and that rate's law."""
+    """Returns the law of the commonest rate, and the reports that have this rate in both runs."""
     commonest = int(np.bincount(first["rate"]).argmax())
     both = (first["rate"] == commonest) & (second["rate"] == commonest)
     return RatedResponse([oracle.rates[commonest]]), first[both], second[both]
 
 
 def _two(likely: Fraction, unlikely: Fraction, messages: int, preferred: int = 1) -> Fraction:
-    """Σ P² of messages of which some are likelier than the others."""
+    """Σ P² over messages with two different probabilities."""
     return preferred * likely**2 + (messages - preferred) * unlikely**2
 
 
@@ -71,5 +71,4 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def _rows(oracle: Oracle, reports: Reports) -> npt.NDArray[np.void]:
-    """Reports as what compares as a whole."""
     return np.ascontiguousarray(reports).view(f"V{oracle.report_bytes}")

@@ -1,4 +1,4 @@
-"""Running a client: a command that reads values, a line each, and writes a frame for each line."""
+"""Runs a client: a command that reads one value per line and writes one frame per value."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     Reports = npt.NDArray[np.void]
 
-PLACE = "{}"  # Where the path of the document goes in a command; it is put behind it if this is nowhere
+PLACE = "{}"  # Placeholder for the document's path; a command without one gets the path as its last argument
 _SHOWN = 300
 _PLACES = 3
 
 
 class ClientError(RuntimeError):
-    """A client that does not do what it is asked: ends, writes something else, or not as many lines."""
+    """Raised if a client exits early, writes invalid frames, or writes another number of lines."""
 
 
 class Command:
     """A client's command for one stream; a context manager that keeps the document in a temporary file.
 
-    `PLACE` in the command stands for the document's path; `seconds` limit one run.
+    `PLACE` in the command stands for the document's path; `seconds` is the time limit of one run.
     """
 
     def __init__(self, command: Sequence[str], stream: Stream, seconds: float) -> None:
@@ -50,19 +50,19 @@ class Command:
         self._folder.cleanup()
 
     def name(self, value: int) -> str:
-        """A value as the client reads it: its label, or its index. Raises ClientError for a label of several lines."""
+        """Returns the label or the index of a value. Raises ClientError for a label of several lines."""
         if self.stream.labels is None:
             return str(value)
         if len(self.stream.labels[value].splitlines()) != 1:
-            raise ClientError(f"label {value} has a line break: no client that reads lines can be given it")
+            raise ClientError(f"label {value} has a line break; the client reads one label per line")
         return self.stream.labels[value]
 
     def report(self, values: npt.NDArray[np.int64]) -> Reports:
-        """Has the client make one report of each value. Raises ClientError."""
+        """Runs the client and returns one report of each value. Raises ClientError."""
         return decoded(self.stream, self.answers([self.name(int(value)) for value in values]))
 
     def answers(self, lines: Sequence[str]) -> list[bytes]:
-        """Writes lines to the client, and returns its output, a line for each. Raises ClientError."""
+        """Runs the client with lines as input; returns its output lines, one for each. Raises ClientError."""
         given = "".join(f"{line}\n" for line in lines).encode()
         try:
             done = subprocess.run(
@@ -71,31 +71,31 @@ class Command:
         except OSError as error:
             raise ClientError(f"{self.arguments[0]} cannot be run: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            raise ClientError(f"it did not end within {self._seconds:g} s") from None
+            raise ClientError(f"the client did not exit within {self._seconds:g} s") from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
-            raise ClientError(f"it ended with {done.returncode}: {said or 'and said nothing'}")
+            message = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
+            raise ClientError(f"the client exited with {done.returncode}: {message or 'no output on stderr'}")
         written = done.stdout.splitlines()
         if len(written) != len(lines):
             raise ClientError(
-                f"it wrote {len(written):,} lines for {len(lines):,} values; a frame each is due"
+                f"the client wrote {len(written):,} lines for {len(lines):,} values; each value needs one line"
             )
         return written
 
 
 def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
-    """The reports of frames, one in each: JSON, or binary in hexadecimal. Raises ClientError for any other frame."""
+    """Returns the reports of lines with one frame of one report each. Raises ClientError for other lines."""
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
-    # of unlikely ones the law is tested
+    # no weight check, because `channel` tests how frequent unlikely reports are
     found = frames.decode(stream, b"".join(records), sizes[:-1], sizes[1:], check_weight=False)
     if found.reasons:
         places = sorted(found.reasons.items())
-        said = ", ".join(f"line {i + 1} ({reason})" for i, reason in places[:_PLACES])
+        listed = ", ".join(f"line {i + 1} ({reason})" for i, reason in places[:_PLACES])
         more = f" and {len(places) - _PLACES:,} more" if len(places) > _PLACES else ""
-        raise ClientError(f"it made frames that would be rejected: {said}{more}")
+        raise ClientError(f"a worker would reject frames: {listed}{more}")
     if (odd := np.flatnonzero(found.counts != 1)).size:
-        raise ClientError(f"line {odd[0] + 1} has {found.counts[odd[0]]} reports; one is due")
+        raise ClientError(f"line {odd[0] + 1} has {found.counts[odd[0]]} reports; each line needs 1")
     return found.reports
 
 

@@ -1,4 +1,4 @@
-"""A lower bound of the ε that a client spends."""
+"""Estimates a lower bound of the ε that a client spends."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class Spent:
 
 
 def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent:
-    """Lower bound on the ε that a client spends; too large with probability `alarm` at most.
+    """Returns a lower bound of the spent ε, which is too large with probability `alarm` at most.
 
     An event with probability a for reports of v and b for reports of w needs ε ≥ log(a/b). Events: the report supports
-    v and not w; it does not support w; it is one message, if there are few, or one value at one rate. Each probability
-    is bounded as by Clopper and Pearson (1934), at a shared risk. `reports` maps at least two values to their reports.
+    v and not w; the report does not support w; the report is a certain message, or a certain value at a certain rate.
+    Clopper and Pearson's intervals (1934) bound each probability, and share the risk. `reports` maps two or more
+    values to their reports.
     """
     found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))
     risk = alarm / (2 * max(len(asked), 1))
@@ -53,7 +54,7 @@ Count = tuple[int, int]
 
 
 def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[str, int, int, Count, Count]]:
-    """For pairs of values, how many of whose reports have an event."""
+    """Returns each event with a pair of values, and for both values the reports with the event and all."""
     values, found = list(reports), []
     of = {v: {u: supports(oracle, reports[v], u) for u in values} for v in values}
     for v in values:
@@ -62,12 +63,12 @@ def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[st
                 continue
             sizes = reports[v].size, reports[w].size
             events = {
-                f"it supports {v} and not {w}": [of[x][v] & ~of[x][w] for x in (v, w)],
-                f"it does not support {w}": [~of[x][w] for x in (v, w)],
+                f"support of {v} and not {w}": [of[x][v] & ~of[x][w] for x in (v, w)],
+                f"no support of {w}": [~of[x][w] for x in (v, w)],
             }
             if isinstance(oracle, RatedResponse):
                 events |= {
-                    f"it is value {value} at the rate {rate}": [
+                    f"value {value} at the rate {rate}": [
                         (reports[x]["rate"] == i) & (reports[x]["value"] == value) for x in (v, w)
                     ]
                     for i, rate in enumerate(oracle.rates)
@@ -75,7 +76,7 @@ def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[st
                 }
             if "index" in oracle.fields and oracle.fields["index"] <= _MESSAGES:
                 events |= {
-                    f"it is message {i}": [reports[x]["index"] == i for x in (v, w)]
+                    f"message {i}": [reports[x]["index"] == i for x in (v, w)]
                     for i in range(oracle.fields["index"])
                 }
             found += [

@@ -1,4 +1,4 @@
-"""Timing side channel: the time that a client takes for a report, by value."""
+"""Detects a timing side channel: the time of a report that depends on the value."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from ldp.conformance.running import Command
 
-WAIT_SECONDS = 5.0  # Within which a client answers a line, if it answers lines and not the whole
-APART = 1.2  # Medians that differ by less are not told: what listens over a network sees less than this
+WAIT_SECONDS = (
+    5.0  # Time limit for the answer to one line; a client that exceeds it reads all its input first
+)
+APART = 1.2  # Least reported ratio of medians: an observer on a network cannot resolve smaller ones
 
 
 @dataclass(frozen=True)
 class Times:
-    """Median seconds of a report by value, and Kruskal and Wallis's p-value that all values take the same time."""
+    """Median seconds of a report by value, and the p-value of Kruskal and Wallis's test of equal times."""
 
     medians: dict[int, float]
     p_value: float
@@ -35,10 +37,10 @@ class Times:
         return max(self.medians.values()) / min(self.medians.values())
 
     @property
-    def said(self) -> str:
-        """The values that are furthest apart."""
+    def summary(self) -> str:
+        """The values with the largest and the smallest median."""
         slow, fast = (pick(self.medians, key=self.medians.__getitem__) for pick in (max, min))
-        return f"time: a report of value {slow} takes {self.ratio:.2f} times as long as one of {fast}"
+        return f"time: a report of value {slow} takes {self.ratio:.2f} times as long as one of value {fast}"
 
 
 def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
@@ -56,7 +58,7 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
                     client.stdin.write(line)
                     client.stdin.flush()
                 except BrokenPipeError:
-                    raise ClientError("it ended before its input did") from None
+                    raise ClientError("the client exited before the end of its input") from None
                 if not _answers(client.stdout):
                     return None
                 seconds[i] = time.perf_counter() - began
@@ -69,5 +71,5 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
 
 
 def _answers(stdout: IO[bytes]) -> bool:
-    """Whether a line arrives in time."""
+    """Returns whether a line arrives in time."""
     return bool(select.select([stdout], [], [], WAIT_SECONDS)[0]) and bool(stdout.readline())

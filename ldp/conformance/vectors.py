@@ -1,7 +1,7 @@
-"""Test vectors for a client with scripted coins: from a value and a seed to the bytes.
+"""Compares a client that has scripted coins with test vectors, byte for byte.
 
 The vectors are in ``tests/vectors/wire-1/reports``; docs/reference/wire-format-vectors.md defines the coins of a
-seed. A client that reports has no switch for them: the command is one that was made for this.
+seed. Production clients have no option for scripted coins, so the command is a test build of the client.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ldp.stream import Stream
 
 
 def read(path: Path) -> dict[str, list[Any]]:
-    """Returns the streams of a file, or of all files of a folder in the order of their names, as ``streams``.
+    """Returns {"streams": …} with the streams of a file, or of a folder's files in the order of names.
 
-    Raises OSError, ValueError for no JSON or an empty folder, TypeError or AttributeError for JSON that is no object.
+    Raises OSError, ValueError for no JSON or an empty folder, TypeError or AttributeError for JSON of another kind.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise ValueError("a folder without *.json")
+        raise ValueError("the folder has no *.json")
     streams: list[Any] = []
     for file in files:
-        said = as_json(file.read_bytes())
-        streams += said.get("streams", [said])
+        content = as_json(file.read_bytes())
+        streams += content.get("streams", [content])
     return {"streams": streams}
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yields each stream of the vectors (see `read`) in which a client makes a report that differs.
+    """Yields the first difference of each stream of the vectors (see `read`) that a client fails.
 
     The command reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each. Raises
-    KeyError if the vectors are none.
+    KeyError for invalid vectors.
     """
     for vector in vectors["streams"]:
         stream = Stream.from_document("vectors", vector["document"])
@@ -50,7 +50,7 @@ def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: flo
         sent = [frames.encode(stream, made[i : i + 1]).hex() for i in range(made.size)]
         for i, (one, other) in enumerate(zip(sent, due, strict=True)):
             if one != other:
-                yield f"{vector['name']}: case {i + 1} of {len(due)} is {_short(one)}, due is {_short(other)}"
+                yield f"{vector['name']}: case {i + 1} of {len(due)} is {_short(one)}; expected {_short(other)}"
                 break
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a client: pass, fail, or too few reports."""
+"""Combines all tests of a client into a verdict: pass, fail, or too few reports."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
-MOST_VALUES = 8  # So many values have reports of their own
-OTHERS = 16  # further values whose support is tested
+MOST_VALUES = 8  # Values that the client reports
+OTHERS = 16  # Further values with tested support
 SHOWN = 0.75
-"""The share of ε that the reports have to show, or they would not show a client that spends much more either."""
-LARGE = 3.0  # Of a larger ε as much as of this: nobody sees an event of e⁻⁸ often
-_TIMED = 200  # Reports of each value that are timed
+"""Least ratio of the lower bound to ε: with a smaller one the test could miss a client that spends much more."""
+LARGE = 3.0  # Cap on ε in this ratio: for a larger ε the events are too rare to count
+_TIMED = 200  # Timed reports per value
 _SEED = 1
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a conformance test; `findings` are what no honest client does, the clearest first.
+    """The result of a conformance test, with the strongest of the findings first.
 
-    `spent` is None for a single value, `times` if the client does not answer line by line.
+    `spent` is None for a single value, and `times` is None if the client does not answer line by line.
     """
 
     verdict: str
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """The values to report, and others to test: the first, the last, those asked for, some at random."""
+    """Returns values to report and others to test: own ones, the first, the last and random ones."""
     rng = np.random.default_rng(_SEED)
     drawn = (
         rng.permutation(d)[: MOST_VALUES + OTHERS].tolist()
@@ -56,10 +56,10 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
 
 
 def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
-    """Has a client make reports, in two runs of the same values, and compares them with the law.
+    """Runs a client twice on the same values, compares its reports with the law, and returns the verdict.
 
-    `alarm` is the probability that an honest client fails; `own` are values to test in addition. Raises ClientError if
-    it makes no reports, or none that a worker would accept.
+    A conforming client fails with probability `alarm` at most. `own` are additional values to test. Raises ClientError
+    if the client makes no reports, or a report that a worker would reject.
     """
     oracle = command.stream.oracle
     values, others = chosen(oracle.domain_size, own)
@@ -73,26 +73,26 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
         compared += channel.evidence(oracle, v, made[v], [*values, *others])
         compared += repeating.repeated(oracle, v, *(run[order == v] for run in runs))
     risk = alarm / 2 / len(compared)
-    unlikely = sorted((one.p_value, one.said) for one in compared)
-    findings = [f"{said} (p = {p:.1g})" for p, said in unlikely if p < risk]
+    unlikely = sorted((one.p_value, one.summary) for one in compared)
+    findings = [f"{summary} (p = {p:.1g})" for p, summary in unlikely if p < risk]
     least = spent(oracle, made, alarm / 4) if len(values) > 1 else None
     if least is not None and least.epsilon > float(oracle.epsilon):
         findings.insert(0, _leak(oracle, least))
     took = times(command, rng.permutation(np.repeat(np.array(values), _TIMED)))
     if took is not None and took.p_value < alarm / 4 and took.ratio > APART:
-        findings.append(f"{took.said} (p = {took.p_value:.1g})")
+        findings.append(f"{took.summary} (p = {took.p_value:.1g})")
     few = least is not None and least.epsilon < SHOWN * min(_least_promised(oracle), LARGE)
     verdict = FAIL if findings else TOO_FEW if few else PASS
     return Verdict(verdict, 2 * order.size, len(compared), findings, least, took)
 
 
 def _least_promised(oracle: Oracle) -> float:
-    """The ε that an honest client spends at least; with several rates that of the highest."""
+    """Returns the ε that the tests can detect in a conforming client; with several rates, the ε of the highest rate."""
     return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 
 def _leak(oracle: Oracle, least: Spent) -> str:
     return (
-        f"it spends ε ≥ {least.epsilon:.3f}, {float(oracle.epsilon):.3f} is promised: that {least.event} is so much"
-        f" more frequent of value {least.value} than of {least.other}"
+        f"the client spends ε ≥ {least.epsilon:.3f}; the document has {float(oracle.epsilon):.3f}. Evidence:"
+        f" {least.event} is too frequent in reports of value {least.value} compared with value {least.other}"
     )

@@ -58,7 +58,8 @@ def test_a_fault_is_found_and_named(oracle, fault, says):
 
 
 @pytest.mark.parametrize(
-    ("oracle", "fault", "says"), [*REJECTED, (ldp.GRR("1", 5), "none such", "it ended with 1: no fault")]
+    ("oracle", "fault", "says"),
+    [*REJECTED, (ldp.GRR("1", 5), "none such", "the client exited with 1: no fault")],
 )
 def test_rejected_frames_are_reported(oracle, fault, says):
     with pytest.raises(ClientError) as caught:
@@ -149,11 +150,11 @@ def test_all_that_is_compared_shares_the_risk(monkeypatch, p_value, share, verdi
     command = SimpleNamespace(
         stream=ldp.Stream("s", oracle), report=lambda order: of_one(oracle, 0, order.size)
     )
-    found = SimpleNamespace(p_value=p_value, said="a value")
+    found = SimpleNamespace(p_value=p_value, summary="a value")
     monkeypatch.setattr(conformance, "spent", lambda *risk: given.append(risk[-1]))
     monkeypatch.setattr(channel, "evidence", lambda *_: [found])
     monkeypatch.setattr(repeating, "repeated", lambda *_: [])
-    took = SimpleNamespace(p_value=share, ratio=conformance.APART + 1, said="slow")
+    took = SimpleNamespace(p_value=share, ratio=conformance.APART + 1, summary="slow")
     monkeypatch.setattr(conformance, "times", lambda *_: took)
     assert assess(command, 100, ALARM).verdict == verdict
     assert given == [ALARM / 4]  # what is spent has the last quarter
@@ -234,7 +235,7 @@ def test_frames_are_json_or_hexadecimal():
     ).encode()
     assert decoded(stream, [f"{header}02".encode(), text])["index"].tolist() == [2, 3]
     for lines, says in (
-        ([f"{header}0203".encode()], "line 1 has 2 reports; one is due"),
+        ([f"{header}0203".encode()], "line 1 has 2 reports; each line needs 1"),
         ([f"{header}09".encode()], r"line 1 \(range\)"),
         ([b"red"], "line 1 is neither a JSON frame nor a binary one"),
         ([f"{header}09".encode()] * 5, "and 2 more"),
@@ -252,9 +253,9 @@ def run(tmp_path, stream, *arguments):
 def test_the_command_says_its_verdict_and_exits_by_it(tmp_path):
     stream = ldp.Stream("s", ldp.GRR("1", 5))
     few = run(tmp_path, stream, "--reports", "200", "--", sys.executable, MUTANT, "honest", "{}")
-    assert few.exit_code == 3 and "give more: --reports" in few.output
+    assert few.exit_code == 3 and "increase --reports" in few.output
     bad = run(tmp_path, stream, "--reports", "2000", "--", sys.executable, MUTANT, "old document", "{}")
-    assert bad.exit_code == 1 and "fail: it made frames that would be rejected" in bad.output
+    assert bad.exit_code == 1 and "fail: a worker would reject frames" in bad.output
     fails = run(
         tmp_path, stream, "--reports", "9000", "--json", "--", sys.executable, MUTANT, "predictable", "{}"
     )
@@ -271,7 +272,7 @@ def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
     assert good.exit_code == 0, good.output
     assert good.output.startswith("pass: 60,000 reports")
     bad = run(tmp_path, stream, "--value", "pink", "--", *own)
-    assert bad.exit_code == 2 and "'pink' is no value of the stream" in bad.output
+    assert bad.exit_code == 2 and "'pink' is not a value of the stream" in bad.output
 
 
 def test_each_fault_of_the_file_is_tried():
@@ -301,7 +302,7 @@ def test_scripted_coins_are_compared_with_vectors(tmp_path):
     assert bad.exit_code == 1
     found = json.loads(bad.output)["findings"]
     assert len(found) == 7
-    assert re.match(r"grr-10: case \d of 6 is 01\w+, due is 01\w+", found[0])
+    assert re.match(r"grr-10: case \d of 6 is 01\w+; expected 01\w+", found[0])
 
 
 def test_a_label_of_more_than_a_line_is_said():
