@@ -1,4 +1,4 @@
-"""The configuration, commands and code of the first tutorial and README.md run as written."""
+"""The configuration, commands and code of README.md run as written."""
 
 import json
 import re
@@ -23,7 +23,7 @@ WORKER = Path(sys.executable).with_name("ldp-worker")
 @pytest.mark.integration
 def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
     own = secrets.token_hex(4)
-    toml, (producer, consumer) = blocks(TUTORIAL, "toml")[0], blocks(TUTORIAL, "python")
+    toml, (producer, consumer) = blocks(README, "toml")[0], blocks(README, "python")
 
     def here(text):
         for name in ("colour-reports", "ldp-snapshots"):
@@ -77,14 +77,6 @@ def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
         code = worker.wait(timeout=180)
         log.close()
     assert code == 0, (tmp_path / "log").read_text()
-
-
-def test_other_pages_show_the_same_code():
-    for language in ("toml", "python"):
-        assert blocks(README, language) == blocks(TUTORIAL, language)
-    producer, consumer = blocks(TUTORIAL, "python")
-    assert producer in page("guides/send-reports")
-    assert consumer in page("guides/read-snapshots")
 
 
 def test_every_target_and_command_exists():
