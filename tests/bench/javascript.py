@@ -1,5 +1,5 @@
 """A report of the JavaScript client in Node, beside one of the Python client: bytes, and seconds. Alone it prints the
-bytes and ratios that ``docs/guides/javascript-client.md`` has: ``python -m tests.bench.javascript``."""
+bytes and ratios that ``docs/guides/javascript-client.md`` sums up: ``python -m tests.bench.javascript``."""
 
 import contextlib
 import json
