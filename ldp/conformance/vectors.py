@@ -1,6 +1,6 @@
 """Compares a client that has scripted coins with test vectors, byte for byte.
 
-The vectors are in ``tests/vectors/wire-1/reports``; docs/reference/wire-format-vectors.md defines the coins of a
+The vectors are in ``tests/vectors/wire-1/reports``; tests/vectors/README.md defines the coins of a
 seed. Production clients have no option for scripted coins, so the command is a test build of the client.
 """
 

@@ -20,7 +20,6 @@ PAGES = {
         "reference/state-files",
         "reference/wire-format",
         "reference/wire-format-coins",
-        "reference/wire-format-vectors",
         "tutorials/files-only",
         "tutorials/notebook",
     )
