@@ -217,7 +217,7 @@ class Metrics:
         """Defines metrics of the process, Redis and the topics' offsets."""
         self.build = Info(
             "ldp_worker_build",
-            "1; the labels contain the versions of the worker, Python and libraries.",
+            "1; the labels contain the versions of the worker, the interpreter and libraries.",
             registry=self.registry,
         )
         versions = {name.replace("-", "_"): metadata.version(name) for name in _PACKAGES}
