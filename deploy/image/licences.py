@@ -2,7 +2,7 @@
 
     python deploy/image/licences.py          a table in Markdown: package, version, licence, where its texts lie
 
-Exits with 1 where a package names no licence that is known here, or one of `NAMED` by a package that is not named
+Exits with 1 where a package names no licence that is known here, or one of `COPYLEFT` by a package that is not named
 with it. What the base image carries is its own business: Debian says it in /usr/share/doc/*/copyright. Only the
 standard library is used here, for the image's own environment is asked.
 """
@@ -17,7 +17,7 @@ FREE = {
     *("CC0-1.0", "LLVM-exception", "MIT", "PSF-2.0", "Zlib"),
 }
 """SPDX identifiers that ask for no more than that their text goes along."""
-NAMED = {
+COPYLEFT = {
     "crc32c": {"LGPL-2.1-or-later"},
     "numpy": {"GPL-3.0-or-later", "GCC-exception-3.1", "LGPL-2.1-or-later"},
     "orjson": {"MPL-2.0"},
@@ -29,7 +29,7 @@ LGPL: crc32c, and libquadmath of the wheels of numpy and scipy, are files of the
 anyone can put another version in their place. GPL: their libgfortran, whose exception lets it go along with anything.
 MPL: the source of changed files is to be had, and none is changed.
 """
-SAID = {
+DECLARED = {
     "lz4": "BSD-3-Clause",
     "markdown-it-py": "MIT",
     "mdurl": "MIT",
@@ -42,7 +42,7 @@ SAID = {
 
 def expression(of: metadata.Distribution) -> str:
     """The licence as an SPDX expression, or empty; with those of bundled libraries, as numpy and scipy write them."""
-    short = header(of, "License-Expression") or SAID.get(name(of)) or header(of, "License")
+    short = header(of, "License-Expression") or DECLARED.get(name(of)) or header(of, "License")
     if "\n" in short:  # the whole text
         short = ""
     along = [
@@ -74,7 +74,7 @@ def texts(of: metadata.Distribution) -> list[str]:
 def unknown(of: metadata.Distribution) -> set[str]:
     """What of the expression nobody has looked at; of no licence at all, just that."""
     parts = set(re.split(r"[\s()]+", expression(of))) - {"AND", "OR", "WITH", ""}
-    return (parts or {"no licence"}) - FREE - NAMED.get(name(of), set())
+    return (parts or {"no licence"}) - FREE - COPYLEFT.get(name(of), set())
 
 
 def distributions() -> list[metadata.Distribution]:

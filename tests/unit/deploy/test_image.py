@@ -46,7 +46,7 @@ def test_every_licence_was_looked_at_and_is_one(package: str) -> None:
 
 
 def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
-    for package, what in licences.NAMED.items():
+    for package, what in licences.COPYLEFT.items():
         expression = licences.expression(CARRIED[package])
         # where each Python has a version of its own, one of them may have lost a library
         demanded = any if len(re.findall(rf"(?m)^{package}==", LOCK)) > 1 else all
@@ -54,7 +54,7 @@ def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
             re.search(rf"(?<![\w.-]){re.escape(licence)}(?![\w.-])", expression) for licence in what
         )
         assert not what & licences.FREE
-    for package in licences.SAID:
+    for package in licences.DECLARED:
         assert not licences.header(CARRIED[package], "License-Expression"), package
 
 
