@@ -1,9 +1,10 @@
-"""The bill of materials of an environment: CycloneDX 1.6 as JSON, the same bytes for the same packages.
+"""Writes an environment's bill of materials: CycloneDX 1.6 as JSON, deterministic.
 
     python deploy/image/sbom.py requirements.lock [--of ldp-worker] > sbom.json
 
-It lists what `--of` needs in the running environment, over all steps, with version, licence, who needs whom, and from
-the lock the hashes of the files that may have been installed. What else is there, a developer's tools say, is left out.
+The document lists the installed direct and transitive dependencies of `--of`, with version, licence and dependency
+graph. The lock adds the hashes of the files that pip may have installed. Other installed packages, such as development
+tools, are left out.
 """
 
 import argparse
@@ -23,7 +24,7 @@ EXTRA = "worker"
 
 
 def locked(text: str) -> dict[str, set[str]]:
-    """The hashes of a lock: SHA-256 by `name==version`."""
+    """Returns the SHA-256 hashes in a lock by `name==version`."""
     entries = re.split(r"(?m)^(?=[a-z0-9])", text)
     return {
         entry.split()[0]: set(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
@@ -33,7 +34,7 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distribution]:
-    """What it needs itself and what is there: an unmet marker leaves nothing installed, nor would it be imported."""
+    """Returns the installed direct dependencies; a package with an unmet marker is not installed."""
     found = {}
     for line in of.requires or []:
         requirement, _, marker = line.partition(";")
@@ -51,13 +52,13 @@ def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distrib
 
 
 def extras(line: str) -> set[str]:
-    """The extras that a requirement asks for: ``redis[hiredis]>=6.0`` for hiredis."""
+    """Returns the extras in a requirement: {"hiredis"} for ``redis[hiredis]>=6.0``."""
     found = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", line)
     return set() if found is None else {extra.strip() for extra in found[1].split(",")}
 
 
 def graph(root: metadata.Distribution) -> dict[str, tuple[metadata.Distribution, set[str]]]:
-    """All that is needed from the root on: each distribution by name, and the names of what it needs itself."""
+    """Returns all transitive dependencies by name, each with the names of its direct dependencies."""
     asked: dict[str, set[str]] = {name(root): {EXTRA}}
     for line in root.requires or []:
         found = re.match(r"[A-Za-z0-9._-]+", line)
@@ -75,13 +76,13 @@ def graph(root: metadata.Distribution) -> dict[str, tuple[metadata.Distribution,
 
 
 def purl(of: metadata.Distribution) -> str:
-    """The package's address, of the kind that every register of known faults is asked by."""
+    """Returns the package URL, which vulnerability databases use as key."""
     return f"pkg:pypi/{name(of)}@{of.version}"
 
 
 def component(of: metadata.Distribution, hashes: set[str], kind: str = "library") -> dict[str, Any]:
-    """One package as CycloneDX has it."""
-    told: dict[str, Any] = {
+    """Returns one package as a CycloneDX component."""
+    entry: dict[str, Any] = {
         "type": kind,
         "bom-ref": purl(of),
         "name": name(of),
@@ -90,19 +91,19 @@ def component(of: metadata.Distribution, hashes: set[str], kind: str = "library"
         "licenses": [{"expression": expression(of)}],
     }
     if hashes:
-        # A version is one component however many files carry it, and which was installed no metadata says.
-        told["externalReferences"] = [
+        # The metadata does not record which of a version's files was installed, so all hashes are listed.
+        entry["externalReferences"] = [
             {
                 "type": "distribution",
                 "url": purl(of),
                 "hashes": [{"alg": "SHA-256", "content": each} for each in sorted(hashes)],
             }
         ]
-    return told
+    return entry
 
 
 def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
-    """The whole document."""
+    """Returns the CycloneDX document."""
     hashes, known = locked(lock), graph(root)
     parts = sorted(set(known) - {name(root)})
     return {
@@ -123,10 +124,10 @@ def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """The command line; returns the exit code."""
+    """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("lock", type=Path, help="what was installed from, with hashes")
-    parser.add_argument("--of", default="ldp-worker", help="the package at the root; default: %(default)s")
+    parser.add_argument("lock", type=Path, help="the lock file with hashes")
+    parser.add_argument("--of", default="ldp-worker", help="the root package; default: %(default)s")
     given = parser.parse_args()
     document = bill(metadata.distribution(given.of), given.lock.read_text(encoding="utf-8"))
     json.dump(document, sys.stdout, indent=2)

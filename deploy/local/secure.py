@@ -1,11 +1,11 @@
-"""Local services with TLS and logins: a broker with a listener for each way in.
+"""Starts local services with TLS and SASL, and a Kafka listener for each security setting.
 
-    python deploy/local/secure.py                 start both, say how each listener is reached, stop on Ctrl-C
+    python deploy/local/secure.py                 start both, print the keys for each listener, stop on Ctrl-C
     python deploy/local/secure.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Secure.start() as secure: ...            the same from Python (tests)
 
-Each start makes a private authority, certificates, keys, passwords and a token endpoint in a temporary folder. It needs
-openssl in addition to the programs of `services.py`, and only the standard library.
+Each start makes a private certificate authority, certificates, keys, passwords and a token endpoint in a temporary
+folder. The script needs openssl, the programs of `services.py`, and only the standard library.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ LISTENERS = {
 }
 """Listeners in addition to the plaintext listener.
 
-MTLS requires a client's certificate. LOGINS takes every mechanism over TLS, LOGIN a password without TLS, BOTH a
-password and a certificate. EXPIRED shows an expired certificate, ELSEWHERE one of another host.
+MTLS requires a client certificate. LOGINS accepts all SASL mechanisms over TLS, and LOGIN passwords without TLS. BOTH
+requires a password and a certificate. EXPIRED has an expired certificate, ELSEWHERE the certificate of another host.
 """
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USER = "me"
@@ -52,17 +52,17 @@ USER = "me"
 CLIENT = "worker"
 """Client of the token endpoint, with all rights."""
 LIMITED = "ldp-worker"
-"""User of the script, with a password and only the rights of ACLs."""
+"""User with a password and only the rights that ACLs grant; for the script."""
 AUDIENCE, ISSUER = "kafka", "deploy/local"
 _KAFKA = "org.apache.kafka.common.security"
 
 
 class Certificates:
-    """A private authority and what it signed, as PEM files of a folder.
+    """A private certificate authority and its certificates, as PEM files in a folder.
 
-    `ca.pem` is the authority, `other.pem` another one. Of the certificates `NAME.pem` with their keys `NAME.key`,
-    `broker`, `elsewhere` and `expired` are servers', `client` and `stranger` clients', the last of the other authority;
-    `tokens.key` signs tokens.
+    `ca.pem` is the authority, `other.pem` another one. Each certificate `NAME.pem` has a key `NAME.key`. `broker`,
+    `elsewhere` and `expired` are server certificates; `client` and `stranger` are client certificates. The other
+    authority signed `stranger`. `tokens.key` signs tokens.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -76,20 +76,20 @@ class Certificates:
         self._sign("client", "extendedKeyUsage=clientAuth")
         self._sign("stranger", "extendedKeyUsage=clientAuth", authority="other")
         self.openssl("genrsa", "-out", "tokens.key", "2048")
-        for name in ("broker", "elsewhere", "expired"):  # as the broker wants it, in one file
+        for name in ("broker", "elsewhere", "expired"):  # the broker reads key and certificate from one file
             self.path(f"{name}.store.pem").write_text(
                 self.path(f"{name}.key").read_text() + self.path(f"{name}.pem").read_text()
             )
 
     def path(self, name: str) -> Path:
-        """Returns where a file is."""
+        """Returns the path of a file."""
         return self.folder / name
 
     def openssl(self, *arguments: str, given: bytes | None = None) -> bytes:
-        """Runs the program; returns what it printed."""
+        """Runs openssl and returns its output."""
         found = services.program("openssl", "openssl")
         if found is None:
-            raise services.UnavailableError("certificates are made by openssl, and there is none on PATH")
+            raise services.UnavailableError("there is no openssl on PATH; install it to make certificates")
         done = subprocess.run(
             [found, *arguments], cwd=self.folder, input=given, capture_output=True, check=False
         )
@@ -98,7 +98,7 @@ class Certificates:
         return done.stdout
 
     def _sign(self, name: str, extension: str, *, authority: str = "ca", days: int = 2) -> None:
-        """Makes a key and a certificate of it."""
+        """Makes a key and its certificate."""
         self.openssl("req", *_NEW, *_named(name), "-out", f"{name}.request")
         self.path(f"{name}.extension").write_text(extension)
         signed = f"-CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days {days}".split()
@@ -152,7 +152,7 @@ class TokenEndpoint:
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}/token"
 
     def answer(self, login: str, body: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
-        """Returns the status and the object of an answer."""
+        """Returns the status and the JSON object of a response."""
         if self.down:
             return 503, {"error": "temporarily_unavailable"}
         if login != "Basic " + base64.b64encode(f"{CLIENT}:{self.secret}".encode()).decode():
@@ -190,7 +190,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True)
 class Secure:
-    """Running services with a listener for each way in."""
+    """Running services with a listener for each security setting."""
 
     running: services.Services
     ports: Mapping[str, int]
@@ -267,7 +267,7 @@ def _listeners(
         f"sasl.oauthbearer.jwks.endpoint.url={certificates.path('jwks.json').as_uri()}",
         f"sasl.oauthbearer.expected.audience={AUDIENCE}",
         f"sasl.oauthbearer.expected.issuer={ISSUER}",
-        # who came by a token that is over comes again by another
+        # a client whose token has expired must authenticate again with a new one
         "connections.max.reauth.ms=3600000",
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         f"super.users=User:ANONYMOUS;User:CN=client;User:{USER};User:{CLIENT}",
@@ -277,28 +277,28 @@ def _listeners(
         {name: (protocol, ports[name]) for name, protocol in LISTENERS.items()},
         "\n".join(lines) + "\n",
         tuple(word for one in salted for word in ("--add-scram", one)),
-        # without it no broker reads keys from anywhere
+        # without this property, the broker refuses to read keys from any URL
         (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={certificates.path('jwks.json').as_uri()}",),
     )
 
 
 @contextlib.contextmanager
 def _started(say: services.Say, usual: bool) -> Iterator[services.Services]:
-    """Starts the services, and says how each listener is reached."""
+    """Starts the services, and prints the configuration keys for each listener."""
     with Secure.start(say, usual=usual, users={LIMITED: secrets.token_hex(8)}) as secure:
         for listener, protocol in LISTENERS.items():
             for mechanism in MECHANISMS if listener == "LOGINS" else ["PLAIN"]:
                 say(f"\n# {listener}" + (f", {mechanism}" if protocol.startswith("SASL") else ""))
                 for key, value in secure.client(listener, mechanism).items():
                     say(f'kafka.{key} = "{value}"')
-        say("\n# LOGINS or LOGIN, PLAIN, as somebody who may do what an ACL allows and nothing else")
+        say("\n# LOGINS or LOGIN, PLAIN, as a user with only the rights that ACLs grant")
         say(f'kafka.sasl_username = "{LIMITED}"')
         say(f'kafka.sasl_password = "{secure.users[LIMITED]}"')
         jars = services.kafka_jars(say)
         say(
             f"# for kafka-acls.sh: java -cp '{jars}/*' org.apache.kafka.tools.AclCommand --bootstrap-server HOST:PORT"
         )
-        say("# with the plaintext listener's address, where everybody may do all")
+        say("# with the plaintext listener's address, where every client has all rights")
         say("")
         yield secure.running
 

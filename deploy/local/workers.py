@@ -1,4 +1,4 @@
-"""`ldp-worker run` as a process: started with a log file, asked over HTTP, ended."""
+"""Runs `ldp-worker run` as a process with a log file, and queries it over HTTP."""
 
 import http.client
 import json
@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Worker:
-    """One `ldp-worker run` process of this machine."""
+    """An `ldp-worker run` process on this machine."""
 
     module: ClassVar[str] = "worker"
-    """What Python runs; tests have a module that is this one and dies on the way."""
+    """Module that Python runs; tests replace it by one that crashes at a chosen step."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -31,7 +31,7 @@ class Worker:
 
     @classmethod
     def run(cls, name: str, log: Path, environ: Mapping[str, str], *options: str) -> Self:
-        """Starts one, and does not wait."""
+        """Starts a worker without waiting until it is ready."""
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", cls.module, "run", *options],
@@ -44,34 +44,34 @@ class Worker:
         return cls(name, process, log)
 
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Returns whether the process runs."""
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye; returns when it is gone."""
+        """Sends SIGKILL and waits until the process has exited."""
         self.process.kill()
         self.process.wait()
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The events of a name in its log, the oldest first."""
+        """Returns the log events with a name, the oldest first."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
         return [event for event in parsed if event["event"] == name]
 
     def port(self) -> int:
-        """Where it listens, 0 as long as it has not said so."""
+        """Returns the HTTP port from the log, or 0 before the event `worker.started`."""
         return next((int(event["port"]) for event in self.events("worker.started")), 0)
 
     @property
     def url(self) -> str:
-        """Where its metrics and its health are."""
+        """Base URL of the worker's HTTP server."""
         port = self.port()
         if not port:
-            raise ConnectionError(f"{self.name} has not said where it listens")
+            raise ConnectionError(f"{self.name} has not logged its port yet")
         return f"http://127.0.0.1:{port}"
 
     def get(self, path: str) -> tuple[int, str, str]:
-        """Asks it: status, content type, body."""
+        """Sends a GET request; returns status, content type and body."""
         try:
             try:
                 reply = urllib.request.urlopen(self.url + path, timeout=60)
@@ -83,26 +83,26 @@ class Worker:
             raise ConnectionResetError(f"{self.name} ended its answer early") from error
 
     def ready(self) -> bool:
-        """Whether it serves."""
+        """Returns whether `/readyz` returns 200."""
         try:
             return self.get("/readyz")[0] == 200
         except OSError:
             return False
 
     def samples(self, name: str) -> Iterator[Sample]:
-        """The samples of `ldp_worker_<name>` at this moment."""
+        """Yields the current samples of `ldp_worker_<name>`."""
         families = text_string_to_metric_families(self.get("/metrics")[2])
         return (s for family in families for s in family.samples if s.name == f"ldp_worker_{name}")
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples of `ldp_worker_<name>` that carry these labels; 0 if there is none."""
+        """Returns the sum of the samples of `ldp_worker_<name>` with these labels, or 0."""
         found = (sample for sample in self.samples(name) if labels.items() <= sample.labels.items())
         return math.fsum(sample.value for sample in found)
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """The samples of `ldp_worker_<name>` that are not 0, by one of their labels."""
+        """Returns the samples of `ldp_worker_<name>` that are not 0, by one of their labels."""
         return {sample.labels[label]: sample.value for sample in self.samples(name) if sample.value}
 
     def owned(self) -> set[int]:
-        """The partitions that it counts."""
+        """Returns the partitions that the worker owns."""
         return {int(partition) for partition in self.by_label("partition_owned", "partition")}

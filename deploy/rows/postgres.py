@@ -1,15 +1,15 @@
-"""Copies the rows topic into a Postgres table: each row exactly once, each snapshot in one transaction.
+"""Copies the rows topic into PostgreSQL, each row exactly once.
 
     python -m deploy.rows.postgres --config worker.toml postgresql://localhost/analytics
 
 The sink creates the tables `ldp_rows` and `ldp_rows_read` if they do not exist, and follows the topic until it is
 stopped. `ldp_rows_read` holds the next offset. The transaction that writes the rows also moves that offset, so the sink
-can be killed at any time, and the second of two sinks on one table is refused. Each transaction ends where every Kafka
-transaction is decided, so a query sees whole snapshots.
+can be killed at any time, and a second sink on the same table fails. A batch ends at the last stable offset of the
+topic, so a query sees only complete snapshots.
 
 Other programs may write to the topic. The sink parses every record against the schema of rows, and passes values to
-Postgres as data, never as text of a statement. It skips a record that is no row, and a row that Postgres refuses,
-prints how many and why, and moves on.
+Postgres as data, never as text of a statement. It skips records that are not rows, and rows that Postgres refuses, and
+prints their number and the reason.
 
 It needs the worker's package, psycopg (`pip install 'psycopg[binary]'`), and `READ` on the topic.
 """
@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS ldp_rows_read (topic text PRIMARY KEY, next_offset bi
 """
 _KEY = "stream, window_name, window_start, method, query, rank"
 _REST = "value, label, estimate, low, high, window_end, n, sequence, final, complete"
-_CAME = """
+_BATCH = """
 CREATE TEMPORARY TABLE came (
     stream text, window_name text, window_start bigint, method text, query text, rank integer,
     value bigint, label text, estimate double precision, low double precision, high double precision,
@@ -66,7 +66,7 @@ _OF_ROWS = ("22", "23", "54", "P0")
 _AGAIN_SECONDS = 1.0
 """Pause between two reads of the topic."""
 _OPEN_SECONDS = 60.0
-"""How long a transaction may stay open before the sink says that it waits: twice as long as those of most workers."""
+"""Age of an open transaction at which the sink prints that it waits: twice the usual `transaction.timeout.ms`."""
 
 
 class RefusedError(RuntimeError):
@@ -74,22 +74,22 @@ class RefusedError(RuntimeError):
 
 
 _Row = tuple[RowKey, RowValue | None]
-"""A row; None stands for a deleted one."""
+"""A row; None for a deleted one."""
 
 
 @dataclass
 class Applied:
-    """Numbers of rows written, and of rows that Postgres refused, by reason."""
+    """Number of rows written, and of rows that Postgres refused, by reason."""
 
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
 
 
 class Table:
-    """The rows in one database; creates the tables.
+    """The tables of rows in one database; created if they do not exist.
 
     Raises:
-        RefusedError: Postgres cannot be reached, or refuses the tables.
+        RefusedError: Postgres is unreachable, or refuses the tables.
     """
 
     def __init__(self, database: str, topic: str) -> None:
@@ -109,11 +109,11 @@ class Table:
         self.offset = int(found[0])
 
     def apply(self, rows: Mapping[RowKey, RowValue | None], offset: int) -> Applied:
-        """Writes what was read up to an offset, and that offset, in one transaction.
+        """Writes rows and the next offset in one transaction.
 
         Raises:
             RefusedError: another sink has moved the offset, or Postgres did not apply the rows. If the connection broke
-                during the commit, that is not known: read the offset again.
+                during the commit, the rows may be applied: read the offset again.
         """
         applied = Applied()
         try:
@@ -124,7 +124,7 @@ class Table:
                 )
                 if moved.rowcount != 1:
                     raise RefusedError(f"another sink follows topic {self._topic} into this table")
-                connection.execute(_CAME)
+                connection.execute(_BATCH)
                 _write(connection, [*rows.items()], applied)
         except psycopg.Error as error:
             raise RefusedError(str(error)) from None
@@ -132,12 +132,12 @@ class Table:
         return applied
 
     def _connected(self) -> psycopg.Connection:
-        """Opens a connection for one batch: an idle one may break. Leaving the block commits."""
+        """Opens a connection for one batch, as an idle one may break. Leaving the block commits."""
         return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
 
 
 def _write(connection: psycopg.Connection, rows: Sequence[_Row], applied: Applied) -> None:
-    """Writes rows behind a savepoint; halves what Postgres refuses, until it is a row, whose key is then cleared."""
+    """Writes rows after a savepoint; bisects a refused batch to the refused row, and deletes that row's key."""
     try:
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("TRUNCATE came")
@@ -156,26 +156,25 @@ def _write(connection: psycopg.Connection, rows: Sequence[_Row], applied: Applie
             return
         applied.skipped[f"Postgres: {error.diag.message_primary or error}"] += 1
         ((key, value),) = rows
-        if value is not None:  # what an earlier snapshot wrote there must not pass for this one's
+        if value is not None:  # otherwise an earlier snapshot's row would look like this snapshot's row
             _write(connection, [(key, None)], applied)
     else:
         applied.written += len(rows)
 
 
 def _is_of_a_row(error: psycopg.Error) -> bool:
-    """Returns whether Postgres, or psycopg before it, refuses the contents of a row."""
+    """Returns whether Postgres or psycopg refuses the contents of a row."""
     return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(_OF_ROWS)
 
 
 def follow(config: Config, database: str, stopping: threading.Event, once: bool) -> None:
-    """Copies rows until it is stopped, or, with once, up to the topic's current end.
-
-    Raises:
-        ConfigError, TopicError, KafkaError, RefusedError: the message has the cause.
-    """
+    """Copies rows until `stopping` is set, or, with `once`, up to the topic's current end."""
     topic = config.rows.topic or ""
     with RowReader(config, on_passed=_complain) as reader:
-        table, held = Table(database, topic), _Held(topic, 0.0 if once else _OPEN_SECONDS)
+        table, waiting = (
+            Table(database, topic),
+            _OpenTransactionWarning(topic, 0.0 if once else _OPEN_SECONDS),
+        )
         reader.offset = max(reader.offset, table.offset)
         while not stopping.is_set():
             rows = reader.read()
@@ -184,30 +183,30 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
                 print(f"{applied.written} rows of {topic} up to offset {reader.offset}", flush=True)
                 for reason, count in (reader.skipped + applied.skipped).most_common():
                     _complain(f"skipped {count}: {reason}")
-            held.look(reader.open_since(), time.monotonic())
+            waiting.update(reader.open_since(), time.monotonic())
             if once:
                 return
             stopping.wait(_AGAIN_SECONDS)
 
 
-class _Held:
-    """Says once of each open transaction that holds rows back for long."""
+class _OpenTransactionWarning:
+    """Prints one warning for each transaction that holds rows back for long."""
 
     def __init__(self, topic: str, seconds: float) -> None:
         self._topic, self._seconds = topic, seconds
         self._at: int | None = None
-        self._says_at: float | None = None
+        self._due: float | None = None
 
-    def look(self, at: int | None, now: float) -> None:
+    def update(self, at: int | None, now: float) -> None:
         """Takes the offset of the first open transaction, or None, and the time."""
         if at != self._at:
-            self._at, self._says_at = at, None if at is None else now + self._seconds
-        if self._says_at is not None and now >= self._says_at:
+            self._at, self._due = at, None if at is None else now + self._seconds
+        if self._due is not None and now >= self._due:
             _complain(
-                f"topic {self._topic}: a transaction is open since offset {at}; the sink writes nothing from there on"
-                " until it ends. The brokers end it once it is as old as its producer's transaction.timeout.ms"
+                f"topic {self._topic}: a transaction is open since offset {at}; the sink writes no later row until it"
+                " ends. The brokers abort it at the age of its producer's transaction.timeout.ms"
             )
-            self._says_at = None
+            self._due = None
 
 
 def _complain(what: object) -> None:
@@ -218,7 +217,7 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="postgres", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument(
-        "database", help="a connection string of Postgres; give the password in PGPASSWORD instead"
+        "database", help="Postgres connection string; pass the password in PGPASSWORD instead"
     )
     parser.add_argument("--config", type=Path, default=Path("worker.toml"), help="the worker's configuration")
     parser.add_argument("--once", action="store_true", help="stop at the topic's current end")

@@ -1,8 +1,8 @@
-"""The formulas: what a stream takes of Kafka, Redis, processors and memory.
+"""Formulas of a stream's use of Kafka, Redis, CPU and memory.
 
-Bytes follow from the layouts, and few constants here are measured ones: `tests.bench.sizing` measures all of it anew,
-on a Redis and a Kafka of the machine it runs on, and says how far each formula is off. Seconds are CPU seconds of the
-machine that docs/operate/capacity.md names.
+Byte counts follow from the storage layouts; other constants are measured. `tests.bench.sizing` measures all of them
+against a local Redis and Kafka, and prints each formula's error. Seconds are CPU seconds of the machine in
+docs/operate/capacity.md.
 """
 
 import math
@@ -21,77 +21,76 @@ from worker.counting import layout
 from worker.service.publishing import MOST_VALUES
 
 RECORD_BYTES, BATCH_BYTES = 8, 61
-"""What a record of the topic has of its own, beside its frame: six numbers of a byte, and a byte or two of time; and
-what a record batch has."""
+"""Overhead of a record without its frame (six numbers of 1 byte, a time of 1 or 2), and of a record batch."""
 COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 603, 235, 60
-"""What a commit sends for a partition beside its blobs: the script's call and the totals; for each blob its keys; for
-each cell its name and the commit that wrote it."""
+"""Bytes of a partition's commit without blobs: script call and totals; keys of each changed blob; name and commit id of
+each cell."""
 CUT, CUT_NAMED = 586, 86
-"""What a cut returns for a partition beside its blobs, and for each cell."""
+"""Bytes of a partition's reply to a cut without blobs; and for each cell."""
 KEYS, CELL_KEY = 970, 120
-"""What Redis keeps of a partition beside its blobs, metadata and keys; and for each cell."""
+"""Redis memory of a partition's metadata and keys without blobs; and for each cell."""
 SDS, OBJECT = 10, 16
-"""What Redis puts around a blob in one allocation, and the object that it is."""
+"""Bytes of Redis' string header in a blob's allocation, and of its object."""
 NUMBER, NUMBER_IN_CHUNKS = 16, 2.9
-"""The length of a frequency as JSON with its comma, on average; a 0.0 is shorter. And its bytes in chunks, where few
-values stand out of the noise, so that other methods have zeros; where all do, it has 4."""
+"""Mean bytes of a frequency in JSON with its comma, where 0.0 is shorter; and in chunks. The second is for noise with
+few frequent values, where other methods have zeros; otherwise a number has 4 bytes."""
 VECTORS = len(METHODS) + len(BESIDE)
-"""The vectors of a snapshot of all methods: each one's frequencies, and what Base has beside."""
+"""Vectors of a snapshot of all methods: each method's frequencies, and Base's intervals and tolerance."""
 BODY, OFFSET = 500, 13
-"""What a body has beside its vectors, and for each partition."""
+"""Bytes of a body without vectors; and for each partition."""
 MESSAGE, LZ4_JSON, LZ4_CHUNKS = 100, 0.5, 0.8
-"""What a message has on the topic beside its body, compressed; and how much lz4 leaves of a body where few values stand
-out of the noise: the other methods' zeros go. Where all do, it leaves nearly all."""
+"""Bytes of a compressed message without its body; and lz4's ratio for noise with few frequent values, where other
+methods have zeros. Without zeros, lz4 saves almost nothing."""
 ROW = 51
-"""A row for databases, compressed with the others, as `tests.bench.rows` says."""
+"""Bytes of a compressed row for databases; `tests.bench.rows` measures them."""
 
 RECORD_SECONDS = {"seed": 0.14e-6, "index": 0.07e-6, "indices": 0.07e-6, "bits": 0.07e-6}
-"""To count a record of one report, by the report's first field, but for what depends on the domain: of the records a
-CPU second that `tests.bench.ingest` says."""
+"""Seconds to count a record of one report, by the report's first field, without the part that depends on the domain;
+from `tests.bench.ingest`."""
 HASH_SECONDS, BIT_SECONDS = 0.1e-9, 0.027e-9
-"""For each value of the domain: a hash that is computed and compared, a bit that is added."""
+"""Seconds for each value of the domain: to compute and compare a hash; to add a bit."""
 COMMIT_SECONDS, COMMIT_CELL_SECONDS = 0.3e-3, 25e-6
-"""Of a worker, for a partition's commit, and for each cell of it that changed."""
+"""Seconds of the worker for a partition's commit; and for each changed cell."""
 COMMIT_COUNTER_SECONDS, COMMIT_BYTE_SECONDS = 1e-9, 0.7e-9
-"""And for each counter of these, to look how wide it is, and each byte that is written of it."""
+"""Seconds of a commit for each counter of these cells, to find its width; and for each byte written."""
 CUT_SECONDS = 0.26e-3
-"""Of the publisher, to read a partition."""
+"""Seconds of the publisher to read a partition."""
 CACHE, CUT_COUNTER_SECONDS = 32 << 20, (5e-9, 16e-9)
-"""And for each counter of it: where three int64 vectors of a state fit in the processor's cache, and where not."""
+"""Bytes of the CPU's cache; seconds to read a counter if three int64 vectors of a state fit in it, and if not."""
 SUM_SECONDS, SUM_COUNTER_SECONDS = 2e-6, 0.5e-9
-"""To add up one more window: for each cell of a partition, and for each counter of it."""
+"""Seconds to sum one more window: for each cell of a partition; and for each counter."""
 SNAPSHOT_SECONDS, VALUE_SECONDS = 7.5e-3, 0.8e-6
-"""For a snapshot; for each value, estimated by all methods, written, compressed and sent."""
+"""Seconds for a snapshot; and for each value, to estimate by all methods, encode, compress and send."""
 POWER, POWER_SECONDS = 1_800, 12e-6
-"""Power integrates for each value, of larger domains for so many points; and for how long for each."""
+"""Maximum number of points at which Power integrates, one for each value in smaller domains; and seconds for each."""
 STEP_SECONDS = 4.6e-9
-"""For each step of the transform that decodes a state."""
+"""Seconds for each step of the transform that decodes a state."""
 PROCESS = 235e6
-"""The memory of a process with everything imported, and its kernels loaded."""
+"""Memory of a process with all imports and kernels loaded."""
 HELD, VALUE_MEMORY, TRANSFORM_MEMORY = 8, 430, 40
-"""And for each counter that is read or held, each value of a snapshot, each counter of a transform."""
+"""Memory for each counter read or held, each value of a snapshot, and each counter of a transform."""
 BACKLOG = 40e6
-"""And what a worker has fetched and decoded of a backlog of small records; `kafka.memory_bytes` bounds it."""
+"""Memory of fetched and decoded small records in a backlog; `kafka.memory_bytes` bounds it."""
 DAY = 86_400
 
 
 @dataclass(frozen=True)
 class Load:
-    """A stream, and how it is counted.
+    """A stream with its rates and periods.
 
     Attributes:
-        name: for people.
-        oracle: its protocol.
-        partitions: of its topic.
-        cell_reports: how many reports each cell of a partition has: that of all time, then its panes.
-        rate: reports a second, on average.
-        batch: reports a record.
-        due: what a snapshot has: all time, and the windows that are open.
+        name: name in the table.
+        oracle: protocol of the stream.
+        partitions: number of the topic's partitions.
+        cell_reports: reports in each cell of a partition: all time first, then the panes.
+        rate: mean number of reports per second.
+        batch: reports per record.
+        due: results per snapshot: all time, and the open windows.
         changed: cells that change between two commits: all time, or the newest pane.
-        commit_every: seconds.
-        publish_every: seconds.
-        methods: how many are published.
-        rows: for databases, of each window and of all time.
+        commit_every: seconds between commits.
+        publish_every: seconds between snapshots.
+        methods: number of published methods.
+        rows: rows for databases of each window, and of all time.
     """
 
     name: str
@@ -123,7 +122,7 @@ class Load:
         methods: int = len(METHODS),
         rows: int = 0,
     ) -> Self:
-        """A stream that was counted for days; of the panes that its windows may have, its own reports keep half."""
+        """Returns a stream after some days of counting, with half of the panes that its windows may have."""
         panes = 0 if cost is None else cost.panes // 2
         reports = rate / partitions
         cells = (math.ceil(reports * days * DAY), *[math.ceil(reports * pane_seconds)] * panes)
@@ -134,7 +133,7 @@ class Load:
 
     @property
     def topic_bytes_a_second(self) -> float:
-        """What reports take on their topic, not compressed and not replicated."""
+        """Bytes of reports on one replica of their topic, uncompressed."""
         frame = wire.frame_bytes(self.oracle.report_bytes)
         return self.rate * (
             (RECORD_BYTES + frame) / self.batch + (1 - 1 / self.batch) * self.oracle.report_bytes
@@ -142,46 +141,46 @@ class Load:
 
     @cached_property
     def blobs(self) -> tuple[int, ...]:
-        """The bytes of each cell of a partition."""
+        """Bytes of each cell of a partition."""
         state = self.oracle.state_size
         return tuple(layout.HEADER_BYTES + width(self.oracle, n) * state for n in self.cell_reports)
 
     @property
     def redis_bytes(self) -> int:
-        """What all partitions keep; a commit has what it stages beside it, one partition for each worker."""
+        """Redis memory of all partitions; each worker's commit also stages one partition."""
         cells = sum(allocated(blob + SDS) + OBJECT + CELL_KEY for blob in self.blobs)
         return self.partitions * (KEYS + cells)
 
     def commit_bytes(self, changed: int) -> int:
-        """What a commit of all partitions sends to Redis, and about what it appends to its file."""
+        """Returns the bytes that a commit of all partitions sends to Redis; the append-only file grows by as many."""
         blobs = sum(sorted(self.blobs)[-changed:])
-        beside = COMMIT + COMMIT_CHANGED * changed + COMMIT_NAMED * len(self.blobs)
-        return self.partitions * (blobs + beside)
+        overhead = COMMIT + COMMIT_CHANGED * changed + COMMIT_NAMED * len(self.blobs)
+        return self.partitions * (blobs + overhead)
 
     @property
     def cut_bytes(self) -> int:
-        """What the publisher reads from Redis each time."""
+        """Bytes that the publisher reads from Redis for a snapshot."""
         return self.partitions * (sum(self.blobs) + CUT + CUT_NAMED * len(self.blobs))
 
     @property
     def vectors(self) -> int:
-        """The vectors of one snapshot."""
+        """Number of vectors in a snapshot."""
         return self.methods + len(BESIDE)
 
     @property
     def vector_bytes(self) -> float:
-        """The bytes of the vectors of one snapshot, or of one window's."""
+        """Bytes of the vectors in one snapshot of all time or of a window."""
         d = self.oracle.domain_size
         return self.vectors * d * (NUMBER_IN_CHUNKS if d > INLINE else NUMBER)
 
     @property
     def snapshot_bytes(self) -> float:
-        """The bytes of all bodies of one snapshot."""
+        """Bytes of all bodies in one snapshot."""
         return self.vector_bytes + (self.methods + 1) * (BODY + OFFSET * self.partitions)
 
     @property
     def topic_bytes(self) -> float:
-        """What a snapshot takes on its topic, and its rows on theirs, with all that is due, compressed and once."""
+        """Compressed bytes of a snapshot with its open windows and its rows, on one replica of their topics."""
         d = self.oracle.domain_size
         messages = self.methods + 1 + (self.vectors * -(-d // CHUNK) if d > INLINE else 0)
         vectors = self.vector_bytes * (LZ4_CHUNKS if d > INLINE else LZ4_JSON)
@@ -189,81 +188,81 @@ class Load:
 
     @property
     def counting_cores(self) -> float:
-        """CPU seconds a second that counting and committing takes."""
+        """CPU seconds per second for counting and commits."""
         return self.report_cores + self.commit_seconds(self.changed) / self.commit_every
 
     @property
     def report_cores(self) -> float:
-        """CPU seconds a second that counting takes."""
+        """CPU seconds per second for counting without commits."""
         record = RECORD_SECONDS[next(iter(self.oracle.fields))] / self.batch
         return self.rate * (record + work_seconds(self.oracle))
 
     def commit_seconds(self, changed: int) -> float:
-        """CPU seconds of the workers, for a commit of all partitions."""
+        """Returns the CPU seconds of all workers for a commit of all partitions."""
         each = COMMIT_SECONDS + COMMIT_CELL_SECONDS * changed
         each += COMMIT_COUNTER_SECONDS * changed * self.oracle.state_size
         return self.partitions * (each + COMMIT_BYTE_SECONDS * sum(sorted(self.blobs)[-changed:]))
 
     @property
     def counters(self) -> int:
-        """How many counters there are in all partitions and cells."""
+        """Number of counters in all partitions and cells."""
         return self.partitions * len(self.blobs) * self.oracle.state_size
 
     @property
     def cut_seconds(self) -> float:
-        """CPU seconds of the publisher, to read all partitions and add them up."""
+        """CPU seconds of the publisher to read and sum all partitions."""
         small, large = CUT_COUNTER_SECONDS
         counter = small if 3 * HELD * self.oracle.state_size <= CACHE else large
         return CUT_SECONDS * self.partitions + counter * self.counters
 
     @property
     def window_seconds(self) -> float:
-        """To add up a window of all panes."""
+        """CPU seconds to sum a window of all panes."""
         return SUM_SECONDS * self.partitions * len(self.blobs) + SUM_COUNTER_SECONDS * self.counters
 
     @property
     def estimate_seconds(self) -> float:
-        """CPU seconds from a sum to its messages on the topic."""
+        """CPU seconds to estimate a sum and publish the result."""
         d = self.oracle.domain_size
         return VALUE_SECONDS * d + POWER_SECONDS * min(d, POWER) + STEP_SECONDS * self.steps
 
     @property
     def publish_seconds(self) -> float:
-        """CPU seconds of the publisher, for a snapshot with all that is due."""
+        """CPU seconds of the publisher for a snapshot with its open windows."""
         windows = (self.due - 1) * (self.window_seconds + self.estimate_seconds)
         return SNAPSHOT_SECONDS + self.cut_seconds + self.estimate_seconds + windows
 
     @property
     def steps(self) -> float:
-        """Of the transform that decodes a state, K log₂ K; 0 without one."""
+        """Steps of the transform that decodes a state, K log₂ K; 0 without one."""
         size = self.oracle.state_size
         return size * math.log2(size) if isinstance(self.oracle, PreferredMessages) else 0
 
     @property
     def publisher_bytes(self) -> float:
-        """The most memory of a process that publishes and counts nothing: it reads all counters, as int64."""
+        """Maximum memory of a publisher process without counting; it reads all counters as int64."""
         transform = TRANSFORM_MEMORY * self.oracle.state_size if self.steps else 0
         return PROCESS + HELD * self.counters + VALUE_MEMORY * self.oracle.domain_size + transform
 
     @property
     def is_large(self) -> bool:
-        """Whether the publisher is a process of its own."""
+        """Whether the worker publishes from a separate process."""
         return self.due * self.oracle.domain_size > MOST_VALUES * self.publish_every
 
     @property
     def worker_bytes(self) -> float:
-        """Of a worker that has all partitions and publishes: held, and read."""
+        """Memory of a worker that owns all partitions and publishes."""
         return self.publisher_bytes + self.is_large * PROCESS + BACKLOG + HELD * self.counters
 
 
 def work_seconds(oracle: ldp.Oracle) -> float:
-    """CPU seconds of a report that depend on the domain."""
+    """Returns the CPU seconds of a report that depend on the domain size."""
     each = {"seed": HASH_SECONDS, "bits": BIT_SECONDS}.get(next(iter(oracle.fields)), 0.0)
     return each * oracle.domain_size
 
 
 def chance(oracle: ldp.Oracle) -> float:
-    """The most likely that a report counts in a counter, whatever its user's value is.
+    """Returns the highest probability that a report raises a given counter, over all users' values.
 
     Example:
         >>> round(chance(ldp.GRR("1", 3)), 4), round(chance(ldp.oracle("hadamard", "1", 1000)), 6)
@@ -274,7 +273,7 @@ def chance(oracle: ldp.Oracle) -> float:
 
 
 def width(oracle: ldp.Oracle, reports: int) -> int:
-    """Returns the bytes of a counter that so many reports need, whatever the values are, but for chance.
+    """Returns the bytes of a counter for a number of reports, up to 6 standard deviations above the mean.
 
     Example:
         >>> [width(ldp.GRR("1", 3), reports) for reports in (100, 10_000, 10**6, 10**10)]
@@ -286,7 +285,7 @@ def width(oracle: ldp.Oracle, reports: int) -> int:
 
 
 def allocated(size: int) -> int:
-    """Returns what jemalloc takes for so many bytes: of its sizes there are four between two powers of two.
+    """Returns the bytes that jemalloc allocates: it has four sizes between two powers of two.
 
     Example:
         >>> [allocated(size) for size in (100, 129, 1000, 1025, 5000)]

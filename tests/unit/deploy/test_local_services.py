@@ -106,7 +106,7 @@ def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals)
     with subprocess.Popen([sys.executable, str(SCRIPT)], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
         lines = [script.stdout.readline() for _ in range(3)]
-        assert lines[2] == "Ctrl-C stops both and removes their data.\n"
+        assert lines[2] == "Ctrl-C stops both and deletes their data.\n"
         folder = Path(lines[0].split()[-1]).parent
         started = pids(folder)
         assert all(alive(pid) for pid in started)
@@ -146,7 +146,7 @@ def test_without_java_the_error_says_what_to_install(bare: Path) -> None:
 
 def test_an_old_java_is_named(bare: Path) -> None:
     program(bare, "java", """echo 'openjdk version "11.0.2" 2019-01-15' >&2""")
-    with pytest.raises(UnavailableError, match=r"needs Java 17 or newer; .*java says: .*11\.0\.2"):
+    with pytest.raises(UnavailableError, match=r"java printed .*11\.0\.2.*needs Java 17 or newer"):
         Services.start()
 
 
@@ -178,7 +178,7 @@ for argument; do case "$argument" in -DoutputDirectory=*) echo jar > "${{argumen
 
 def test_a_fetch_that_fails_leaves_no_half_cache_and_is_made_good_by_the_next(bare: Path) -> None:
     mvn(bare, "echo 'no network'; exit 1")
-    with pytest.raises(UnavailableError, match=r"Maven could not fetch Apache Kafka(.|\n)*no network"):
+    with pytest.raises(UnavailableError, match=r"Maven cannot fetch Apache Kafka(.|\n)*no network"):
         services.kafka_jars()
     (partial,) = services.cache().glob("kafka-*")
     assert partial.suffix == ".partial"

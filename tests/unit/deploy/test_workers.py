@@ -13,7 +13,7 @@ def test_a_worker_that_has_not_said_where_it_listens_is_not_ready(tmp_path):
     worker.log.write_text('text\n{"event": "worker.started", "port": 1')  # a line that is only half written
     assert worker.port() == 0
     assert not worker.ready()
-    with pytest.raises(ConnectionError, match="worker 1 has not said where it listens"):
+    with pytest.raises(ConnectionError, match="worker 1 has not logged its port yet"):
         worker.get("/healthz")
     worker.log.write_text('{"event": "worker.started", "port": 1}\n')
     assert worker.port() == 1
