@@ -1,9 +1,9 @@
-"""The whole job on this machine: real Kafka, real Redis, two workers, 884,427 users, one of the workers killed midway.
+"""Demonstrates the worker on a local Kafka and Redis: two workers, 884,427 users, one worker killed midway.
 
     python -m deploy.demo.demo [--keep]
 
-Exits with 0 only if the audit finds no difference and the last snapshot covers every report. --keep leaves everything
-running after the report, until Ctrl-C.
+Exits with 0 only if the audit finds no difference and the last snapshot covers every report. With --keep, everything
+runs on after the report until Ctrl-C.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from kafka import TopicPartition
 from kafka.admin import OffsetSpec
 from rich.text import Text
 
-from deploy.demo.story import Story, bar, by_hours, console, report, say, step, tell
+from deploy.demo.story import Story, bar, by_hours, console, print_failure, report, say, step
 from deploy.local.services import Services, UnavailableError
 from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot, head_document
@@ -48,13 +48,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COUNTS = ROOT / "ldp" / "experiments" / "emoji.csv"
 
-USERS = 884_427  # as many as the paper's own emoji data has
+USERS = 884_427  # as many as the emoji data of the paper
 SEED = 20_200_616
 COLUMN = "count_2020_06_16"
 PARTITIONS = 4
-RATE = 25_000  # reports a second at most, so that there is something to watch
-KILL_AT = 0.35  # of the users
-READY_SECONDS = 600  # the first start of an installation compiles: minutes, where the cores have other work
+RATE = 25_000  # maximum reports per second, slow enough to watch
+KILL_AT = 0.35  # share of acknowledged reports
+READY_SECONDS = 600  # the first start of an installation compiles: minutes if the cores are busy
 COVER_SECONDS, READER_SECONDS = 120, 30
 STREAM = "emoji"
 WINDOW, HOURS = "6h", 24
@@ -62,7 +62,7 @@ HOUR_MS = 3_600_000
 
 
 class DemoError(RuntimeError):
-    """The demo could not go on, or did not show what it is there to show."""
+    """The demo cannot continue, or its result is wrong."""
 
 
 EXPECTED = (
@@ -79,7 +79,7 @@ EXPECTED = (
 
 
 class Workers:
-    """The workers that are to be alive; a context manager that stops them."""
+    """The running workers; a context manager that stops them."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder, self._environ = folder, environ
@@ -99,7 +99,7 @@ class Workers:
                 worker.kill()
 
     def start(self) -> Worker:
-        """Starts one more, as `ldp-worker run` does."""
+        """Starts another worker with `ldp-worker run`."""
         name = f"worker {len(self.logs) + 1}"
         log = self._folder / f"{name.replace(' ', '-')}.log"
         self.logs.append(log)
@@ -107,37 +107,37 @@ class Workers:
         return self.alive[-1]
 
     def kill(self, worker: Worker) -> None:
-        """Ends one without a chance to say goodbye."""
+        """Kills a worker by SIGKILL."""
         self.alive.remove(worker)
         worker.kill()
 
-    def look(self) -> None:
-        """Raises if one ended that should not have, or stays but counts no more."""
+    def require_counting(self) -> None:
+        """Raises DemoError if a worker exited or stopped counting."""
         for worker in self.alive:
             if (code := worker.process.poll()) is not None:
-                raise DemoError(f"{worker.name} ended by itself with exit code {code}")
+                raise DemoError(f"{worker.name} exited with code {code}")
             if worker.events("stream.stopped"):
                 raise DemoError(f"{worker.name} stopped counting")
 
-    def ended(self) -> list[Worker]:
-        """Lets go of those that ended, and returns them."""
-        gone = [worker for worker in self.alive if not worker.alive()]
-        self.alive = [worker for worker in self.alive if worker not in gone]
-        return gone
+    def pop_exited(self) -> list[Worker]:
+        """Removes the workers that exited, and returns them."""
+        exited = [worker for worker in self.alive if not worker.alive()]
+        self.alive = [worker for worker in self.alive if worker not in exited]
+        return exited
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str, workers: Workers) -> None:
-    """Waits for a condition, as long as the workers live."""
+    """Waits for a condition while the workers count."""
     deadline = time.monotonic() + seconds
     while not condition():
-        workers.look()
+        workers.require_counting()
         if time.monotonic() > deadline:
             raise DemoError(f"{what}: not within {seconds} s")
         time.sleep(0.1)
 
 
 class Sending(threading.Thread):
-    """Sends all users' reports on a thread of its own, one a record, with times spread over a past day."""
+    """Thread that sends all users' reports, one per record, with timestamps spread over the previous day."""
 
     def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
         super().__init__(name="sending", daemon=True)
@@ -153,12 +153,12 @@ class Sending(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops and lets the producer close while the broker still answers."""
+        """Stops the thread and waits until the producer is closed, while the broker still runs."""
         self._stopping.set()
         self.join(15)
 
     def run(self) -> None:
-        """Sends; what went wrong is kept for the main thread."""
+        """Sends the reports; keeps an error for the main thread."""
         try:
             served = self._conf.served(STREAM)
             made = records(served.stream, self._crowd.values, seed=SEED)
@@ -175,7 +175,7 @@ class Sending(threading.Thread):
 
 
 def prepare(conf: config.Config) -> None:
-    """Creates the topics, and checks all that can be wrong."""
+    """Creates the topics, and checks configuration and services."""
     with brokers.connect(conf) as admin:
         created = topics.create(admin, conf, PARTITIONS, event_time=True)
     for one in created:
@@ -185,14 +185,14 @@ def prepare(conf: config.Config) -> None:
         raise DemoError(
             "\n".join(f"check: {finding.subject}: {finding.text} -> {finding.hint}" for finding in bad)
         )
-    say(f"checked: {len(findings)} findings, no error")
+    say(f"check: {len(findings)} findings, no error")
     for text in sorted({finding.text for finding in findings if finding.level is check.Level.WARNING}):
         say(f"warning: {text}", "yellow")
 
 
 def begin(workers: Workers) -> None:
-    """Starts two workers and waits until both serve."""
-    say("the first start of an installation compiles kernels: half a minute of a free core")
+    """Starts two workers and waits until both are ready."""
+    say("the first start after installation compiles kernels, which takes half a minute on a free core")
     for _ in range(2):
         workers.start()
     for worker in list(workers.alive):
@@ -201,23 +201,23 @@ def begin(workers: Workers) -> None:
 
 
 def replace_one(workers: Workers) -> None:
-    """Kills the worker that publishes, the harder loss, and starts another."""
+    """Kills the worker that publishes, and starts another."""
     victim, owned = workers.alive[0], set[int]()
-    with contextlib.suppress(OSError):  # one that is too busy to answer can be killed, too
+    with contextlib.suppress(OSError):  # a worker that is too busy to answer is killed anyway
         victim = next((worker for worker in workers.alive if worker.metric("publisher")), victim)
         owned = victim.owned()
     workers.kill(victim)
     new = workers.start()
     counted = ", ".join(map(str, sorted(owned)))
     say(
-        f"SIGKILL to {victim.name}: it published and counted partitions {counted}; {new.name} starts",
+        f"SIGKILL to {victim.name}, which published and counted partitions {counted}; {new.name} starts",
         "bold red",
     )
-    say("Kafka misses it after 10 s; then others go on where the counts in Redis stand.", "red")
+    say("After 10 s Kafka reassigns these partitions. Counting resumes from the counts in Redis.", "red")
 
 
 def end_offsets(conf: config.Config) -> dict[int, int]:
-    """Where the partitions of the reports end."""
+    """Returns the end offsets of the report topic."""
     partitions = [TopicPartition(conf.served(STREAM).topic, number) for number in range(PARTITIONS)]
     with brokers.connect(conf) as admin:
         ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
@@ -225,7 +225,7 @@ def end_offsets(conf: config.Config) -> dict[int, int]:
 
 
 def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
-    """Whether a snapshot covers every report that was sent."""
+    """Returns whether a snapshot covers every sent report."""
     if snapshot is None:
         return False
     passed = all(snapshot.cut.offsets.get(partition, -1) >= end for partition, end in ends.items())
@@ -235,46 +235,44 @@ def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
 def follow(
     conf: config.Config, crowd: Crowd, day: int, workers: Workers, story: Story, snapshots: SnapshotReader
 ) -> Snapshot:
-    """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
+    """Sends all reports, prints each snapshot, replaces a worker midway; returns the snapshot with all reports."""
     latest = None
     killed = False
     with Sending(conf, crowd, day) as sending, bar(USERS) as move:
         while sending.is_alive():
             if (fresh := snapshots.latest(0.25)) is not None:
-                story.tell(latest := fresh)
+                story.add(latest := fresh)
             move(sending.acknowledged)
-            workers.look()
+            workers.require_counting()
             if not killed and sending.acknowledged >= KILL_AT * USERS:
                 replace_one(workers)
                 killed = True
     if sending.sent is None:
         raise DemoError(f"sending: {sending.error}")
     sent = sending.sent
-    say(f"all {sent.reports:,} reports sent and acknowledged in {sent.seconds:.0f} s, each a record", "green")
+    say(f"{sent.reports:,} reports sent and acknowledged in {sent.seconds:.0f} s, one per record", "green")
     ends = end_offsets(conf)
     deadline = time.monotonic() + COVER_SECONDS
     while latest is None or not covers(latest, ends):
-        workers.look()
+        workers.require_counting()
         if time.monotonic() > deadline:
-            said = (
-                "there is none"
-                if latest is None
-                else f"the last one says {json.dumps(head_document(latest))}"
+            last = "none" if latest is None else json.dumps(head_document(latest))
+            raise DemoError(
+                f"no snapshot covered all of {ends} within {COVER_SECONDS} s; last snapshot: {last}"
             )
-            raise DemoError(f"no snapshot covered all of {ends} within {COVER_SECONDS} s; {said}")
         if (fresh := snapshots.latest(0.5)) is not None:
-            story.tell(latest := fresh)
+            story.add(latest := fresh)
     say(f"snapshot {latest.sequence} covers every report", "green")
     return latest
 
 
 def windows(conf: config.Config, day: int) -> list[Snapshot]:
-    """Returns the windows of the day as they stand on the snapshot topic, each with the newest there is of it."""
+    """Returns the newest snapshot of each window of the day."""
     found = []
     for start in range(day, day + HOURS * HOUR_MS, milliseconds(WINDOW)):
         with SnapshotReader(conf, STREAM, WINDOW, start) as reader:
             if (snapshot := reader.latest(READER_SECONDS)) is None:
-                raise DemoError(f"no window {WINDOW!r} that starts at {start} is on the snapshot topic")
+                raise DemoError(f"the snapshot topic has no window {WINDOW!r} that starts at {start}")
         found.append(snapshot)
     return found
 
@@ -300,19 +298,19 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         begin(workers)
         step("4. Reports in, snapshots out", "ldp-worker simulate --hours, watch")
         crowd = draw(read_counts(COUNTS, COLUMN, "emoji", labels), USERS, SEED)
-        say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
+        say(f"{USERS:,} simulated users have one of {oracle.domain_size} emoji each, drawn from real counts.")
         day = time.time_ns() // 1_000_000 // (HOURS * HOUR_MS) * HOURS * HOUR_MS - HOURS * HOUR_MS
-        said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
-        say(f"{said}: their devices add the noise, nobody sees their emoji.")
-        say(f"They do it in the course of yesterday, {HOURS} hours that take half a minute here.")
+        protocol = f"{oracle.name.upper()} with ε = {oracle.epsilon}"
+        say(f"Their devices report them by {protocol}. The server never sees a user's emoji.")
+        say(f"The timestamps are spread over yesterday, {HOURS} hours that take half a minute here.")
         story = Story(labels, crowd)
         with SnapshotReader(conf, STREAM) as snapshots:
             last = follow(conf, crowd, day, workers, story, snapshots)
-        step(f"5. What snapshot {last.sequence} says of the ten most used emoji")
+        step(f"5. The ten most used emoji in snapshot {last.sequence}")
         report(labels, crowd, last)
-        step("6. The same, by hours of the day", f"ldp-worker watch --window {WINDOW}")
+        step("6. Estimates by hours of the day", f"ldp-worker watch --window {WINDOW}")
         by_hours(labels, crowd, windows(conf, day))
-        step("7. The log counted again, by other code", "ldp-worker audit")
+        step("7. Audit: an independent recount of the log", "ldp-worker audit")
         verdict = audit.verify(served, conf)
         console.print(render_verdict(verdict))
         if not verdict.equal:
@@ -324,18 +322,18 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
             stay(ours, services, workers, folder)
         else:
             step("Next")
-            say("make demo KEEP=1           leaves all this running, to look around")
+            say("make demo KEEP=1           run the demo again, and leave everything running")
             say("deploy/demo/worker.toml    the stream's configuration; see docs/reference/configuration.md")
             say(".venv/bin/ldp-worker -h    run, check, create-topics, simulate, watch, audit")
     return 0
 
 
 def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: Path) -> None:
-    """Says what is where and waits for Ctrl-C; a worker may end meanwhile, or be killed by who looks around."""
+    """Prints addresses and commands, and waits for Ctrl-C; reports workers that exit meanwhile."""
     env = folder / "env"
     env.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in ours.items()))
     command = Path(sys.executable).parent / "ldp-worker"
-    step("Everything stays until Ctrl-C")
+    step("Everything runs until Ctrl-C")
     say(f"Kafka     {services.kafka.address}")
     say(f"Redis     {services.redis.address}")
     deadline = time.monotonic() + READY_SECONDS
@@ -359,19 +357,19 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
         console.print(Text(f"    {command} {rest}"), soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            for worker in workers.ended():
+            for worker in workers.pop_exited():
                 code = worker.process.returncode
                 say(
-                    f"{worker.name} (process {worker.process.pid}) ended with exit code {code}; all else stays",
+                    f"{worker.name} (process {worker.process.pid}) exited with code {code}; the rest runs on",
                     "red",
                 )
-                say(f"  another one: {command} run", "red")
+                say(f"  to start another: {command} run", "red")
             time.sleep(0.5)
     say("stopping")
 
 
 def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """A signal asks to stop, as Ctrl-C does."""
+    """Handles a signal like Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -388,7 +386,7 @@ def main() -> int:
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ldp-demo-"))
     try:
-        step("1. Kafka and Redis, on this machine, without containers")
+        step("1. Kafka and Redis on this machine, without containers")
         with Services.start(say) as services:
             code = demo(services, folder, keep)
     except KeyboardInterrupt:
@@ -397,7 +395,7 @@ def main() -> int:
     except Exception as error:
         if not isinstance(error, EXPECTED):
             raise
-        tell(error, folder)
+        print_failure(error, folder)
         return 1
     shutil.rmtree(folder, ignore_errors=True)
     if code == 0 and not keep:

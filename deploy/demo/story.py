@@ -1,4 +1,4 @@
-"""What the demo shows: its steps, a line for each snapshot, and how close the estimates came to the truth."""
+"""Output of the demo: steps, a line for each snapshot, and the errors of the estimates."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ from ldp.table import percent
 from ldp.terminal import screen
 from worker.simulation.crowd import Crowd
 
-LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
+LIVE = ("base", "norm-sub", "power-ns")  # methods with their error in each snapshot's line
 TOP = 10
 
 Vector = npt.NDArray[np.float64]
@@ -26,34 +26,34 @@ console = screen(highlight=False)
 
 
 def step(text: str, commands: str = "") -> None:
-    """Says what comes next, and which commands do the same."""
+    """Prints the heading of a step, and the equivalent commands."""
     console.print(Text.assemble("\n", (f"{text:<42}" if commands else text, "bold cyan"), (commands, "dim")))
 
 
 def say(text: str, style: str = "") -> None:
-    """Says what happened."""
+    """Prints a line of a step."""
     console.print(Text(f"  {text}", style=style))
 
 
 def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
-    """Each method's mean squared error over the domain."""
+    """Returns each method's mean squared error over the domain."""
     return {name: float(np.mean((snapshot.bodies[name].frequencies - truth) ** 2)) for name in METHODS}
 
 
 class Story:
-    """The lines that tell, snapshot by snapshot, how the estimate closes in on the truth."""
+    """A line for each snapshot with the errors of the estimates."""
 
     def __init__(self, labels: Sequence[str], crowd: Crowd) -> None:
         self._truth, self._top = frequencies(crowd), most_used(crowd)[:3]
-        say("Snapshot by snapshot: the mean squared error over all emoji, in millionths;")
-        say("three emoji in %, and the 95 % interval of the first, all by Base.")
+        say("Each snapshot: the mean squared error over all emoji, in millionths;")
+        say("three emoji in %, and the pointwise 95 % interval of the first, all by Base.")
         names = "".join(f"{name:>9}" for name in LIVE)
-        # the emoji come last: terminals do not agree on how wide they are
+        # the emoji come last, as terminals differ in their width
         emoji = "".join(" " * 5 + labels[value] for value in self._top)
         say(f"{'':6}{'reports':>8}{names}{'':3}{emoji}{'':5}95 %", "bold")
         self._line("truth", int(crowd.histogram.sum()), "", self._truth, "")
 
-    def tell(self, snapshot: Snapshot) -> None:
+    def add(self, snapshot: Snapshot) -> None:
         """Prints a snapshot's line."""
         base = snapshot.bodies["base"]
         low, high = snapshot.interval()
@@ -69,7 +69,7 @@ class Story:
 
 
 def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
-    """Prints what the last snapshot says of the most used emoji, and how far each method is from the truth."""
+    """Prints the last snapshot's estimates of the most used emoji, and each method's error."""
     truth = frequencies(crowd)
     top = most_used(crowd)
     base = snapshot.bodies["base"]
@@ -92,7 +92,7 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
     console.print(table)
     console.print()
     say(f"Mean squared error over all {len(truth)} emoji, in millionths, best first;")
-    say("in the middle, how many times smaller than Base's:")
+    say("the middle column is Base's error divided by the method's:")
     errors = squared_errors(snapshot, truth)
     best = min(errors.values())
     for name, error in sorted(errors.items(), key=lambda item: item[1]):
@@ -102,9 +102,9 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
 
 
 def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -> None:
-    """Prints what the windows say of the most used emoji, and the truth of the users who reported in each."""
+    """Prints each window's estimates of the most used emoji, and the truth of the users in that window."""
     top = most_used(crowd)[:3]
-    say("Three emoji in %, by Base, and the 95 % interval of the first.")
+    say("Three emoji in %, by Base, and the pointwise 95 % interval of the first.")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("  yesterday, UTC", "", "reports"):
         table.add_column(name, no_wrap=True, justify="right" if name == "reports" else "left")
@@ -127,7 +127,7 @@ def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -
         table.add_row("", "truth", "", *(percent(truth[value]) for value in top), style="dim")
         first = last
     console.print(table)
-    say("What is final is never changed again; the last one may still get reports.")
+    say("A final window never changes. The last window may still receive reports.")
 
 
 def _time(at: int) -> str:
@@ -135,18 +135,18 @@ def _time(at: int) -> str:
 
 
 def frequencies(crowd: Crowd) -> Vector:
-    """The truth: how frequent each emoji is."""
+    """Returns the true frequency of each emoji."""
     return np.asarray(crowd.histogram / crowd.histogram.sum())
 
 
 def most_used(crowd: Crowd) -> list[int]:
-    """The most used emoji, by the truth."""
+    """Returns the truly most used emoji."""
     return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
 
 
 @contextlib.contextmanager
 def bar(users: int) -> Iterator[Callable[[int], None]]:
-    """Shows how many reports are acknowledged, and how fast it goes, on a terminal."""
+    """Shows a progress bar of acknowledged reports, on a terminal only."""
     columns = (
         TextColumn("  sending"),
         BarColumn(),
@@ -162,11 +162,11 @@ def bar(users: int) -> Iterator[Callable[[int], None]]:
         )
 
 
-def tell(error: Exception, folder: Path) -> None:
-    """Says what went wrong, with the ends of the workers' logs."""
+def print_failure(error: Exception, folder: Path) -> None:
+    """Prints an error and the ends of the workers' logs."""
     console.print(Text(f"\nThe demo failed: {error}", style="bold red"))
     for log in sorted(folder.glob("*.log")):
         lines = log.read_text(errors="replace").splitlines()
-        console.print(Text(f"\nthe end of {log}:", style="bold"))
+        console.print(Text(f"\nEnd of {log}:", style="bold"))
         for line in lines[-15:]:
             console.print(Text(line), soft_wrap=True)

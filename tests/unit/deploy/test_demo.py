@@ -57,7 +57,7 @@ def test_point_20_what_is_kept_outlives_the_end_of_a_worker(workers, tmp_path, m
     assert turns == [[first, second], [first], [first], [first]]
     assert first.process.poll() is None
     said = capsys.readouterr().out
-    assert said.count(f"worker 2 (process {second.process.pid}) ended with exit code -9; all else stays") == 1
+    assert said.count(f"worker 2 (process {second.process.pid}) exited with code -9; the rest runs on") == 1
     assert said.endswith("stopping\n")
 
 
@@ -72,4 +72,4 @@ def test_point_20_a_worker_that_ended_before_all_is_kept_ends_nothing(workers, t
     assert workers.alive == [second]
     said = capsys.readouterr().out
     assert f"/ (worker 2, process {second.process.pid})\n" in said
-    assert f"worker 1 (process {first.process.pid}) ended with exit code -9" in said
+    assert f"worker 1 (process {first.process.pid}) exited with code -9" in said

@@ -131,7 +131,7 @@ esac"""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "data"))
-    with pytest.raises(UnavailableError, match=r"exit code 3(.|\n)*no room for a heap"):
+    with pytest.raises(UnavailableError, match=r"exited with code 3(.|\n)*no room for a heap"):
         Services.start()
     assert list((tmp_path / "data").iterdir()) == []
 
