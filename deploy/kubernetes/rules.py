@@ -1,7 +1,6 @@
-"""The alerts of ``deploy/prometheus/rules.yml`` as the PrometheusRule of the component monitoring.
+"""Copies ``deploy/prometheus/rules.yml`` into the PrometheusRule of the component monitoring.
 
-Kustomize takes no file from outside its folder, and the alerts stand once: ``python -m deploy.kubernetes.rules`` writes
-them anew after each change.
+Kustomize reads only files in its own folder. Run ``python -m deploy.kubernetes.rules`` after each change of the rules.
 """
 
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 RULES = Path(__file__).parent.parent / "prometheus" / "rules.yml"
 WRITTEN = Path(__file__).parent / "components" / "monitoring" / "rules.yaml"
 _HEAD = """\
-# deploy/prometheus/rules.yml as a PrometheusRule, written by python -m deploy.kubernetes.rules: change it there.
+# Generated from deploy/prometheus/rules.yml by python -m deploy.kubernetes.rules; do not edit.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -19,7 +18,7 @@ spec:
 
 
 def manifest(rules: str) -> str:
-    r"""Returns the manifest of a file of rules, whose groups are its specification.
+    r"""Returns the PrometheusRule manifest of a rules file.
 
     Example:
         >>> print(manifest("groups:\n- name: all\n\n  rules: []\n").partition("spec:")[2], end="")
