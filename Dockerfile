@@ -1,9 +1,9 @@
-# The worker's image: the extra `worker` by hash from its lock, kernels compiled ahead, no root.
+# The worker's image: the extra `worker` from its hash-pinned lock, compiled kernels, and a user without privileges.
 # docker build -t ldp-worker . && docker run --read-only -v "$PWD/worker.toml:/etc/ldp-worker/worker.toml:ro" ldp-worker
-# Another base, one of your own registry or one by its digest: --build-arg PYTHON=python@sha256:...
+# To use another base image, from your registry or by digest: --build-arg PYTHON=python@sha256:...
 ARG PYTHON=python:3.12.12-slim-bookworm
 
-# The project as a wheel, made as `make venv` makes it: the build backend too comes by hash from a lock.
+# Builds the project's wheel like `make venv`: the build backend also comes from a hash-pinned lock.
 FROM ${PYTHON} AS wheel
 WORKDIR /src
 COPY requirements-dev.lock ./
@@ -20,8 +20,8 @@ COPY requirements.lock ./
 RUN python -m venv /opt/ldp-worker \
     && /opt/ldp-worker/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
 COPY --from=wheel /wheels /wheels
-# Compiled kernels are valid for a CPU and for their sources' time stamps. Layers keep whole seconds, so they get one. On a
-# CPU that is not the one of the build, the worker compiles when it starts, and the cache is there to be written to.
+# Compiled kernels are valid for one CPU model and for the time stamps of their sources. Layers store whole seconds, so the
+# sources get such a time stamp. On another CPU, the worker compiles at its start and writes to this cache.
 ENV NUMBA_CACHE_DIR=/var/cache/ldp-worker
 RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
     && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.*/site-packages/ldp/kernels/*.py \
@@ -29,7 +29,7 @@ RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
         /opt/ldp-worker/lib/python3.*/site-packages/worker/counting/*.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
         from worker.kafka.decoding import records; kernels.warm(); lateness.warm(); records.warm()'
-# What the image carries beside Debian's packages, which have theirs in /usr/share/doc: licences, and a bill of materials.
+# Licences and bill of materials of the Python packages. Debian's packages have their licences in /usr/share/doc.
 COPY deploy/image deploy/image
 RUN mkdir -p /opt/ldp-worker/share/doc \
     && /opt/ldp-worker/bin/python deploy/image/licences.py > /opt/ldp-worker/share/doc/licences.md \
@@ -45,12 +45,12 @@ ENV PATH=/opt/ldp-worker/bin:$PATH \
     NUMBA_CACHE_DIR=/var/cache/ldp-worker \
     LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml \
     LDP_WORKER_HTTP__HOST=0.0.0.0
-# All that is ever written to: it begins as the image's, and holds what is compiled where the CPU is not the build's.
+# The only writable folder. It starts with the image's kernels, and receives those that are compiled for another CPU.
 VOLUME /var/cache/ldp-worker
 USER 10001:10001
 # Probes and Prometheus come from outside the container.
 EXPOSE 9464
-# A stuck worker ends by itself; this is for whoever looks at the container. For another port than 9464 set LDP_WORKER_HTTP__PORT.
+# A worker with a hung thread exits by itself; this check only shows the state. For another port, set LDP_WORKER_HTTP__PORT.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as web; web.urlopen(f'http://127.0.0.1:{os.environ.get(\"LDP_WORKER_HTTP__PORT\", \"9464\")}/healthz', timeout=4)"]
 ENTRYPOINT ["ldp-worker"]

@@ -92,7 +92,7 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
     console.print(table)
     console.print()
     say(f"Mean squared error over all {len(truth)} emoji, in millionths, best first;")
-    say("the middle column is Base's error divided by the method's:")
+    say("the middle column is Base's error divided by the error of the method:")
     errors = squared_errors(snapshot, truth)
     best = min(errors.values())
     for name, error in sorted(errors.items(), key=lambda item: item[1]):
