@@ -1,4 +1,4 @@
-"""Arguments: what is given is checked in one place, so that an error says the same everywhere.
+"""Arguments: checks that all functions share, with the same errors.
 
 numpy is imported where a vector is looked at, so that a client needs none.
 """

@@ -1,4 +1,4 @@
-"""The device's end of a stream: a value in, one report's frame out, with secret, exact coins.
+"""The client on a device: turns a value into the frame of one report, with secret, exact coins.
 
 It needs only the standard library. docs/reference/wire-format.md defines the frames, for clients in other languages.
 

@@ -1,4 +1,4 @@
-"""Offset ranges: which part of a Kafka partition's log a state counts, so that nothing is counted twice."""
+"""Offset ranges: the part of a Kafka partition's log that a state counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream: one kind of report under one name, with the public document that is all a client needs."""
+"""A stream: one kind of report under one name, with the public document that a client needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table: what a snapshot says of the most frequent values, for a terminal."""
+"""The table of a snapshot's most frequent values, for a terminal."""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Import: a history that another program counted becomes a partition's state.
+"""Import: turns counts of another program into the state of a partition.
 
 The history is that of a log's prefix, counted for all time by one rule, by Spark or Beam over an archive for example.
 The worker that claims the partition adds the configured rule at the import's offset, and a head admits the partition

@@ -9,12 +9,12 @@ from docs.generate import (
     broker_errors,
     cli,
     configuration,
-    contracts,
     errors,
     failures,
     index,
     log_events,
     metrics,
+    packages,
     runbook,
     template,
 )
@@ -33,7 +33,7 @@ PAGES: dict[str, Callable[[], str]] = {
     **{f"../operate/{name}": partial(runbook.page, name) for name in ("runbook.md", "runbook-records.md")},
     "../../worker/config/template.toml": template.page,
     **{name: partial(failures.page, name) for name in failures.NAMES},
-    "../internals/import-contracts.md": contracts.page,
+    "../internals/packages.md": packages.page,
     "../README.md": index.page,
 }
 """The function that returns the text of each page, by file name."""

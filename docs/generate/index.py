@@ -30,7 +30,7 @@ SHELVES = {
     ),
     "internals": (
         "Internals: change it",
-        "architecture import-contracts partition-lifecycle storage-format import ldp benchmarks",
+        "architecture packages partition-lifecycle storage-format import benchmarks reproduce",
     ),
     "contributing": ("Contributing: write for it", "style glossary"),
 }

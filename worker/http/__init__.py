@@ -1,1 +1,1 @@
-"""HTTP: probes and metrics, which `server` says to whoever may reach the port, and `client` asks a process for."""
+"""HTTP: `server` serves probes, metrics and the page; `client` reads them from a process."""

@@ -1,1 +1,1 @@
-"""Publishing: snapshots of what is counted (`publisher`), and the method that suits each query (`recommender`)."""
+"""Publishing: snapshots of the counts (`publisher`), and the method that suits each query (`recommender`)."""

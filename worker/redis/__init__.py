@@ -1,4 +1,4 @@
-"""The way to Redis: who listens there, a server, Sentinels or a cluster, and what to do where nobody lets us in.
+"""Connections to a Redis server, Sentinels or a cluster.
 
 `connecting` makes the client that a URL asks for, `script` runs what is written in Lua, `advice` has the
 remedy for each error.

@@ -1,1 +1,1 @@
-"""The client library: what it gets wrong, the raw fetch, connecting, topics, errors, and one reader of our topics."""
+"""The client library: its defects, the raw fetch, connections, topics, errors, and a reader of the worker's topics."""

@@ -1,1 +1,1 @@
-"""The dead-letter topic: which records get a dead letter, the dead letters sent, and read."""
+"""The dead-letter topic: sampling, sending and reading dead letters."""

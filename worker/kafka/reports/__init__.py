@@ -1,1 +1,1 @@
-"""The topic of reports: read as a member of the group, asked as anybody might, and sent to."""
+"""The topic of reports: reading with and without joining the group, and sending."""

@@ -1,1 +1,1 @@
-"""The snapshot topic and the topic of rows: one transaction a snapshot out, and every reader of them."""
+"""The topics of snapshots and rows: one transaction per snapshot, and the readers."""
