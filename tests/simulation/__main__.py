@@ -1,7 +1,7 @@
 """Runs histories on two processes, up to the first wrong one.
 
-``python -m tests.simulation [HISTORIES [FIRST]]``: 20,000 from seed 0 by default. A run of so many adds 25 of each
-script, and fails if rare events are missing from it.
+``python -m tests.simulation [HISTORIES [FIRST]]``: 20,000 from seed 0 by default. A run of 20,000 or more
+adds 25 of each script, and fails if rare events are missing from it.
 """
 
 import collections

@@ -1,7 +1,7 @@
 """Topic of reports, its groups, and a consumer of both, in memory.
 
-Records are appended as record batches, in transactions or not; some are unreadable. Beside each stands the verdict that
-it must get.
+Records are appended as record batches, in transactions or not; some are unreadable. Each record has the
+verdict that it must get.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEGAN_MS = 1_700_000_000_000
 SESSION_SECONDS = 1.0
 """Time without a heartbeat after which a group removes a member; shorter than in service, so that histories are."""
 LONGEST_COMMIT = 25.0
-"""Seconds after which some of what is counted must be stored."""
+"""Seconds after which a worker must have stored counted records."""
 TIMED_OUT = kafka(kafka_errors.KafkaTimeoutError)
 
 
@@ -33,10 +33,11 @@ class Partition:
     """Log of one partition.
 
     Attributes:
-        answers: what the record at each offset must count as: a list of indices, the reason of its rejection, or None
-            if no reader sees it. A batch that cannot be read is one rejected record, at its last offset.
+        answers: required verdict of the record at each offset: a list of indices, the reason of its
+            rejection, or None if no reader sees it. An unreadable batch is one rejected record, at its last
+            offset.
         first: where the log begins.
-        lost: the highest offset at which it began, by what brokers said.
+        lost: highest log start that brokers ever reported.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class Partition:
         self.open: dict[int, int] = {}  # producer id -> where its open transaction begins
         self.aborted: list[tuple[int, int, int]] = []  # producer id, first offset, offset of the marker
         self.decided: list[tuple[int, int]] = []  # first offset and marker of every transaction that ended
-        self.cut_to: int | None = None  # where it was truncated to
+        self.cut_to: int | None = None  # end of the log after a truncation
 
     @property
     def end(self) -> int:
@@ -98,7 +99,7 @@ class Partition:
             for begin, end, held in self.batches:
                 if begin >= first and int.from_bytes(held[43:51], "big", signed=True) == producer:
                     for at in range(begin, end):
-                        if self.answers[at] != "batch":  # its checksum is looked at before whose it is
+                        if self.answers[at] != "batch":  # a reader checks the checksum before the producer id
                             self.answers[at] = None
 
     def whole(self, to: int) -> bool:
@@ -106,7 +107,7 @@ class Partition:
         return not self.open and not any(first < to <= marker for first, marker in self.decided)
 
     def truncate(self, to: int) -> None:
-        """Cuts the end off for good; it may have been counted before."""
+        """Removes the end permanently, even if it was counted."""
         self.cut_to = to
         self.batches = [one for one in self.batches if one[1] <= to]
         self.aborted = [one for one in self.aborted if one[2] < to]
@@ -156,7 +157,7 @@ class Group:
         self.offsets: dict[int, tuple[int, str]] = {}
 
     def rebalance(self) -> None:
-        """A new generation: partitions are dealt out anew among the members; most stay where they were."""
+        """Starts a generation and assigns the partitions again; most stay with their member."""
         rng = self.world.rng
         before = {p: name for name, mine in self.assignment.items() for p in mine if name in self.members}
         self.generation += 1
@@ -219,7 +220,7 @@ def told_id(world: World, reports: Reports, known: bool = True) -> Any:
 
 
 class Cluster:
-    """What a client knows of a topic's leaders: it learns them at once."""
+    """Metadata of a topic's leaders, which a client learns at once."""
 
     reports: Reports
 
@@ -231,9 +232,9 @@ class Cluster:
 
 
 class Consumer(Cluster):
-    """A member of a group, as kafka-python's `KafkaConsumer` is one of what is committed.
+    """Group member that behaves like kafka-python's `KafkaConsumer` that reads committed records.
 
-    What it hears of the group and of the topic it hears in its polls.
+    The member learns about the group and the topic only in its polls.
     """
 
     def __init__(self, world: World, group: Group, worker: Any) -> None:
@@ -266,11 +267,11 @@ class Consumer(Cluster):
         self.regained: set[int] = set()
         self.overtaken: dict[
             int, int
-        ] = {}  # partition -> the end of what was fetched when the log lost what follows
+        ] = {}  # partition -> end of the fetched range when the log lost the rest
         self.read: dict[int, tuple[tuple[int, str], int, int]] = {}
-        """Partition -> what Kafka said that was counted, how many snapshots there were, where the log began."""
-        self.misled = set[int]()  # those whose log start was wrong in the last answer
-        self.wanted = set[int]()  # those that the last claim asked about
+        """Partition -> committed offset and metadata, number of snapshots, log start."""
+        self.misled = set[int]()  # partitions with a wrong log start in the last answer
+        self.wanted = set[int]()  # partitions of the last claim
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
         self.known_partitions, self.polled_at = 0, world.now
@@ -283,13 +284,13 @@ class Consumer(Cluster):
         fetched = reversed(self.fetched[partition])
         return self.reports.incarnations[next(i for at, end, i in fetched if at <= offset < end)][partition]
 
-    # what the cluster said last
+    # cached answers of the cluster
 
     def partitions_for_topic(self, _topic: str) -> set[int] | None:
         return set(range(self.known_partitions)) if self.known_id is not None else None
 
     def _answer(self, request: Any) -> Any:
-        if request is None:  # what it asks for when it looks for leaders
+        if request is None:  # the request of a search for leaders
             return self.world.call("metadata", lambda: None, TIMED_OUT, writes=False)
         if isinstance(request, FetchRequest):
             return self.world.call("fetch", lambda: self._answer_fetch(request), TIMED_OUT, writes=False)
@@ -357,14 +358,14 @@ class Consumer(Cluster):
             group.members[self.name] = self
             group.rebalance()
             if self.generation >= 0:
-                self._lose(self.mine, told=True)  # as a member that was expelled hears
+                self._lose(self.mine, told=True)  # as the coordinator answers an expelled member
                 self.mine = set()
         elif self.generation == group.generation:
             return
         if self.state is MemberState.REBALANCING and not self.rejoining:
             hung = self.worker.hangs_until > self.left_in_the_middle
             assert hung or self.world.now < self.left_in_the_middle + 10.0, "a join is never completed"
-            return  # the quirk: a join that a poll left in the middle is not gone on with by itself
+            return  # the quirk: the client does not resume a join that a poll interrupted
         if self.state is not MemberState.REBALANCING and world.rng.random() < world.faults.slow_join:
             self.state, self.rejoining = MemberState.REBALANCING, False
             self.left_in_the_middle = world.now
@@ -426,7 +427,7 @@ class Consumer(Cluster):
         found = self._fetch()
         early = {tp.partition for tp in found} & waiting
         assert not early, f"partitions {early} are read, and have to wait"
-        unasked = {tp.partition for tp in found} - self.regained  # what comes anew is not paused
+        unasked = {tp.partition for tp in found} - self.regained  # a new assignment is not paused
         assert not unasked or not full, "it fetches, and has no room for it"
         idle = {tp.partition for tp in found} - held - self.regained
         assert not idle, f"partitions {idle} are read, and not counted"
@@ -436,14 +437,14 @@ class Consumer(Cluster):
         return found
 
     def _demand_heed(self) -> None:
-        """Demands that a worker stops counting what the head no longer names."""
+        """Checks that a worker stops counting partitions that the head no longer names."""
         states = self.worker.ownership.states().values()
         named = [state for state in states if state.windows.admitted_from is not None and state.windowing]
         assert self.claiming or not self.worker.topic.heedless or not named, "no head names what it counts"
         self.claiming = self.worker.topic.heedless = False
 
     def _demand_commits(self) -> None:
-        """Demands that counted records are stored after a while."""
+        """Checks that counted records are stored in time."""
         world, worker = self.world, self.worker
         stored, counted = worker.ownership.stored(), worker.ownership.counted()
         self.ahead = {p: self.ahead.get(p, (-1, world.now)) for p in stored}
@@ -452,7 +453,7 @@ class Consumer(Cluster):
             if offset != was or offset == counted[partition] or worker.deployment.refuses(partition):
                 self.ahead[partition] = offset, world.now
                 continue
-            # who looks for a head waits for records that do not come
+            # a search for a head waits for records that do not come
             hung = max(world.snapshots.unreadable_until, worker.hangs_until) > since
             assert hung or world.now < since + LONGEST_COMMIT, "what is counted is not committed"
 
@@ -469,12 +470,12 @@ class Consumer(Cluster):
             tp = TopicPartition(self.topic, number)
             if partition.cut_to is not None and at > partition.end and number in self.highs and not found:
                 self.truncated = True
-                raise kafka_errors.LogTruncationError({tp: at})  # who has read before knows
+                raise kafka_errors.LogTruncationError({tp: at})  # noticed only after an earlier read
             if at < partition.first or at > partition.end:
                 if found:
                     continue  # raised by the next poll
                 log = self.worker.log
-                # who has not taken in yet that there was a rebalance will forget what it holds
+                # a worker that has not noticed the rebalance will drop its data
                 if log._prefetch.holds(number) and log._membership == self.group_metadata()[1:3]:
                     self.overtaken[number] = at
                 raise kafka_errors.OffsetOutOfRangeError({tp: at})
@@ -544,7 +545,7 @@ class Consumer(Cluster):
             return {tp: self._told(tp.partition, name) for tp in led}
 
         found = self.world.call(what, effect, TIMED_OUT, writes=False)
-        return {tp: found[tp] for tp in tps}  # the quirk: of one without a leader a KeyError
+        return {tp: found[tp] for tp in tps}  # the quirk: KeyError for a partition without a leader
 
     def _committed(self, tps: Collection[TopicPartition], timeout_ms: int) -> Mapping[TopicPartition, Any]:
         self.worker.listener.demand_nothing_lost()
@@ -580,7 +581,7 @@ class Consumer(Cluster):
             self.state = MemberState.UNJOINED
 
     def _demand_kept(self, offsets: Mapping[TopicPartition, Any]) -> None:
-        """A claim leaves what Kafka says of what was counted, or says more."""
+        """Checks that a claim never lowers the committed offset."""
         for partition, (offset, word) in _said(offsets).items():
             if partition in self.worker.listener.given:
                 continue
@@ -604,7 +605,7 @@ class Consumer(Cluster):
             self.world.late.append((f"mirror {_said(offsets)}", self._commit(offsets)))
 
     def _commit(self, offsets: Mapping[TopicPartition, Any]) -> Any:
-        """A commit as the coordinator takes it: of a member, and of the generation that is."""
+        """Returns a commit as the coordinator handles it: valid for members of the current generation."""
         generation, topic_id = self.generation, self.reports.topic_id
 
         def effect() -> None:

@@ -51,9 +51,9 @@ class Deployment:
     """Workers, store and group of one configuration or of several in turn.
 
     Args:
-        configured: what its workers are configured with, one or more that take turns.
-        idle_timeout: seconds after which a partition that stands still is idle.
-        retain: milliseconds for which a window stays on the snapshot topic; None for ever.
+        configured: rules of its workers, which take turns.
+        idle_timeout: seconds after which a partition without new records is idle.
+        retain: milliseconds for which a window stays on the snapshot topic; None for no limit.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Deployment:
 
 
 class Stopping:
-    """Whether to stop, as a `threading.Event` says it."""
+    """Stop signal with the interface of `threading.Event`."""
 
     def __init__(self, world: World, on_wait: Callable[[], None] = lambda: None) -> None:
         self.world, self.is_asked, self.on_wait = world, False, on_wait
@@ -119,7 +119,7 @@ class Stopping:
 
 
 class Done:
-    """What was run at once, as a future."""
+    """Completed future of work that ran at once."""
 
     def __init__(self, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.value, self.error = None, None
@@ -187,7 +187,7 @@ class DeadLetter:
 
 
 class DeadLetterProducer:
-    """The producer of dead letters; what is not acknowledged dies with it."""
+    """Producer of dead letters; unacknowledged ones die with it."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker, self.world, self.truth = worker, worker.world, worker.deployment.truth
@@ -220,16 +220,16 @@ class DeadLetters(KafkaDeadLetters):
         producer, partition = self._producer, batch.partition
         producer.sent.clear()
         for at in range(batch.start, batch.end):
-            producer.truth.unreadable.pop((partition, at), None)  # of a topic of before
+            producer.truth.unreadable.pop((partition, at), None)  # entries of an earlier topic
         for one in batch.unreadable:
             producer.truth.unreadable[partition, one.offset] = (partition, one.end - 1)
         left_out = super().add(batch, verdicts)
-        # of a topic made anew it may be counted, but not committed
+        # records of a recreated topic may be counted, but not committed
         log = producer.worker.consumer.log(partition, batch.start)
         expected = dict[int, str]()
         for i in np.flatnonzero(verdicts).tolist():
             expected[int(batch.columns.offsets[i])] = VERDICTS[verdicts[i]]
-        # its dead letter has the first offset of a batch that cannot be read; the answer stands at the last
+        # a dead letter has the first offset of an unreadable batch, and the answer has the last
         bad = {one.offset: one.end - 1 for one in batch.unreadable}
         sent = {bad.get(at, at) for _, at in producer.sent}
         rejected = expected.keys() | set(bad.values())
@@ -248,7 +248,7 @@ class Log(KafkaLog):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.unsaid = set[int]()
-        """Those without a leader of which no claim has said yet that they have to wait."""
+        """Partitions without a leader that no claim has reported as waiting yet."""
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         again = self.unsaid & {*partitions}
@@ -274,7 +274,7 @@ class Listener:
         self.owner = False
         self.failed: dict[int, tuple[int, float, int]] = {}
         self.kept: dict[int, int] = {}
-        """Partition -> how often its claim failed because the store refused another one's."""
+        """Partition -> number of failed claims caused by a refusal for another partition."""
         self.unwritten = collections.Counter[str]()
         """Commit id -> how often it was left unwritten because the store refused another one."""
 
@@ -291,7 +291,7 @@ class Listener:
             "it counts, and is heard of no more"
         )
         if self.world.rng.random() < often:
-            self.world.sleep(seconds)  # so that some of what was polled waits for the next turn
+            self.world.sleep(seconds)  # so that some polled records wait for the next turn
         yield
 
     def publishing(self, owner: bool) -> None:
@@ -332,12 +332,12 @@ class Listener:
         truth.blind |= "heads" in self.world.lossy
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """Demands that a gap has no records that were counted or published."""
+        """Checks that a gap has no counted or published records."""
         self.world.note("gap found", partition, lost_from, lost_to)
         truth = self.truth
         epoch = truth.epoch(partition)
         if epoch is not None and not truth.has_claimed(self.worker, partition, epoch):
-            return  # another one has claimed it meanwhile: nothing of this is ever stored
+            return  # another worker has claimed it meanwhile, so this is never stored
         log = self.deployment.reports.partitions[partition]
         assert lost_to <= max(log.first, log.lost), f"it calls a gap what the log has from {log.first} on"
         fetched = self.worker.consumer.overtaken.pop(partition, 0)
@@ -369,13 +369,13 @@ class Listener:
             self.failed[partition] = times + 1, self.world.now, generation
 
     def _demand_turns(self, partitions: Sequence[int], error: Unavailable) -> None:
-        """Demands that a refused partition delays each other one only once."""
+        """Checks that a refused partition delays each other one only once."""
         deployment, wanted = self.deployment, self.worker.consumer.wanted
         wanted -= {*partitions}
         if "OOM" not in str(error):
             return
         waiting = {p for p in partitions if not deployment.refuses(p)}
-        # what cannot be read is found out before, and keeps nothing from its turn
+        # unreadable partitions fail earlier, and delay no other partition
         if not all(deployment.refuses(p, writes=False) for p in partitions):
             waiting |= wanted - self.worker.ownership.counted().keys()
         for partition in waiting:
@@ -385,7 +385,7 @@ class Listener:
             assert self.kept[partition] < most, "what the store refuses keeps others from being claimed"
 
     def _demand_written(self) -> None:
-        """Demands the same of commits."""
+        """Checks the same for commits."""
         deployment = self.deployment
         for partition, held in self.worker.ownership._held.items():
             if held.pending is not None and not deployment.refuses(partition):
@@ -396,7 +396,7 @@ class Listener:
                 )
 
     def _demand_beginning(self, partition: int) -> None:
-        """Demands that counting begins where Kafka and the heads say."""
+        """Checks that counting begins at the offset from Kafka or the heads."""
         if partition in self.given or "heads" in self.world.lossy:
             return
         (at, word), then, _ = self.worker.consumer.read[partition]
@@ -411,7 +411,7 @@ class Listener:
             assert not self.truth.published("offsets", partition, then), "it was published"
 
     def _demand_whole(self, partition: int, state: PartitionState) -> None:
-        """Demands that a recount was asked for, and that the log is complete."""
+        """Checks that the operator requested a recount, and that the log is complete."""
         deployment = self.deployment
         *_, first = self.worker.consumer.read[partition]
         assert deployment.recount_after is not None, (
@@ -421,7 +421,7 @@ class Listener:
         assert not any(rule.limits.windowing for rule in state.rules), "windows are counted again"
 
     def _demand_published_rules(self, partition: int, state: PartitionState) -> None:
-        """Demands that published rules stay."""
+        """Checks that published rules stay."""
         if "heads" not in self.world.lossy:
             published = of_head(self.truth.published("rules", partition, self.worker.topic.heads) or ())
             assert of_state(state.rules)[: len(published)] == published, (
@@ -429,7 +429,7 @@ class Listener:
             )
 
     def demand_nothing_lost(self) -> None:
-        """Demands that no worker goes on after counts were lost."""
+        """Checks that no worker continues after counts were lost."""
         lost = [p for p, (answer, _) in self.answers.items() if answer is Answer.LINEAGE]
         assert not lost, f"it goes on after counts of {lost} were lost"
 
@@ -443,7 +443,7 @@ class Listener:
         self.world.say("released", partition)
         self.failed.clear()
         self.kept.clear()
-        if self.unanswered == self.world.steps:  # what was fetched could not be stored
+        if self.unanswered == self.world.steps:  # the fetched records could not be stored
             self.worker.consumer.overtaken.pop(partition, None)
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
@@ -463,7 +463,7 @@ class Listener:
         key = layout.meta_key(self.deployment.stream.name, partition)
         if not self.worker.peeked[self.world.current, key]:
             self._demand_beginning(partition)
-            if "heads" in self.world.lossy:  # nobody knows any more that it was counted before
+            if "heads" in self.world.lossy:  # no record of earlier counts is left
                 self.truth.given.add(partition)
         self.given.discard(partition)
         self.epochs[partition] = epoch
@@ -487,7 +487,7 @@ class Listener:
         self.world.say("published", snapshot.sequence)
 
     def poll_failed(self, error: Unavailable) -> None:
-        """All is fetched again, but for what a log has lost at its end."""
+        """Expects everything to be fetched again, except lost ends of logs."""
         self.world.say("poll_failed", error)
         assert not self.worker.consumer.truncated, "a log that was truncated is read on"
         self.worker.consumer.overtaken.clear()
@@ -517,7 +517,7 @@ class Listener:
         held = self.worker.ownership._held[partition]
         lineage = lineage_of(held.metadata.lineage)
         if lineage["topic_id"] != self.worker.consumer.read_id:
-            return  # of a topic made anew something may be counted, but not committed
+            return  # records of a recreated topic may be counted, but not committed
         self.truth.compare(lineage, partition, held.state)
 
 
@@ -566,7 +566,7 @@ class Worker(Process):
         self.publisher = Publisher(
             stream,
             Content(
-                methods=("base",),  # the other ten are not what is tried here, and take as long as it
+                methods=("base",),  # other methods would only take time here
                 idle_timeout=deployment.idle_timeout,
                 retain=deployment.retain,
                 rows=RowTopic(snapshots.ROWS, snapshots.PLACES),
@@ -598,7 +598,7 @@ class Worker(Process):
         return known
 
     def _demand_owner(self, what: str) -> None:
-        """Who opens or uses the snapshot producer has just seen that it owns partition 0."""
+        """Checks that the user of the snapshot producer has just seen that it owns partition 0."""
         key = layout.meta_key(self.deployment.stream.name, 0)
         found = self.peeked[self.world.current, key]
         assert int(found[b"epoch"]) in self.listener.claimed_epochs, f"who is not the owner {what}"
@@ -607,11 +607,11 @@ class Worker(Process):
         )
 
     def _demand_uncounted(self, partitions: Collection[int]) -> None:
-        """What a snapshot calls uncounted was looked for once more."""
+        """Checks that the worker looked twice for counts of uncounted partitions."""
         for partition in partitions:
             key = layout.meta_key(self.deployment.stream.name, partition)
             assert self.looked[key] > self.cut_at, f"partition {partition} was not looked for once more"
-            # who owns partition 0 is asked after that, and may find it counted by then
+            # the owner of partition 0 answers later, and may find it counted by then
             uncounted = self.uncounted.get((self.world.current, key), 0) > self.cut_at
             assert uncounted, f"partition {partition} is counted, and called uncounted"
 
@@ -645,5 +645,5 @@ class Worker(Process):
             assert not owns or asked >= self.ended_at, "no tick after the last commit"
         except Exception as error:
             self.raised.append(error)
-            if self.ended.is_set():  # nobody else raises it any more
+            if self.ended.is_set():  # no other code raises it
                 raise

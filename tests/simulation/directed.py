@@ -239,7 +239,7 @@ def _gaps_can_come(call: Call) -> list[int]:
 
 
 def _closed_and_waits(call: Call) -> bool:
-    """Whether a log can lose records behind closed windows that are not final."""
+    """Whether a log can lose records after closed windows that are not final."""
     if not call.heads or not (found := _gaps_can_come(call)):
         return False
     state, lines = call.worker.ownership._held[found[0]].state, call.heads[-1].get("windows", {})
@@ -306,7 +306,7 @@ def _published_and_waits(call: Call) -> bool:
     return any(call.published(p) > 0 for p in _gaps_can_come(call)[:1])
 
 
-# the topic is made anew
+# the topic is recreated
 
 
 def _make_anew(call: Call, *kept: int) -> None:
@@ -332,7 +332,7 @@ def _anew(call: Call) -> str:
 
 
 def _make_the_rest_anew(call: Call) -> None:
-    """Recreates the topic while the worker of partition 0 stands still."""
+    """Recreates the topic while the worker of partition 0 hangs."""
     _make_anew(call, 0)
     call.world.about = 0, call.worker.name, 0
     call.wait(20.0)
@@ -552,7 +552,7 @@ def _before_its_rule(call: Call) -> dict[bytes, Any] | None:
 
 
 def _rule_is_new(call: Call) -> bool:
-    """Whether records were read that an unpublished rule judged."""
+    """Whether records were read under an unpublished rule."""
     said = call.deployment.truth.published("rules", call.partition) or []
     recorded = _rules(call, call.keys(call.partition))
     offset = call.deployment.truth.offset(call.partition) or 0
@@ -575,7 +575,7 @@ def _forget_rule(call: Call) -> None:
 
 
 def _hand_over_again(call: Call) -> None:
-    """Moves the partition before the publisher goes on."""
+    """Moves the partition before the publisher continues."""
     partition, assignment = call.world.about[0], call.group.assignment
     for owner in [w for w in call.deployment.workers if partition in assignment.get(w.name, ())]:
         _move(Call(call.world, owner, partition), partition)
@@ -696,7 +696,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         ),
         Step("before", "poll", _is_another, _take_the_rest, "poll"),
     ),
-    # one guard alone stands against each of these
+    # a single guard prevents each of these faults
     "recalled": (Step("before", "poll", _known_alone, _lose_what_is_known, "poll"),),
     "vanished": (
         Step(

@@ -1,4 +1,4 @@
-"""What has to happen in histories, so that they prove something."""
+"""Events that must occur in a run of histories."""
 
 OFTEN = (
     "a head alone", "a process hangs", "a request arrived late", "a window is not complete", "admitted",

@@ -1,4 +1,4 @@
-"""Histories: what one seed deploys, produces and breaks, and its end."""
+"""Histories: the deployment, records, faults and end of one seed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _YEAR_10000 = 253_402_300_800_000
 
 
 _MOST_WORK = (4, 40, 40, 40)
-"""The least is so little that what one poll brings is counted in slices."""
+"""The smallest value makes one poll count in slices."""
 
 
 class Wrong(AssertionError):  # noqa: N818  # what it is
@@ -106,7 +106,7 @@ class Times:
         vars(self).update(fixed)
 
     def next(self, rng: random.Random) -> int:
-        """Returns the next record's."""
+        """Returns the timestamp of the next record."""
         self.now += rng.randrange(self.step)
         if rng.random() < self.idle:
             self.now += rng.randrange(10_000)
@@ -201,7 +201,7 @@ class _Made:
             worker.stopping.set()
 
     def _end(self) -> None:
-        """Ends the faults, and demands that all is counted and published."""
+        """Ends the faults, and checks that all records are counted and published."""
         world = self.world
         world.note("faults stop")
         for deployment in world.deployments:
@@ -238,7 +238,7 @@ class _Made:
             )
 
     def _hand_over(self, deployment: Deployment) -> None:
-        """One more worker starts, beside the others or in their place."""
+        """Starts one more worker, next to the others or in their place."""
         if self.rng.random() < self.theme.replaces or self.theme.changes > 1:
             for worker in list(deployment.workers):
                 self.world.kill(worker)
@@ -274,8 +274,8 @@ class _Made:
         if len(states) < sum(truth.offset(number) is not None for number in range(len(partitions))):
             return False
         if not any(state.reports for state in states.values()):
-            # one that admits partitions is a head alone; and of no reports there is no snapshot, if a gap has them all,
-            # or if nothing is left of what was said before, neither counts nor head
+            # a head may only admit partitions; no snapshot is expected without reports, or without counts
+            # and a head
             known = head["gaps"] if head is not None else {}
             lost = any(list(gap) not in known.get(str(p), []) for p in states for gap in states[p].gaps)
             return lost or truth.deleted or not any(head["reports"] for head in truth.heads)
@@ -342,7 +342,7 @@ class _Made:
         return False
 
     def _demand_reason(self, deployment: Deployment, why: str) -> None:
-        """Demands that a stream stops only for a loss that it cannot recount."""
+        """Checks that a stream stops only for a loss that it cannot recount."""
         if said := re.search(r"partition (\d+): the counts reach offset (\d+),.* log begins at (\d+):", why):
             partition, *gap = said.groups()
             known = deployment.truth.heads and "heads" not in self.world.lossy
@@ -392,7 +392,7 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int, them
         if theme.one_sided and rng.random() < theme.one_sided:
             partition = reports.partitions[-1]
         if partition.cut_to is not None:
-            continue  # else what was lost there might never be missed
+            continue  # else a loss there might never be noticed
         kind = rng.random()
         values = [_value(times, rng, theme.bad) for _ in range(rng.randint(1, 3))]
         appended = times.now - times.now % times.grid if times.appended else None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def histories(deployment: Deployment, rng: random.Random) -> dict[str, State]:
-    """Returns what a batch has counted of some partitions, by the simulation's own arithmetic."""
+    """Returns the counts of a batch for some partitions, by the simulation's own arithmetic."""
     found = {}
     for number, log in enumerate(deployment.reports.partitions):
         offset, most = rng.randint(log.first, log.stable), rng.choice([None, 1, 2, 3])
@@ -85,7 +85,7 @@ class Importer(Process):
         assert before or covered.partition in self.outside.told, "Kafka does not hear of an import"
 
     def _demand_reason(self, found: Mapping[str, State]) -> None:
-        """Demands a reason for a refused import."""
+        """Checks that a refused import has a reason."""
         deployment, truth = self.deployment, self.deployment.truth
         for history in found.values():
             (covered,) = history.log
@@ -162,7 +162,7 @@ class Imports:
         self._importers: dict[str, Importer] = {}
 
     def turn(self, turn: int, produce: Callable[[Reports, int], object]) -> None:
-        """Begins due imports, again after a crash, and at times once more."""
+        """Begins scheduled imports, again after a crash, and at times once more."""
         for deployment in self._deployments if turn == self._at else ():
             produce(deployment.reports, 8)
             if found := histories(deployment, self._rng):

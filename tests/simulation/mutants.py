@@ -1,9 +1,9 @@
 """Mutants: the worker without one of its guards; some history must be wrong.
 
-``python -m tests.simulation.mutants [HISTORIES] [WORD ...]`` tries those whose file or name has one of the words, by
-default all. It tries the noted seed first, then directed histories and so many others; 0 tries only the noted seed. A
-history that catches a mutant must be right without it. New seeds are noted in the list. The exit code is 1 if a mutant
-survived. Each mutant runs in a process of its own.
+``python -m tests.simulation.mutants [HISTORIES] [WORD ...]`` tries the mutants whose file or name has one of
+the words, by default all. It tries the noted seed first, then directed histories and N others; 0 tries only
+the noted seed. A history that catches a mutant must be right without it. New seeds are noted in the list.
+The exit code is 1 if a mutant survived. Each mutant runs in its own process.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ UNCHANGED = (
     *("worker.counting.windows", "worker.kafka.reports.prefetch"),
     *("worker.kafka.client.quirks", "worker.kafka.client.raw_fetch"),
 )
-"""What no mutant is in, nor what it imports: read once for all of them."""
+"""Modules without mutants, imported once for all processes."""
 HISTORIES = 2000
 PROCESSES = 2
 SECONDS = 20
-"""Of a processor, that a history may take before it is taken for one that never ends."""
+"""CPU time after which a history counts as endless."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Mutant:
 
     file: str  # below the repository's root
     name: str
-    text: str  # of the file, which is there once
+    text: str  # occurs once in the file
     instead: str
     also: Sequence[Mapping[str, str]] = ()  # a second guard that stands in for this one
-    seed: int | None = None  # of a history that is wrong then
+    seed: int | None = None  # seed of a history that then fails
 
     def __str__(self) -> str:
         return f"{self.file.removeprefix('worker/')}: {self.name}"
@@ -109,7 +109,7 @@ def _change(mutant: Mutant) -> None:
     texts = {}
     for file, text in mutant.changed().items():
         if file.endswith(".py"):
-            # what is compiled of it is kept for nobody: that of a function does not say what it calls
+            # compiled code is not cached: a function's cache key does not include its callees
             apart = text.replace('"cache": True', '"cache": False').replace("cache=True", "cache=False")
             sys.meta_path.insert(0, _Changed(file, apart))
         else:
@@ -127,7 +127,7 @@ def seed_that_catches(noted: int | None, histories: int) -> tuple[int, str] | No
 
     Args:
         noted: the seed that is tried first, and whose theme is.
-        histories: so many others are tried, and the directed ones.
+        histories: number of other seeds, in addition to the directed ones.
 
     Raises:
         NameError, ImportError: a mutant has broken what it is in.
@@ -199,7 +199,7 @@ def is_right(seed: int) -> bool:
 
 
 def one_of_each_file() -> list[Mutant]:
-    """Returns some of those that a history is known of."""
+    """Returns some of the seeds with a known history."""
     return list({mutant.file: mutant for mutant in MUTANTS if mutant.seed is not None}.values())
 
 

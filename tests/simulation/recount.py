@@ -58,10 +58,10 @@ class Ruling(NamedTuple):
 
     offset: int  # the first one that it holds for
     most: int | None  # reports that a record may have
-    names: tuple[str, ...] = ()  # of the windows beside that of all time
+    names: tuple[str, ...] = ()  # windows in addition to all time
     hold: int = 0  # grace and out of order, in milliseconds
     pane: int = 0  # length; 0 without windows
-    room: int = 0  # how many panes of this length there may be
+    room: int = 0  # maximum number of panes of this length
 
 
 @cache
@@ -74,7 +74,7 @@ def _windowed(names: tuple[str, ...], grace: int, disorder: int) -> tuple[Any, .
 
 @cache
 def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]) -> tuple[Ruling, ...]:
-    """Reads rules; there is room for the panes that earlier rules may leave."""
+    """Reads rules; the capacity covers the panes that earlier rules may leave."""
     ruled, most = list[Ruling](), dict[int, int]()
     for offset, most_reports, named, grace, disorder in listed:
         ruled.append(Ruling(offset, most_reports))
@@ -95,7 +95,7 @@ def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
 
 
 def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
-    """Reads rules as a head says them."""
+    """Reads rules from a head."""
     return _ruled(
         tuple(
             (
@@ -123,7 +123,7 @@ def answer(log: Partition, at: int, gaps: Gaps, ruled: Sequence[Ruling]) -> Any:
 
 @dataclass
 class Counted:
-    """What a recount of a prefix finds."""
+    """Recount of a prefix."""
 
     state: list[int]
     closed: int
@@ -138,14 +138,14 @@ class Counted:
     )  # support of each value; frozen once closed
     first_start: dict[str, int] = field(default_factory=dict)  # window -> its first start to publish
     gap_bounds: list[tuple[int, int | None]] = field(default_factory=list)  # closed before, first time after
-    begun: int = 0  # how many rules have begun
+    begun: int = 0  # number of rules that have begun
 
     def copy(self) -> Counted:
         mutable = ("state", "rejected", "late", "panes", "first_start", "gap_bounds")
         return replace(self, **{name: getattr(self, name).copy() for name in mutable})
 
     def window(self, start: int, end: int) -> list[int]:
-        """Returns what a window has."""
+        """Returns the counts of a window."""
         total = [0] * len(self.state)
         for (a, b), counts in self.panes.items():
             if start <= a and b <= end:

@@ -1,7 +1,7 @@
-"""Seeded scheduler of tasks that run one at a time, by a clock of their own.
+"""Seeded scheduler of tasks, which run one at a time on a simulated clock.
 
-A task is a greenlet. The seed alone decides the order of steps. Time passes with each step, and jumps to the next
-waking if all tasks wait.
+A task is a greenlet. Only the seed decides the order of steps. Time passes with each step, and jumps to the
+next waking if all tasks wait.
 """
 
 import random
@@ -12,7 +12,7 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 STEP_SECONDS = 0.01
-"""What a step takes."""
+"""Simulated duration of a step."""
 TRACED = 400
 """Steps that are remembered for a failing seed."""
 
@@ -29,12 +29,12 @@ class Member:
         self.hangs_until = 0.0
 
     def excuse(self, now: float) -> None:
-        """Notes that until now it could not help standing still."""
+        """Notes that the task was blocked until now."""
         self.hangs_until = max(self.hangs_until, now)
 
 
 class Task:
-    """What one thread of a process does."""
+    """One thread of a process."""
 
     def __init__(self, scheduler: "Scheduler", member: Member, name: str, body: Callable[[], object]) -> None:
         self.scheduler, self.member, self.name, self.body = scheduler, member, name, body
@@ -90,7 +90,7 @@ class Scheduler:
         return task
 
     def sleep(self, seconds: float = 0.0) -> None:
-        """Lets other tasks run for at least so many seconds."""
+        """Lets other tasks run for at least a number of seconds."""
         task = self.current
         if task is None:  # the history itself asks
             return
@@ -144,9 +144,9 @@ class Scheduler:
         self.errors.append((task, error))
 
     def end(self) -> None:
-        """Kills what is left."""
+        """Kills the remaining tasks."""
         for task in list(self.tasks):
             self.kill(task.member)
 
     def happen(self) -> None:
-        """Called between two steps: what comes from outside comes here."""
+        """Runs external events between two steps."""

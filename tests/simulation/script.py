@@ -1,4 +1,4 @@
-"""Scripts: what a directed history has happen at which of its calls."""
+"""Scripts: events of a directed history at chosen calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HELD, LOST_REPLY = "held back", "lost reply"
-"""Fates that an act may return: the request arrives when the script says so; the reply is lost."""
+"""Fates that an act may return: the request arrives when the script delivers it; the reply is lost."""
 
 
 class Call:
@@ -34,12 +34,12 @@ class Call:
         return self.deployment.reports.partitions[partition]
 
     def keys(self, partition: int) -> dict[bytes, Any]:
-        """Returns what the store has of a partition."""
+        """Returns the stored data of a partition."""
         found: dict[bytes, Any] = self.server.of(self.tag(partition))
         return found
 
     def past(self, partition: int) -> Sequence[dict[bytes, Any]]:
-        """Returns what the store had of a partition after each write."""
+        """Returns the stored data of a partition after each write."""
         past: Sequence[dict[bytes, Any]] = self.server.past.get(self.tag(partition), ())
         return past
 
@@ -63,7 +63,7 @@ class Call:
         self.world.vanished = True
 
     def wait(self, seconds: float) -> None:
-        """Has the task stand still, as where a call takes long."""
+        """Blocks the task, as a long call does."""
         self.world.sleep(seconds)
         self.worker.excuse(self.world.now)
 
@@ -74,7 +74,7 @@ Act = Callable[[Call], str | None]
 
 @dataclass(frozen=True)
 class Step:
-    """What happens at a call."""
+    """Event at a call."""
 
     when: str  # "before" or "after" the call has its effect
     what: str  # a part of the call's text

@@ -18,15 +18,15 @@ from tests.simulation.world import World
 
 TRANSACTION_SECONDS = 30.0
 LONGEST_CLAIM, LONGEST_OPENING = 5.0, TRANSACTION_SECONDS + 5.0
-"""Seconds that a claim, and who begins to publish, may wait for transactions of others."""
+"""Seconds that a claim or a new publisher may wait for transactions of others."""
 LONGEST_READ = 35.0
 """Seconds that a read may wait for its next record."""
 ROWS = "rows"
-"""The topic of rows: what is read of it is read at once, for a reader there waits as one here does."""
+"""The topic of rows, read at once: its readers wait as on the snapshot topic."""
 PLACES = Slots(("base",), {"": 2})
 """The rows that every publisher writes."""
 OTHERS = "others"
-"""The transactional id of streams that nobody looks at."""
+"""The transactional id of streams that no test reads."""
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class Snapshots:
         return min((one.first for one in self.open.values()), default=self.end)
 
     def fence(self, identity: str) -> int:
-        """A new producer of an id: what the one before left open is aborted."""
+        """Registers a new producer of an id, and aborts the open transaction of the earlier one."""
         self.epochs[identity] = self.epochs.get(identity, 0) + 1
         if identity in self.open:
             self.world.note("a transaction is aborted by the next producer", identity)
@@ -93,7 +93,7 @@ class Snapshots:
             self.expect_rows(one.sent)
 
     def expect_rows(self, sent: Sequence[SimpleNamespace]) -> None:
-        """Demands that rows match the windows' messages of a transaction."""
+        """Checks that rows match the windows' messages of a transaction."""
         there = dict[tuple[Any, ...], Any]()
         for record, one in self.rows:
             if one.state == "committed":
@@ -145,7 +145,7 @@ class Snapshots:
             self.world.note("another stream's transaction is open")
 
     def compact(self) -> None:
-        """Keeps the newest record of each key, of what is decided."""
+        """Keeps the newest committed record of each key."""
         newest = {
             record.key: record.offset
             for record, one in self.records
@@ -160,21 +160,21 @@ class Snapshots:
 
 
 class Topic:
-    """What `worker.kafka.snapshots.topic.SnapshotTopic` is in service."""
+    """Twin of `worker.kafka.snapshots.topic.SnapshotTopic` in service."""
 
     def __init__(self, log: Snapshots, identity: str) -> None:
         self.log, self.identity, self.name = log, identity, log.name
         self.on_uncounted: Callable[[Collection[int]], None] = lambda _partitions: None
         self.on_use: Callable[[str], None] = lambda _what: None
         self.must: set[int] = set()
-        """Partitions that the publisher knew and that had records, when it began to read what it published last."""
+        """Partitions with records that the publisher knew when it began to read its last snapshot."""
         self.lacking: dict[int, int] = {}
         """Partitions that the store had no counts of then, and the offset up to which the group had counted them."""
         self.published: Sequence[Any] = ()
         self.headless = self.heedless = False
         """Whether no look for a head since a claim began found one; and whether the last one would find it deleted."""
         self.heads = 0
-        """How many snapshots of the stream there were when its polling thread last looked for one."""
+        """Number of the stream's snapshots when its polling thread last looked for one."""
 
     def producer(self) -> Producer:
         return Producer(self)
@@ -187,7 +187,7 @@ class Topic:
 
 
 class Future:
-    """What becomes of a record that was sent."""
+    """Outcome of a sent record."""
 
     def __init__(self) -> None:
         self.error: Exception | None = TIMED_OUT()
@@ -254,7 +254,7 @@ class Producer:
                 return
             if self.world.rng.random() < self.world.faults.expired_batch:
                 self.world.note("a batch expired")
-                return  # its futures have failed, and that is all that is heard of it
+                return  # only its futures fail; the client gets no other signal
             for future, key, value, headers in some:
                 future.error = None
                 self.log.append(self.identity, key, value, headers)
@@ -313,7 +313,7 @@ class Administrator:
                 self.topic.heads = len(self.topic.published)
                 self.topic.headless &= self.log.is_deleted(self.topic.identity, "aborted")
                 self.topic.heedless = self.log.is_deleted(self.topic.identity)
-            elif task is not None and task.name == "poll":  # who found nothing looks at what has come since
+            elif task is not None and task.name == "poll":  # looks again for new records
                 self.topic.heedless &= self.log.is_deleted(self.topic.identity)
             return self.log.stable if isolation_level is IsolationLevel.READ_COMMITTED else self.log.end
 

@@ -109,7 +109,7 @@ class MemoryRedis:
         return self.world.now < until and (writes or not full)
 
     def stands(self, key: bytes, args: list[bytes]) -> bool:
-        """Returns whether a partition stands as who claims it has found it."""
+        """Returns whether a partition is unchanged since its claimant read it."""
         meta = self.live(key) or {}
         return (meta.get(b"epoch", b""), meta.get(b"lineage", b"")) == (args[1], args[2])
 
@@ -136,7 +136,7 @@ class MemoryRedis:
         return {b"staging_expired"} if commits else {b"lineage"}
 
     def due_to_import(self, keys: list[bytes], args: list[bytes]) -> bytes:
-        """Returns what an import is to be answered."""
+        """Returns the expected answer of an import."""
         if meta := self.live(keys[0]):
             same = (meta[b"lineage"], meta[b"offset"], meta[b"commit_id"]) == (args[1], args[3], args[5])
             return b"done" if same else b"conflict"
@@ -146,7 +146,7 @@ class MemoryRedis:
         self.keys[key], self.expiries[key] = value, self.world.now + seconds
 
     def run(self, text: str, keys: list[bytes], args: list[bytes]) -> Any:
-        """Runs a script; nothing else runs meanwhile."""
+        """Runs a script atomically."""
         if text not in _COMPILED:
             _COMPILED[text] = _WRAP(text.encode(), _REDIS, _CJSON)
         _SERVING[:] = [self]
@@ -206,9 +206,9 @@ class Client:
         return Pipeline(self)
 
     def run(self, sent: "Sent") -> Any:
-        """Has what was sent meet its fate; returns the reply if it is heard."""
+        """Applies its fate to a request; returns the reply unless it is lost."""
         lost = redis.TimeoutError("Timeout reading from socket")
-        # asked again with the names that it was told, it is the same step, with the fate that this one had
+        # a repeated call with the missing names is the same step, and has the same fate
         reply = (
             sent.effect()
             if sent.again
@@ -262,9 +262,7 @@ class Client:
                 due = set() if claims or reads else self.server.due(raw, sent)
             stale = claims and not self.server.stands(raw[0], sent)
             reply = self.server.run(text, raw, sent)
-            asks = (
-                isinstance(reply, list) and len(reply) == 1
-            )  # to be told of more cells, and has done nothing
+            asks = isinstance(reply, list) and len(reply) == 1  # returned early to ask for more cells
             assert not claims or asks or (reply is None) == stale, (
                 "a claim of what another one has claimed since"
             )
@@ -299,7 +297,7 @@ class Sent:
     what: str  # for scripts and traces
     effect: Callable[[], Any]  # at the node; returns the reply
     writes: bool
-    heard: Callable[[Any], object] = lambda _: None  # called with a reply that came back
+    heard: Callable[[Any], object] = lambda _: None  # called with a reply that arrived
     again: bool = False  # the second half of a step that met its fate already
 
 
@@ -313,7 +311,7 @@ class Pipeline:
         self.client, self.world = client, client.world
         self.sent = list[Sent]()
         self.places = list[int]()
-        """Of each command that is answered, where it is in what is sent: what is set of one partition is one step."""
+        """Positions of the answered commands: all writes to one partition are one step."""
         self.sets: dict[str, tuple[int, list[tuple[bytes, bytes, float]]]] = {}
 
     def _add(self, sent: Sent) -> None:

@@ -18,7 +18,7 @@ FOUND = {
     30_001_473: "a head that compaction took while it was looked for, as a newer one stood behind, was called deleted",
     80_090_153: "a partition that was set back to windows which the rules have no more waited for ever for a head",
 }
-"""Histories of longer runs that were wrong once, and of what."""
+"""Longer histories that once failed, with the reason."""
 
 
 def demand_events(happened: Iterable[collections.Counter[str]], each: int) -> None:

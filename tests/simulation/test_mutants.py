@@ -22,7 +22,7 @@ def test_each_mutant_fits_the_code_and_has_a_seed() -> None:
 
 @pytest.mark.long
 def test_one_of_each_file_is_caught_by_the_history_that_is_noted() -> None:
-    """`make mutants N=0` tries all; each reads the code anew, which this process has read already."""
+    """`make mutants N=0` tries all; each compiles the code again, which this process has loaded already."""
     program = "from tests.simulation.mutants import one_of_each_file, run; run(one_of_each_file(), 0)"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1100)

@@ -17,7 +17,7 @@ from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 
 EVERY, THEMED, AGAIN = 20, 2_000, 20_000
-"""Of so many seeds in a row each theme has one, in so many first ones of so many: their histories take longer."""
+"""Each theme has one seed in this many, among the first seeds: their histories take longer."""
 
 _CHANGING = [
     Windowing(("all", "2s"), grace=500, max_out_of_orderness=500),
@@ -49,36 +49,36 @@ _LENGTHENING = [
 
 @dataclass(frozen=True)
 class Theme:
-    """What a history of a theme has otherwise."""
+    """Settings of the histories of a theme."""
 
     faults: Mapping[str, float | tuple[float, ...]] = field(
         default_factory=dict
-    )  # most often, whatever was drawn
+    )  # always most often, over the drawn value
     turns: Sequence[int] = ()
-    steps: int = 10  # of a turn, at most
-    windows: Sequence[Windowing | None] = ()  # one for each configuration, in the place of what was drawn
-    changes: int = 1  # how many configurations there are, each newer than the one before
-    stops: float | None = None  # how often a worker is asked to stop, at a turn
-    produces: float = 0.3  # how often there are new records, at a turn
-    one_sided: float = 0.0  # share of the records in one partition, whose others stand still
+    steps: int = 10  # maximum per turn
+    windows: Sequence[Windowing | None] = ()  # one for each configuration, instead of the drawn ones
+    changes: int = 1  # number of configurations, each newer than the one before
+    stops: float | None = None  # probability per turn of a stop signal
+    produces: float = 0.3  # probability per turn of new records
+    one_sided: float = 0.0  # share of the records in one partition, while the others are idle
     times: Mapping[str, float] = field(default_factory=dict)  # attributes of `Times`
     two: bool = False  # whether there is another deployment of the same name
-    partitions: tuple[int, int] = (1, 3)  # of a topic, at least and at most
+    partitions: tuple[int, int] = (1, 3)  # minimum and maximum per topic
     bad: float = 0.15  # share of the records that cannot be read
-    replaces: float = 0.7  # how often all workers are replaced when faults stop
-    counting: tuple[float, float] = (0.05, 1.5)  # how often counting takes long, and how many seconds
+    replaces: float = 0.7  # probability that all workers are replaced when faults stop
+    counting: tuple[float, float] = (0.05, 1.5)  # probability that counting takes long, and its seconds
     memory: int = 64 << 20  # bytes that a worker may have fetched
-    forgets: int = 2  # a log loses at most one of so many parts at once
+    forgets: int = 2  # a log loses at most this fraction at once
     script: Sequence[Step] = ()
-    calm: bool = False  # whether nothing else goes wrong
-    imports: bool = False  # whether some partitions begin by an import, before workers come or beside them
+    calm: bool = False  # whether all other faults are off
+    imports: bool = False  # whether some partitions begin by an import, before or while workers run
     refuses: bool = False  # whether reads of snapshots are refused instead of returning no record
     recounts: bool = False  # whether the operator always has lost records counted again
     together: int = 32 << 20  # bytes of states that are sent to the store together
     in_order: bool = False  # whether the configurations have the windows one after the other
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
-        """Returns its faults, with the drawn ones for the rest."""
+        """Returns its faults, and the drawn faults for the rest."""
         chosen = {
             name: rng.choice(chance) if isinstance(chance, tuple) else chance
             for name, chance in self.faults.items()
@@ -105,7 +105,7 @@ THEMES = {
     # rules and windows change again and again, while the store, the head and the group do not agree
     "rules": Theme({"crash": 0.004, "lost_mirror": (0.0, 0.9), "rebalance": 0.01, "go_back": 0.003,
         "slow": 0.01, "retain": 0.002}, (40,), 40, _CHANGING, changes=4, stops=0.1),
-    # what is late, closed, final, evicted
+    # late reports, closed, final and evicted windows
     "finals": Theme({"retain": 0.004, "grow": 0.006, "rebalance": 0.005, "go_back": 0.001, "crash": 0.003},
         (50,), 20, _CHANGING[:-2], produces=0.6, forgets=1, times={"late": 0.3, "idle": 0.1, "grid": 500,
         "undated": 0.05, "early": 0.1}),
@@ -115,14 +115,14 @@ THEMES = {
     # transactions, of this stream's publishers and of others
     "snapshot_producer": Theme({"crash": 0.003, "lost_reply": 0.05, "expired_batch": 0.15, "hang": 0.002, "slow": 0.02,
         "open_another": 0.02, "compact": 0.01, "rebalance": 0.02, "keep_unread": 0.001}, (40,), 40, stops=0.05),
-    # who owns what
+    # ownership of partitions
     "claims": Theme({"rebalance": 0.02, "silent": 0.5, "slow_join": 0.3, "expelled": 0.1, "unknown": 0.05,
         "hang": 0.002, "slow": 0.05, "late_request": 0.03, "twice": 0.05, "lost_reply": 0.03, "staging_expired": 0.05,
         "held_again": 0.5}, (40,), 30, produces=0.5, replaces=0.4, partitions=(1, 5)),
     # the store loses what it had acknowledged, and the group its offsets
     "store": Theme({"go_back": 0.003, "lose": 0.002, "expire": 0.002, "delete_head": (0.0, 0.002),
         "lost_mirror": (0.0, 1.0), "crash": 0.003, "retain": 0.004, "slow": 0.01}, (40,), 30, replaces=0.2),
-    # the log loses its beginning or its end, is made anew, grows, and comes damaged
+    # the log loses its beginning or its end, is recreated, grows, and arrives damaged
     "log": Theme({"retain": 0.005, "truncate": 0.001, "recreate": 0.002, "grow": 0.004, "damaged": 0.15,
         "slow": 0.02, "lost_mirror": 0.5, "rebalance": 0.01}, (40,), 30, produces=0.6, replaces=0.4,
         counting=(0.1, 3.0), memory=800 << 10, forgets=1),
@@ -166,11 +166,11 @@ DIRECTED = {
         one_sided=0.5, times={"step": 800, "late": 0}),
     "stalled": Theme(**_LONG | {"turns": (20,)}, windows=_TIGHT[:1], one_sided=0.97, partitions=(2, 3),
         times={"step": 800, "late": 0, "early": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0}),
-    # a rule leaves more panes open than the next one has room for
+    # a rule leaves more panes open than the next one can hold
     "narrowed": Theme({"grow": 0.001, "rebalance": 0.005, "crash": 0.002}, **_LONG, windows=_NARROWING,
         changes=4, stops=0.1, partitions=(1, 2), times={"step": 800, "late": 0, "idle": 0, "wild": 0,
         "undated": 0, "appended": 0}),
-    # a window comes whose line lies far beyond what is counted
+    # a window comes whose close time lies far beyond the counted records
     "lengthened": Theme({"grow": 0.003, "rebalance": 0.005, "crash": 0.002}, **_LONG, windows=_LENGTHENING,
         changes=4, stops=0.1, times={"late": 0.1, "idle": 0, "wild": 0}),
     # a log loses what was not counted, and what comes behind that is late
@@ -186,10 +186,10 @@ DIRECTED = {
     "unnoticed": Theme(**_LONG | {"produces": 0.1}, replaces=0.0, partitions=(1, 1)),
     "gapped": Theme(**_LONG, partitions=(1, 3)),
     "mixed": Theme(**_LONG, windows=(None,), partitions=(2, 2)),
-    # windows are counted no more, and what was published of them is to go
+    # windows are no longer counted, and their published snapshots must be deleted
     "unwindowed": Theme(**_LONG, windows=(*_TIGHT[:2], None), changes=3, stops=0.05, partitions=(1, 2),
         times={"step": 800} ),
-    # a byte of what is stored is another one than was written
+    # a stored byte differs from the written one
     "rotten": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
     "misread": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
     # brokers answer wrongly where logs begin and end
@@ -200,7 +200,7 @@ DIRECTED = {
     "darkened": Theme({"keep_unread": 0.005, "rebalance": 0.05, "crash": 0.003, "go_back": 0.002,
         "retain": 0.002, "lost_mirror": (0.0, 0.9), "slow": 0.01}, **_LONG,
         windows=(*_CHANGING[:3], None, None), changes=3, stops=0.1, partitions=(1, 4), refuses=True),
-    # brokers have logs again that they said were lost
+    # brokers have logs again that they reported as lost
     "returned": Theme({"give_back": 0.01, "retain": 0.02, "hang": 0.02, "rebalance": 0.02, "crash": 0.004,
         "lost_reply": (0.0, 0.05), "late_request": (0.0, 0.03), "twice": (0.0, 0.03), "staging_expired": (0.0, 0.1),
         "lost_mirror": (0.0, 0.9), "lied": (0.0, 0.1), "go_back": (0.0, 0.0, 0.001), "slow": 0.01},
@@ -226,15 +226,15 @@ DIRECTED = {
     "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
     "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
 }  # fmt: skip
-"""Directed histories: what each has otherwise, beside its script."""
+"""Directed histories: settings of each, in addition to its script."""
 AFTER, EACH = 20_000, 50
-"""The seed of the first directed history, and how many there are of each theme."""
+"""The seed of the first directed history, and the number of seeds for each theme."""
 RUN = 25
-"""How many of them are run beside the others where many are run."""
+"""Number of directed histories that a long run adds."""
 
 
 def directed(each: int) -> list[int]:
-    """Returns the seeds of so many directed histories of each theme."""
+    """Returns the seeds of a number of directed histories of each theme."""
     return [AFTER + EACH * number + one for number in range(len(DIRECTED)) for one in range(each)]
 
 
@@ -248,13 +248,13 @@ def theme_of(seed: int) -> str | None:
 
 
 def themed(theme: str | None) -> Theme:
-    """Returns what histories of a theme, or of none, have."""
+    """Returns the settings of a theme's histories, or the default ones."""
     if theme in DIRECTED:
         return replace(DIRECTED[theme], script=SCRIPTS.get(theme, ()))
     return Theme() if theme is None else THEMES[theme]
 
 
 def seeds_of(theme: str | None, count: int) -> list[int]:
-    """Returns directed and first seeds, those of a theme first."""
+    """Returns directed and first seeds; the seeds of a theme come first."""
     seeds = {*range(count), *range(AFTER, AFTER + EACH * len(DIRECTED))} if count else ()
     return sorted(seeds, key=lambda seed: (theme is not None and theme_of(seed) != theme, seed))

@@ -1,4 +1,4 @@
-"""Invariants of what is stored, held and published, by a recount."""
+"""Invariants of the stored, held and published state, by a recount."""
 
 from __future__ import annotations
 
@@ -52,12 +52,13 @@ class Truth:
         self.imported: dict[int, int] = {}
         self.heads: list[Json] = []
         self.deleted = self.blind = False
-        """Whether the head is deleted; and whether a partition was then given up, whose floor nobody knows any more."""
+        """Whether the head is deleted; and whether a partition was then given up, so that its admission is
+        unknown."""
         self.given: set[int] = (
             set()
-        )  # their lost counts were given up: what was final may have had some of them
+        )  # their lost counts were given up, and final windows may have had some of them
         self.windows = Windows(self)
-        self.full: set[tuple[int, int]] = set()  # (partition, offset) without room for another pane
+        self.full: set[tuple[int, int]] = set()  # (partition, offset) without capacity for another pane
         self.stood: dict[
             tuple[int, int | None], float
         ] = {}  # (partition, watermark) -> when it was stored first
@@ -78,7 +79,7 @@ class Truth:
     ) -> Counted:
         """Counts [start, offset) without the gaps, by the recorded rules."""
         log, reports = self.log(lineage, partition), self.deployment.reports
-        # where the topic was made anew during a claim, the gap is that of the new one
+        # after the topic was recreated during a claim, the gap belongs to the new one
         gone = log.cut_to is not None or lineage["topic_id"] != reports.topic_id
         assert gone or offset <= max(start, log.stable), "what is not decided was counted"
         return self._recounts.at(log, start, offset, list(gaps), ruled, floor or 0)
@@ -86,7 +87,8 @@ class Truth:
     def log(self, lineage: Mapping[str, str], partition: int) -> Partition:
         """Returns the log that counts are of, which may be there no longer."""
         logs = self.deployment.reports.incarnations[lineage["topic_id"]]
-        # who has not heard yet that the topic was made anew claims what is new for the old one: nothing is counted so
+        # a worker that has not noticed the recreated topic claims its records for the old one: they are
+        # never counted so
         return logs[partition] if partition < len(logs) else Partition()
 
     def compare(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
@@ -133,14 +135,14 @@ class Truth:
         assert len(said) == len(state.gaps)
 
     def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:
-        """Demands that only panes that no window needs are evicted."""
+        """Checks that only panes that no window needs are evicted."""
         windows = state.windows
         assert windows.evicted_to <= windows.closed, "an open pane is evicted"
         for length in {pane.length for pane in state.panes}:
             most = max(rule.room for rule in ruled if rule.pane == length)
             assert _panes(state, length) <= most, "more panes than there may be"
         if "heads" in self.world.lossy or windows.watermark is None:
-            return  # who has accepted nothing has no panes to evict
+            return  # without accepted records there are no panes to evict
         head = self.heads[-1] if self.heads else {}
         assert windows.admitted_from in (None, head.get("floors", {}).get(str(partition))), (
             "a floor that no head says"
@@ -157,10 +159,10 @@ class Truth:
                 f"panes are evicted that {name} needs from {first} on"
             )
 
-    # what was stored
+    # stored state
 
     def claims(self, worker: Any, key: bytes) -> None:
-        """Demands that Kafka confirmed the ownership before a claim."""
+        """Checks that Kafka confirmed the ownership before a claim."""
         partition = int(key[1 : key.index(b"}")].split(b":")[1])
         assert partition in worker.confirmed, "a claim that Kafka did not confirm"
         assert worker.log.generation() is not None, "a claim of who knows that it is no member"
@@ -195,7 +197,7 @@ class Truth:
                 self.imported.pop(partition, None)
                 self._demand_fresh(worker, partition, after)
         server.past.setdefault(tag, []).append(server.of(tag))
-        # of whatever blobs are lost: the offset was stored
+        # the offset was stored, even if blobs are lost
         self.stored[partition] = max(self.stored.get(partition, 0), int(after[b"offset"]))
         state = self.load(partition)
         if state is not None:
@@ -209,7 +211,7 @@ class Truth:
                 self._demand_dead_letters(self.log(lineage, partition), partition, since, state)
 
     def _wrote_windows(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
-        """What is stored changes no final window; counts what happened."""
+        """Checks that a write changes no final window; counts its events."""
         windows = state.windows
         ruled = of_state(state.rules)
         self.stood.setdefault((partition, windows.watermark), self.world.now)
@@ -241,7 +243,7 @@ class Truth:
                 self.world.note(what, partition)
 
     def demand_bound(self, head: Json, counted: Counts, holding: Collection[int]) -> None:
-        """Demands a reason for windows that are closed as bounded."""
+        """Checks that windows closed as bounded have a reason."""
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
         assert holding, "bounded, and nobody holds it back"
@@ -270,7 +272,7 @@ class Truth:
         return False
 
     def mirrored(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Demands that Kafka gets offsets of stored counts only."""
+        """Checks that Kafka gets only offsets of stored counts."""
         for partition, (offset, word) in offsets.items():
             most = self.stored.get(partition, 0)
             assert word != COUNTED or offset <= most, "Kafka is told of counts that never were stored"
@@ -296,7 +298,7 @@ class Truth:
         return self.deployment.server.live(key.encode())
 
     def load(self, partition: int) -> PartitionState | None:
-        """Returns what is stored of a partition, unless it was lost."""
+        """Returns the stored state of a partition, unless it was lost."""
         server, stream = self.deployment.server, self.deployment.stream
         key, fields = layout.meta_key(stream.name, partition), self.meta(partition)
         state: PartitionState | None
@@ -321,7 +323,7 @@ class Truth:
 
     def _compare_rules(self, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> None:
         if not before[b"commit_id"]:
-            return  # before the first commit nothing was judged
+            return  # before the first commit no rule applied
         was, now = (json.loads(fields[b"totals"])["rules"] for fields in (before, after))
         assert now[: len(was)] == was, "a recorded rule was changed"
         limits = [
@@ -335,7 +337,7 @@ class Truth:
             self.world.note("rule added")
 
     def _demand_fresh(self, worker: Any, partition: int, after: Mapping[bytes, bytes]) -> None:
-        """Demands a reason for counting a partition from a new start."""
+        """Checks that counting a partition from a new start has a reason."""
         (_, word), heard, first = worker.consumer.read[partition]
         named = any(partition in head["uncounted"] for head in self.heads[max(0, heard - 1) :])
         if not word and not named and not self.world.lossy:
@@ -346,7 +348,7 @@ class Truth:
             self.world.note("given up", partition)
 
     def _demand_lives(self) -> None:
-        """Demands that staged keys expire, and live ones do not."""
+        """Checks that staged keys expire, and live ones do not."""
         server = self.deployment.server
         staged = {key for key in server.keys if b":staged:" in key}
         assert staged == server.expiries.keys() & server.keys.keys(), "what lives and what is staged"
@@ -361,7 +363,7 @@ class Truth:
                     f"the record at {where} has no dead letter"
                 )
 
-    # what was published
+    # published snapshots
 
     def committed(
         self, sent: Sequence[SimpleNamespace], must: Collection[int], lacking: Mapping[int, int]
@@ -412,7 +414,7 @@ class Truth:
         self.world.note("snapshot", f"{head['sequence']} of {offsets}, {_lines(head)}")
 
     def _demand_parts(self, sent: Sequence[SimpleNamespace]) -> None:
-        """Demands that each message names its snapshot and number of parts."""
+        """Checks that each message names its snapshot and number of parts."""
         wholes: dict[bytes, list[int]] = {}
         for record in sent:
             if record.value is not None:
@@ -421,7 +423,7 @@ class Truth:
         assert all({*parts} == {len(parts)} for parts in wholes.values()), "a part of a snapshot"
 
     def demand_frequencies(self, body: Json, support: Sequence[int]) -> None:
-        """What a message says is the estimate of just these counts."""
+        """Checks that a message has the estimate of exactly these counts."""
         oracle, reports = self.deployment.stream.oracle, sum(support)
         p, q = float(oracle.p), float(oracle.q)
         assert body["reports"] == reports, "the reports of a window"
@@ -429,10 +431,10 @@ class Truth:
             assert abs(said - (n / reports - q) / (p - q)) < 1e-12, "the frequencies of a window"
 
     def _demand_complete(self, head: Json, offsets: Mapping[int, int], must: Collection[int]) -> None:
-        """Demands that `complete` and `uncounted` name every missing report."""
+        """Checks that `complete` and `uncounted` name every missing report."""
         if "recreated" in self.world.lossy:
-            return  # nobody can say any more what the topic of before had
-        # what a log lost before anyone could count it, nobody can miss
+            return  # counts of the earlier topic are unknown
+        # records that a log lost before anyone could count them cannot be missed
         missing = {p for p in self.recorded(must) if p not in offsets and p not in self.flushed}
         assert missing <= set(head["uncounted"]), f"partitions {missing} are missing, and it does not say so"
         gaps = any(head["gaps"].values())
@@ -460,7 +462,7 @@ def _panes(state: PartitionState, length: int) -> int:
 
 
 def _news(head: Json) -> list[Any]:
-    """Returns what of a head is worth a snapshot."""
+    """Returns the part of a head that requires a snapshot."""
     said = [head.get(name) or {} for name in ("offsets", "gaps", "uncounted", "rules", "floors")]
     return [*said, {name: line["closed"] for name, line in head.get("windows", {}).items()}]
 

@@ -43,7 +43,7 @@ class Windows:
         self.live, self.latest = {}, {}
 
     def demand_frozen(self, partition: int, counted: Counted) -> None:
-        """Demands that no pane of a final window changes."""
+        """Checks that no pane of a final window changes."""
         before = self.counted.get(partition)
         if before is None or partition in self.truth.given:
             return
@@ -56,7 +56,7 @@ class Windows:
     def is_frozen(self, pane: Pane, partition: int = -1) -> bool:
         """Returns whether a window with the pane is final, and the newest head has all that a partition has of it.
 
-        A pane that is longer is of other windows. A head that follows a deleted one may be behind it.
+        A longer pane belongs to other windows. A head that follows a deleted one may be behind it.
         """
         head = self.truth.heads[-1]["offsets"] if self.truth.heads else {}
         which = str(partition)
@@ -73,7 +73,7 @@ class Windows:
         counted: Counts,
         ruled: Mapping[int, Sequence[Ruling]],
     ) -> None:
-        """A snapshot was committed: its windows, beside that of all time."""
+        """Checks the windows of a committed snapshot, in addition to all time."""
         lines, name = head.get("windows", {}), self.truth.deployment.stream.name
         self._demand_floors(head, last)
         for partition, one in counted.items():
@@ -96,7 +96,7 @@ class Windows:
                 self.frozen[body["start"], body["end"]] = head["offsets"]
 
     def _demand_floors(self, head: Json, last: Json) -> None:
-        """Demands that floors stay, and begin where windows were closed."""
+        """Checks that admissions stay, and begin where windows were closed."""
         before, now = last.get("floors", {}), head.get("floors", {})
         highest = last.get("reached", 0)
         assert now.keys() >= before.keys(), "a partition is named no more"
@@ -110,7 +110,7 @@ class Windows:
     def _demand_reached(
         self, head: Json, last: Json, counted: Counts, ruled: Mapping[int, Sequence[Ruling]]
     ) -> None:
-        """Demands that the head reports how far windows are closed."""
+        """Checks that the head reports how far windows are closed."""
         reached = last.get("reached", 0)
         for name, line in head.get("windows", {}).items():
             length, every = shape(name)
@@ -124,7 +124,7 @@ class Windows:
             self.come = max(reached, min((one.watermark or 0 for one in counted.values()), default=0))
 
     def _take(self, whole: str, sent: Sequence[SimpleNamespace], name: str) -> Iterator[dict[str, Any]]:
-        """Yields what is said of windows; takes tombstones for what they are."""
+        """Yields the published windows; handles tombstones as deletions."""
         retain, fresh = self.truth.deployment.retain, set[tuple[str, int]]()
         for record in sent:
             said = record.key.decode().removeprefix(f"{name}/").split("/")
@@ -159,7 +159,7 @@ class Windows:
     def _demand_line(
         self, window: str, head: Json, last: Json, counted: Counts, published: Mapping[int, Json]
     ) -> None:
-        """Demands that a line passes only what every partition has closed."""
+        """Checks that window progress passes only windows that every partition closed."""
         line, old = head["windows"][window], last.get("windows", {}).get(window, NO_LINE)
         length, every = shape(window)
         assert line["closed"] >= old["closed"], f"the line of {window} goes back"
@@ -189,7 +189,7 @@ class Windows:
         found = {s for one in counted.values() for pane in one.panes for s in starts(window, pane)}
         due = {s for s in found if s >= since and begin < s + length <= line["closed"]}
         finals = {start for start, body in published.items() if body["final"]}
-        if "heads" in self.world.lossy:  # of some the panes are gone already
+        if "heads" in self.world.lossy:  # some panes are evicted already
             assert finals <= due, f"{window}: what is final at {line['closed']}, after {begin}"
             due = finals
         assert due == finals, f"{window}: what is final at {line['closed']}, after {begin}"
@@ -203,7 +203,7 @@ class Windows:
         return counted.closed if counted is not None and named and window in counted.first_start else 0
 
     def _goes_on(self, line: Json, old: Json) -> bool:
-        """Returns whether the last range of what is bounded was made longer."""
+        """Returns whether the last bounded range was extended."""
         n = len(old["bounded"])
         *same, (begin, _) = old["bounded"]
         return bool(
@@ -219,7 +219,7 @@ class Windows:
     def _demand_body(
         self, body: Json, head: Json, counted: Counts, ruled: Mapping[int, Sequence[Ruling]]
     ) -> None:
-        """What is said of a window is what its panes have; it is final once."""
+        """Checks that a published window equals its panes; it is final once."""
         which, start, end = (body["name"], body["start"]), body["start"], body["end"]
         assert which not in self.finals, f"{which} was final already"
         assert (body["sequence"], body["offsets"]) == (head["sequence"], head["offsets"])
@@ -238,7 +238,7 @@ class Windows:
                 assert body["frequencies"] == self.again[which]["frequencies"], f"{which} was final otherwise"
 
     def _demand_live(self, head: Json, fresh: Collection[tuple[str, int]]) -> None:
-        """Demands that the head lists the live windows, and no expired ones."""
+        """Checks that the head lists the live windows, and no expired ones."""
         retain = self.truth.deployment.retain
         for window, line in head["windows"].items():
             live = self.live.get(window, set())
@@ -249,11 +249,11 @@ class Windows:
                 assert not over, "what is too old is there"
 
     def unsaid(self, head: Json, states: Mapping[int, Any]) -> str:
-        """Returns what is missing on the topic in a quiet stream, or nothing.
+        """Returns the windows missing on the topic in a quiet stream.
 
         Args:
             head: the newest one.
-            states: what is stored of each partition.
+            states: stored state of each partition.
         """
         names = [{*state.windows.first_start} for state in states.values()]
         lines, floors = head.get("windows", {}), head.get("floors", {})

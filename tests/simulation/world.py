@@ -56,11 +56,12 @@ class World(Scheduler):
         self.deployments: list[Deployment] = []
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.lossy: set[str] = set()
-        """What happened that a stream may stop for."""
+        """Faults that may stop a stream."""
         self.vanished = False
         """Whether a store lost all that it had of a partition, or its blobs, or a topic's offsets; it then may stop."""
         self.play: Callable[[Task, str, str], str | None] = lambda *_: None
-        """Given the task, "before" or "after", and what a call says: returns its fate if a script has one for it."""
+        """Called with the task, "before" or "after", and the call: returns its fate if a script has one for
+        it."""
         self.about = -1, "", 0
         """A partition that the script is about, whom it is given to, and up to where it was stored then."""
         self.held: list[tuple[str, Callable[[], object]]] = []
@@ -76,8 +77,8 @@ class World(Scheduler):
     ) -> T:
         """Runs a step against the outside, with the fate that the history draws.
 
-        What ``writes`` may also happen after its caller has given it up, whatever became of the caller, and twice: it
-        was sent again as no answer came, of which the caller hears if it is ``told``.
+        Executes ``writes``, which may also happen after its caller has given up, or twice if the request was
+        sent again; the caller gets an answer if it is ``told``.
         """
         self.sleep()
         rng, faults, task = self.rng, self.faults, self.current
@@ -124,7 +125,7 @@ class World(Scheduler):
             raise Crash
 
     def happen(self) -> None:
-        """What comes from outside comes between two steps."""
+        """Runs external events between two steps."""
         if self.late and self.rng.random() < 0.05:
             what, effect = self.late.pop(int(self.rng.random() * len(self.late)))
             self.note("a request arrived late", what)
@@ -132,7 +133,7 @@ class World(Scheduler):
                 effect()
             except AssertionError:
                 raise
-            except Exception as error:  # whatever the other side says, nobody hears it
+            except Exception as error:  # no caller receives the reply
                 self.say("refused", type(error).__name__)
         if self.steps % 8 == 0:
             for deployment in self.deployments:
@@ -198,7 +199,7 @@ class World(Scheduler):
         number = self.rng.randrange(len(reports.partitions))
         partition = reports.partitions[number]
         stable = partition.stable
-        # a log that is to have its beginning again loses what is not counted yet
+        # a log that will get its beginning back loses only uncounted records
         counted = deployment.truth.offset(number) or 0
         least = max(partition.first, counted if self.faults.give_back else 0)
         if least < stable:
@@ -276,5 +277,5 @@ class World(Scheduler):
 
 
 def kafka(error: Any) -> Callable[[], Exception]:
-    """Returns what makes an error of Kafka's client."""
+    """Converts an error of Kafka's client."""
     return lambda: error("in the simulation")
