@@ -1,28 +1,28 @@
-/** The document of a stream whose clients are browsers, as `ldp-worker document` prints it. */
-interface Given {
+/** The document of a stream of browsers' own reports; `ldp-worker document` prints it. */
+interface Common {
   /** d; the values are 0 to d−1. */
   domain_size: number;
   /** The name of each value, in order. */
   labels?: string[];
 }
 
-/** Of unary encoding: the probabilities of a 1 for the own bit and for another, "num/den"; f of a permanent response. */
-export type UnaryDocument = Given & { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
+/** Unary encoding: "num/den" probabilities of a 1 for the value's bit (p) and other bits (q), f of permanent responses. */
+export type UnaryDocument = Common & { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
 
-/** Of a binary response: the rates that are taken, "num/den", ascending. */
-export type RatedDocument = Given & { protocol: "response"; rates: string[] };
+/** Binary response: the accepted rates, "num/den", ascending. */
+export type RatedDocument = Common & { protocol: "response"; rates: string[] };
 
 /**
- * The frame of a text of bits, as Firefox makes it.
+ * Returns the frame of a text of bits in Firefox's format.
  *
- * @throws RangeError of another number of bits, or of other characters; it repeats none
+ * @throws RangeError for another number of bits or other characters; the message does not contain the text
  */
 export function unaryFrame(document: UnaryDocument, bits: string): Uint8Array;
 
 /**
- * The frame of a navigation's confidence; of a rate that the document does not declare one that a worker rejects as `rate`.
+ * Returns the frame of a navigation's confidence. A worker rejects undeclared rates with the reason `rate`.
  *
- * @throws RangeError of another value than "low" or "high", which it does not repeat
+ * @throws RangeError for a value except "low" and "high"; the message does not contain the value
  */
 export function confidenceFrame(
   document: RatedDocument,

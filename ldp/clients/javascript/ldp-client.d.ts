@@ -1,4 +1,4 @@
-/** A larger frame does not fit into a record under Kafka's default limits, in bytes. */
+/** The largest frame in bytes that fits into a record under Kafka's default limits. */
 export const LARGEST_FRAME: number;
 
 interface Common {
@@ -8,8 +8,8 @@ interface Common {
   labels?: string[];
 }
 
-/** A stream's public document, as `ldp-worker document` and `ldp document` print it. */
-export type StreamDocument = Common & (OfEpsilon | Given);
+/** A stream's public document; `ldp-worker document` and `ldp document` print it. */
+export type StreamDocument = Common & (OfEpsilon | Explicit);
 
 /** ε is "num/den" in lowest terms, 0 < ε ≤ 64. */
 type OfEpsilon = { epsilon: string } & (
@@ -19,8 +19,8 @@ type OfEpsilon = { epsilon: string } & (
   | { protocol: "pgr"; prime: number; dimension: number }
 );
 
-/** A channel that is given by its probabilities, each "num/den" in lowest terms. */
-type Given =
+/** An explicit channel: probabilities as "num/den" in lowest terms. */
+type Explicit =
   | { protocol: "response"; p: string }
   | { protocol: "response"; rates: string[] }
   | { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
@@ -29,36 +29,36 @@ type Given =
 export class Client {
   /**
    * @param document the stream's public document, as parsed from its JSON
-   * @throws TypeError of a part that has the wrong type
-   * @throws RangeError of a key that is missing or unknown, or a value that is not allowed
+   * @throws TypeError if a key has the wrong type
+   * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
   constructor(document: StreamDocument);
 
   /** The document's fingerprint, in hexadecimal. */
   get fingerprint(): string;
 
-  /** The size of a report in a binary frame, in bytes. */
+  /** The size of a report in a binary frame in bytes. */
   get reportBytes(): number;
 
   /**
-   * One whole frame with one fresh report of a value; it spends the stream's ε.
+   * Returns a frame with one fresh report of a value. Each call spends the stream's ε.
    *
-   * @param value the value's label, or its index
-   * @returns what a record of the stream's topic holds
-   * @throws TypeError or RangeError of what is no value of the stream; no error repeats it
+   * @param value the value's label or index
+   * @returns the value of a record on the stream's topic
+   * @throws TypeError or RangeError for anything that is not a value of the stream; the message does not contain it
    */
   report(value: string | number): Uint8Array;
 
   /**
-   * The reports of many frames in as few frames as may be, in their order; it draws no coins and spends no ε.
+   * Packs the reports of many frames into as few frames as possible, in order. Draws no coins and spends no ε.
    *
-   * @param frames frames of this stream, as `report` and this make them
-   * @param mostReports how many reports a frame may have: the operator says it (`streams.most_reports`)
-   * @returns frames of at most so many reports and `LARGEST_FRAME` bytes; a longer report has a frame of its own
-   * @throws TypeError or RangeError of what is no frame of this stream; the message says which and why
+   * @param frames frames of this stream, from `report` or `pack`
+   * @param mostReports the largest number of reports per frame, which the operator sets (`streams.most_reports`)
+   * @returns frames of at most mostReports reports and `LARGEST_FRAME` bytes; a longer report gets its own frame
+   * @throws TypeError or RangeError if a frame is invalid or belongs to another stream
    */
   pack(frames: Iterable<Uint8Array>, mostReports: number): Uint8Array[];
 
-  /** Is `pack` with frames in JSON, for what carries nothing but text; they are several times as long. */
+  /** Packs as `pack` does, into JSON frames for text-only transports; JSON frames are several times as long. */
   packJSON(frames: Iterable<Uint8Array>, mostReports: number): string[];
 }

@@ -1,12 +1,12 @@
 /**
- * The device's end of a stream: a value in, one report's frame out, with secret and exact coins; frames made one.
+ * A stream's client: turns values into reports with secret and exact coins, and packs frames.
  *
- * One module without dependencies, for browsers and for Node. docs/reference/wire-format.md defines what it sends.
- * Its coins are integers from `crypto.getRandomValues`, compared with exact rationals:
- * no probability is ever a float. It keeps and logs nothing, and no error repeats the value, which is the user's.
+ * The module has no dependencies and runs in browsers and in Node. docs/reference/wire-format.md defines the frames.
+ * Coins are integers from `crypto.getRandomValues`, compared with exact rationals: no probability is a float.
+ * The client stores and logs nothing, and no error contains the user's value.
  */
 
-/** A larger frame does not fit into a record under Kafka's default limits. */
+/** The largest frame in bytes that fits into a record under Kafka's default limits. */
 export const LARGEST_FRAME = 1_000_000;
 
 const VERSION = 1;
@@ -14,17 +14,18 @@ const HEADER_BYTES = 5;
 const MAX_DOMAIN = 2 ** 24;
 const MAX_POINTS = 4 * MAX_DOMAIN;
 const W = 1n << 64n;
+const FINITE = "epsilon is finite; leave out the key epsilon";
 
-// The coins. What is drawn is drawn here alone.
+// Coins: only this section draws randomness.
 
-/** Secret random bytes; the system gives 65,536 at a time. */
+/** Returns n secret random bytes; each call of the system returns at most 65,536. */
 function randomBytes(n) {
   const bytes = new Uint8Array(n);
   for (let at = 0; at < n; at += 65_536) crypto.getRandomValues(bytes.subarray(at, at + 65_536));
   return bytes;
 }
 
-/** Uniform integers, one in 0..m−1 for each m of first..last ≤ 2³²: words of the last incomplete round are drawn again. */
+/** Returns a uniform integer in 0..m−1 for each m of first..last ≤ 2³²; rejects words in the last incomplete round. */
 function belowEach(first, last) {
   const drawn = new Uint32Array(randomBytes(4 * (last - first + 1)).buffer);
   for (let i = 0; i < drawn.length; i++) {
@@ -36,29 +37,29 @@ function belowEach(first, last) {
   return drawn;
 }
 
-/** A uniform integer in 0..m−1. */
+/** Returns a uniform integer in 0..m−1. */
 function below(m) {
   return belowEach(m, m)[0];
 }
 
-/** True with probability a/b exactly: the digits of a uniform number in [0, 1) against those of a/b, 64 bits each. */
+/** Returns true with probability exactly a/b: compares a uniform number in [0, 1) with a/b, 64 bits at a time. */
 function coin(a, b) {
   for (;;) {
     a <<= 64n;
     const digit = a / b;
     a %= b;
     const [word] = crypto.getRandomValues(new BigUint64Array(1));
-    // where they end, the number is not below; a tie comes once in 2⁶⁴ words
+    // at the end of the digits of a/b, the number is not below a/b; a tie has probability 2⁻⁶⁴
     if (word !== digit || a === 0n) return word < digit;
   }
 }
 
-/** At least n random bits, as words. */
+/** Returns at least n random bits, as words. */
 function words(n) {
   return new Uint32Array(randomBytes(4 * Math.ceil(n / 32)).buffer);
 }
 
-// What is made of them. All draws of a report are made whatever comes out: the work does not tell which way it went.
+// Randomizers. Each makes all its draws in any case, so that the work does not depend on the outcome.
 
 /** Randomized response over m symbols: the given one with probability E/(E+m−1), E = n/2⁶⁴, any other 1/(E+m−1). */
 function respond(symbol, m, n) {
@@ -68,8 +69,9 @@ function respond(symbol, m, n) {
 }
 
 /**
- * n independent coins, each 1 with probability a/b, as bits: the binary digits of a uniform number for each are
- * compared with those of a/b until all differ, and for as many digits as that hardly ever takes.
+ * Returns n independent coins as bits, each 1 with probability a/b. Compares the binary digits of one uniform number per
+ * coin with the digits of a/b until all differ, and at least 64 digits plus n's length. So the number of steps almost
+ * never depends on the coins.
  */
 function manyCoins(a, b, n) {
   const heads = new Uint32Array(Math.ceil(n / 32));
@@ -97,7 +99,7 @@ function manyCoins(a, b, n) {
   return new Uint8Array(heads.buffer, 0, Math.ceil(n / 8));
 }
 
-/** ⌊e^(numerator/denominator)·2⁶⁴⌋, proved by partial sums of the series that bracket it. */
+/** Returns ⌊e^(numerator/denominator)·2⁶⁴⌋, from lower and upper bounds by partial sums of the series. */
 function expBelow(numerator, denominator) {
   for (let bits = 128n; ; bits *= 2n) {
     let [low, high, termLow, termHigh] = Array(4).fill(1n << bits);
@@ -113,9 +115,9 @@ function expBelow(numerator, denominator) {
   }
 }
 
-// The protocols: each makes of a document what a report is, and how it is drawn.
-//   fields    a report's integers, each with the bound that it stays below; of a vector its one kind of element
-//   length    how many elements a vector has; 0 of what is no vector
+// The protocols of an ε. `make` returns the format of a report and the function that draws a report:
+//   fields    exclusive upper bounds of a report's integers; a vector has one bound for all elements
+//   length    number of elements of a vector; 0 if the report is not a vector
 //   perturb   value -> the integers of a report
 
 const PROTOCOLS = {
@@ -173,7 +175,7 @@ const PROTOCOLS = {
         const row = value + 1;
         const column = below(columns);
         const own = coin(n, n + W);
-        // a bit of the row in the column changes the sign, and pairs the columns of one half with the other's
+        // flipping the row's lowest set bit in the column flips the sign, which pairs the columns of both signs
         return [column ^ ((row & -row) * (parity(column & row) === +own))];
       };
       return { fields: [columns], length: 0, perturb };
@@ -184,11 +186,11 @@ const PROTOCOLS = {
     make({ domain_size: d, n, prime, dimension }) {
       integer("prime", prime, 2, MAX_POINTS);
       integer("dimension", dimension, 2, 27);
-      if (!isPrime(prime)) throw new RangeError(`prime is ${prime}, which is not a prime number`);
+      if (!isPrime(prime)) throw new RangeError(`prime is ${prime}; a prime number is required`);
       const all = points(prime, dimension);
       if (!(d <= all && all <= MAX_POINTS)) {
         throw new RangeError(
-          `prime ${prime} and dimension ${dimension} make ${all} points; allowed is domain_size = ${d} to ${MAX_POINTS}`,
+          `prime ${prime} and dimension ${dimension} have ${all} points; allowed is domain_size = ${d} to ${MAX_POINTS}`,
         );
       }
       const plane = points(prime, dimension - 1);
@@ -204,7 +206,7 @@ const PROTOCOLS = {
   },
 };
 
-// The same of channels that are given by their probabilities, each a numerator and a denominator: by the keys that say them.
+// The explicit channels, by their keys. A probability is a numerator and a denominator.
 
 const CHANNELS = {
   response: [
@@ -220,45 +222,45 @@ const CHANNELS = {
     },
   ],
   unary: [
-    { keys: ["p", "q"], make: ({ domain_size: d, p, q, told }) => given(d, p, q, told) },
+    { keys: ["p", "q"], make: ({ domain_size: d, p, q, infinite }) => explicit(d, p, q, infinite) },
     {
       keys: ["f", "p", "q"],
-      make({ domain_size: d, f: [turned, whole], p: [a, b], q: [others, most], told }) {
+      make({ domain_size: d, f: [turned, whole], p: [a, b], q: [others, most], infinite }) {
         if (turned === 0n || turned === whole) {
-          throw new RangeError(`f is ${turned}/${whole}; it must be above 0 and below 1`);
+          throw new RangeError(`f is ${turned}/${whole}; above 0 and below 1 is allowed`);
         }
         const [one, zero, all] = [a * most, others * b, 2n * whole * b * most];
         if (one <= zero) throw new RangeError("p must be above q");
         const stays = 2n * whole - turned;
-        return given(d, [stays * one + turned * zero, all], [turned * one + stays * zero, all], told);
+        return explicit(d, [stays * one + turned * zero, all], [turned * one + stays * zero, all], infinite);
       },
     },
   ],
 };
 
-/** The own value with probability a/b, each other as likely as the next: the own one with p − q, else any. */
+/** Randomized response with p = a/b: keeps the value with probability p − q, else draws any value. */
 function response(d, [a, b]) {
   integer("domain_size", d, 2, MAX_DOMAIN);
   const [odds, of] = [a * BigInt(d) - b, b * BigInt(d - 1)];
-  if (odds <= 0n) throw new RangeError(`p is ${a}/${b}; it must be above 1/${d}`);
-  if (a === b) throw new RangeError("q is 0: there is nothing to estimate");
+  if (odds <= 0n) throw new RangeError(`p is ${a}/${b}; above 1/${d} is allowed`);
+  if (a === b) throw new RangeError("q is 0; above 0 is allowed");
   return (value) => {
     const keep = coin(odds, of);
     return [[below(d), value][+keep]];
   };
 }
 
-/** Unary encoding of which both probabilities are given; an infinite ε has to be told. */
-function given(d, [a, b], [others, most], told) {
+/** Unary encoding with explicit probabilities; `infinite` means that the document declares an infinite ε. */
+function explicit(d, [a, b], [others, most], infinite) {
   if (a * most <= others * b) throw new RangeError("p must be above q");
-  if (others === 0n) throw new RangeError("q is 0: there is nothing to estimate");
-  if ((a === b) !== told) {
-    throw new RangeError(told ? "epsilon is not infinite" : "epsilon is infinite, which the document has to say");
+  if (others === 0n) throw new RangeError("q is 0; above 0 is allowed");
+  if ((a === b) !== infinite) {
+    throw new RangeError(infinite ? FINITE : 'epsilon is infinite; the document needs "epsilon": "infinite"');
   }
   return unary(d, a, b, others, most);
 }
 
-/** Unary encoding: the own bit is 1 with probability a/b, each other with others/most. */
+/** Unary encoding: the value's bit is 1 with probability a/b, every other bit with others/most. */
 function unary(d, a, b, others, most) {
   const perturb = (value) => {
     const own = coin(a, b);
@@ -270,10 +272,10 @@ function unary(d, a, b, others, most) {
   return { fields: [256], length: Math.ceil(d / 8), perturb };
 }
 
-/** A random subset of k of d values, ascending: each of those with the given value is E times as likely as another. */
+/** Returns a random subset of k of d values, ascending; each with the given value is E times as likely as one without. */
 function subset(value, d, k, n) {
   const own = coin(BigInt(k) * n, BigInt(k) * n + BigInt(d - k) * W);
-  // the own value takes the place of the first draw, made all the same: here of d − 1, which none of the others is
+  // if own, the value replaces the first draw: d − 1 stands for it, because no other draw is d − 1
   const others = new Set();
   belowEach(d - k, d - 1).forEach((drawn, i) => {
     const first = [drawn, d - 1][+own];
@@ -286,13 +288,13 @@ function subset(value, d, k, n) {
   return [members, [...members.slice(0, at), value, ...members.slice(at, -1)]][+own];
 }
 
-/** 1 if an odd number of bits is set. */
+/** Returns 1 if an odd number of bits is set, else 0. */
 function parity(word) {
   for (const by of [16, 8, 4, 2, 1]) word ^= word >>> by;
   return word & 1;
 }
 
-// Hash functions of OLH: the bucket of a value under a seed, by the same work for each value.
+// Hash functions of OLH: the bucket of a value under a seed, with the same work for each value.
 
 const HASHES = {
   mul32(seed, value, g) {
@@ -303,7 +305,7 @@ const HASHES = {
     x ^= (x >>> 11) ^ b;
     return Math.floor(((Math.imul(x, c) >>> 0) * g) / 2 ** 32);
   },
-  /** xxHash32 of the decimal string, modulo g; one string of each length is hashed. */
+  /** xxHash32 of the decimal string, modulo g. Hashes one string of each length, so that the work is constant. */
   xxh32(seed, value, g, d) {
     const digits = String(value).length;
     let found = 0;
@@ -315,7 +317,7 @@ const HASHES = {
   },
 };
 
-/** A word of which every bit depends on every bit of x; a bijection. */
+/** Mixes a word: a bijection in which every bit depends on every bit of x. */
 function mixed(x) {
   x ^= x >>> 16;
   x = Math.imul(x, 0x7feb352d);
@@ -324,7 +326,7 @@ function mixed(x) {
   return (x ^ (x >>> 16)) >>> 0;
 }
 
-/** xxHash32 of fewer than 16 ASCII characters. */
+/** Returns xxHash32 of fewer than 16 ASCII characters. */
 function xxHash32(text, seed) {
   const rotated = (x, by) => (x << by) | (x >>> (32 - by));
   const byte = (i) => text.charCodeAt(i);
@@ -342,7 +344,7 @@ function xxHash32(text, seed) {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-// The points of PGR. All numbers stay below 2⁵³: a word below 2·2²⁶·q̄ and a product of two coordinates below 2⁵².
+// The points of PGR. All numbers are below 2⁵³: a word is below 2·2²⁶·q̄, a product of two coordinates below 2⁵².
 
 function points(prime, dimension) {
   let sum = 0;
@@ -355,7 +357,7 @@ function isPrime(number) {
   return number >= 2;
 }
 
-/** The word of a point, by the same steps whichever it is: its coordinates as the digits of a number in base q̄. */
+/** Returns a point's word, in constant work: the coordinates are its digits in base q̄. */
 function wordOf(index, prime, dimension) {
   let [found, head, first] = [index + 1, 1, 1];
   for (let m = 1; m < dimension; m++) {
@@ -366,7 +368,7 @@ function wordOf(index, prime, dimension) {
   return found;
 }
 
-/** The number of the point with a word, by the same steps whichever it is. */
+/** Returns the number of the point with a word, in constant work. */
 function numberOf(word, prime, dimension) {
   let [found, head] = [word - 1, 1];
   for (let m = 1; m < dimension; m++) {
@@ -376,18 +378,18 @@ function numberOf(word, prime, dimension) {
   return found;
 }
 
-/** The point at a place of a value's hyperplane; the value is secret, and no branch depends on it. */
+/** Returns the point at a place of a value's hyperplane; no branch depends on the value, which is secret. */
 function orthogonal(value, place, prime, dimension) {
   let own = wordOf(value, prime, dimension);
   let others = wordOf(place, prime, dimension - 1);
-  // after: the coordinate of the place's point that is next to this one, towards the end
+  // after: the previous step's coordinate of the place's point
   let [passed, last, at, product, found, unit, after] = [0, 0, 0, 0, 0, 1, 0];
   for (let m = 0; m < dimension; m++) {
     const [a, b] = [own % prime, others % prime];
     own = (own - a) / prime;
     others = (others - b) / prime;
-    const before = passed; // the last coordinate that is not 0 is nearer to the end
-    const here = +(a !== 0) * (1 - passed); // it is this one
+    const before = passed; // 1 after the value's last nonzero coordinate
+    const here = +(a !== 0) * (1 - passed); // 1 at the value's last nonzero coordinate
     passed |= here;
     last += a * here;
     at += unit * here;
@@ -400,7 +402,7 @@ function orthogonal(value, place, prime, dimension) {
   return numberOf(found + between * at, prime, dimension);
 }
 
-/** 1/a modulo a prime, as a^(q̄−2). */
+/** Returns 1/a modulo a prime, as a^(q̄−2). */
 function inverse(a, prime) {
   let [result, power] = [1, a];
   for (let exponent = prime - 2; exponent > 0; exponent = Math.floor(exponent / 2)) {
@@ -422,7 +424,7 @@ const K = [];
 for (let prime = 2; K.length < 64; prime++) if (isPrime(prime)) K.push(fraction(prime, 3n));
 const H = [2, 3, 5, 7, 11, 13, 17, 19].map((prime) => fraction(prime, 2n));
 
-/** The first 32 binary digits of the fraction of a number's square or cube root: SHA-256's constants. */
+/** Returns the first 32 fractional bits of a number's square or cube root: SHA-256's constants. */
 function fraction(number, root) {
   let [low, high] = [0n, 1n << 40n];
   const scaled = BigInt(number) << (32n * root);
@@ -434,7 +436,7 @@ function fraction(number, root) {
   return Number(low & 0xffffffffn);
 }
 
-/** SHA-256: of the document, which is public; that of browsers is not there on every page, and answers later. */
+/** Returns SHA-256 of the public document. Browsers' own SHA-256 is asynchronous and needs a secure context. */
 function sha256(text) {
   const given = new TextEncoder().encode(text);
   const data = new Uint8Array((((given.length + 8) >> 6) + 1) << 6);
@@ -468,12 +470,12 @@ function sha256(text) {
   return new Uint8Array(out.buffer);
 }
 
-/** A document's own keys, each read once: other scripts of a page may have changed what objects inherit. */
+/** Copies a document's own keys without a prototype, because other scripts of a page may have changed Object.prototype. */
 function ownParts(document) {
   return Object.assign(Object.create(null), document);
 }
 
-/** JSON in canonical form; not by JSON.stringify, which calls a `toJSON` that an array or object inherits. */
+/** Returns canonical JSON. JSON.stringify would call a `toJSON` that an array or object inherits. */
 function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
@@ -481,7 +483,7 @@ function canonical(value) {
   return `{${members.join()}}`;
 }
 
-/** The first four bytes of SHA-256 over the document in canonical form. */
+/** Returns the first 4 bytes of SHA-256 of the document in canonical form. */
 export function fingerprintOf(document) {
   const parts = ownParts(document);
   if ("labels" in parts) parts.labels = HEX(sha256(canonical(parts.labels)));
@@ -495,80 +497,82 @@ function shown(value) {
 }
 
 function integer(name, value, least, most) {
-  if (!Number.isInteger(value)) throw new TypeError(`${name} is ${shown(value)}; it must be an integer`);
+  if (!Number.isInteger(value)) throw new TypeError(`${name} is ${shown(value)}; an integer is required`);
   if (value < least || value > most) {
     throw new RangeError(`${name} is ${value}; allowed is ${least} to ${most}`);
   }
 }
 
-/** A number as a numerator and a denominator in lowest terms. */
+/** Parses a number in lowest terms; returns its numerator and denominator. */
 function exactOf(name, text) {
-  if (typeof text !== "string") throw new TypeError(`${name} is ${shown(text)}; it must be a string "num/den"`);
+  if (typeof text !== "string") throw new TypeError(`${name} is ${shown(text)}; a string "num/den" is required`);
   const found = /^(0|[1-9][0-9]{0,35})\/([1-9][0-9]{0,35})$/.exec(text);
   if (!found) throw new RangeError(`${name} is ${shown(text.slice(0, 80))}; write it as "1/2"`);
   const [numerator, denominator] = [BigInt(found[1]), BigInt(found[2])];
   let [a, b] = [numerator, denominator];
   while (b) [a, b] = [b, a % b];
-  if (a !== 1n) throw new RangeError(`${name} is ${text}, which is not in lowest terms`);
+  if (a !== 1n) throw new RangeError(`${name} is ${text}; lowest terms are required`);
   return [numerator, denominator];
 }
 
 function probabilityOf(name, text) {
   const [numerator, denominator] = exactOf(name, text);
-  if (numerator > denominator) throw new RangeError(`${name} is ${text}; a probability is 0 to 1`);
+  if (numerator > denominator) throw new RangeError(`${name} is ${text}; allowed is 0 to 1`);
   return [numerator, denominator];
 }
 
-/** 1 to 16 rates, ascending, each above 0 and below 1. */
+/** Parses 1 to 16 rates, ascending, each above 0 and below 1. */
 function ratesOf(texts) {
-  if (!Array.isArray(texts)) throw new TypeError("rates must be a list");
-  if (!texts.length || texts.length > 16) throw new RangeError(`there are ${texts.length} rates; allowed are 1 to 16`);
+  if (!Array.isArray(texts)) throw new TypeError(`rates is ${shown(texts)}; a list is required`);
+  if (!texts.length || texts.length > 16) throw new RangeError(`rates has ${texts.length} entries; allowed are 1 to 16`);
   const rates = texts.map((text, i) => probabilityOf(`rates[${i}]`, text));
   rates.forEach(([a, b], i) => {
     const [c, e] = i ? rates[i - 1] : [0n, 1n];
-    if (a === b || a * e <= c * b) throw new RangeError(`rates[${i}] is ${texts[i]}; they ascend, above 0 and below 1`);
+    if (a === b || a * e <= c * b) {
+      throw new RangeError(`rates[${i}] is ${texts[i]}; rates must ascend, above 0 and below 1`);
+    }
   });
   return rates;
 }
 
-/** Sees that a document has these keys, and labels at most beside. */
+/** Checks that a document has exactly these keys, and optionally labels. */
 function expectKeys(document, keys) {
   const found = Object.keys(document).sort();
   const allowed = ["protocol", "domain_size", ...keys].sort();
   if (found.filter((key) => key !== "labels").join() !== allowed.join()) {
     throw new RangeError(
-      `the document has the keys ${found.join(", ")}; ${document.protocol} has exactly ${allowed.join(", ")}, and may have labels`,
+      `the document has the keys ${found.join(", ")}; ${document.protocol} needs exactly ${allowed.join(", ")}; labels are optional`,
     );
   }
 }
 
-/** What a report of a protocol of an ε is, and how it is drawn. */
+/** Returns the report format and randomizer of a protocol with an ε. */
 function ofEpsilon(document) {
   const { protocol, epsilon, domain_size: d } = document;
   expectKeys(document, ["epsilon", ...PROTOCOLS[protocol].keys]);
   const [numerator, denominator] = epsilonOf(epsilon);
   integer("domain_size", d, 1, MAX_DOMAIN);
   const n = expBelow(numerator, denominator);
-  if (n <= W) throw new RangeError(`epsilon is ${epsilon}, too small: e^epsilon rounds down to 1 at 64 bits`);
+  if (n <= W) throw new RangeError(`epsilon is ${epsilon}, which is too small; at 64 bits, e^epsilon must be above 1`);
   return PROTOCOLS[protocol].make({ ...document, epsilon: [numerator, denominator], n });
 }
 
-/** The same of a given channel. */
+/** Returns the report format and randomizer of an explicit channel. */
 function ofChannel(document) {
   const { protocol, domain_size: d } = document;
-  const told = document.epsilon === "infinite";
+  const infinite = document.epsilon === "infinite";
   const ways = CHANNELS[protocol];
   const found = (key) => key in document;
   const { keys, make } = ways.findLast((way) => way.keys.every(found)) ?? ways[0];
-  expectKeys(document, told ? [...keys, "epsilon"] : keys);
+  expectKeys(document, infinite ? [...keys, "epsilon"] : keys);
   integer("domain_size", d, 1, MAX_DOMAIN);
   const read = (key) => (key === "rates" ? ratesOf(document.rates) : probabilityOf(key, document[key]));
   const exact = Object.fromEntries(keys.map((key) => [key, read(key)]));
-  if (told && protocol === "response") throw new RangeError("epsilon is not infinite");
-  return make({ domain_size: d, told, ...exact });
+  if (infinite && protocol === "response") throw new RangeError(FINITE);
+  return make({ domain_size: d, infinite, ...exact });
 }
 
-/** ε, which has bounds. */
+/** Parses an ε with 0 < ε ≤ 64. */
 function epsilonOf(text) {
   const [numerator, denominator] = exactOf("epsilon", text);
   if (numerator <= 0n || numerator > 64n * denominator) {
@@ -578,15 +582,17 @@ function epsilonOf(text) {
 }
 
 function indicesOf(labels, d) {
-  if (!Array.isArray(labels)) throw new TypeError("labels must be a list");
-  if (labels.length !== d) throw new RangeError(`there are ${labels.length} labels for ${d} values`);
+  if (!Array.isArray(labels)) throw new TypeError(`labels is ${shown(labels)}; a list is required`);
+  if (labels.length !== d) throw new RangeError(`labels has ${labels.length} entries; domain_size is ${d}`);
   const indices = new Map();
   [...labels].forEach((label, i) => {
-    if (typeof label !== "string") throw new TypeError(`label ${i} is ${shown(label)}; it must be a string`);
-    if (!label) throw new RangeError(`label ${i} is empty`);
+    if (typeof label !== "string") throw new TypeError(`label ${i} is ${shown(label)}; a string is required`);
+    if (!label) throw new RangeError(`label ${i} is empty; a label needs at least one character`);
     if (/\p{Cc}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}; control characters are not allowed`);
-    if (/\p{Surrogate}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}, which UTF-8 cannot write`);
-    if (indices.has(label)) throw new RangeError(`labels ${indices.get(label)} and ${i} are both ${shown(label)}`);
+    if (/\p{Surrogate}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}; UTF-8 cannot encode it`);
+    if (indices.has(label)) {
+      throw new RangeError(`labels ${indices.get(label)} and ${i} are both ${shown(label)}; labels must be unique`);
+    }
     indices.set(label, i);
   });
   return indices;
@@ -603,16 +609,16 @@ export class Client {
 
   /**
    * @param document the stream's public document, as parsed from its JSON
-   * @throws TypeError of a part that has the wrong type
-   * @throws RangeError of a key that is missing or unknown, or a value that is not allowed
+   * @throws TypeError if a key has the wrong type
+   * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
   constructor(document) {
     if (typeof document !== "object" || document === null || Array.isArray(document)) {
-      throw new TypeError("the document must be an object, as JSON.parse makes it");
+      throw new TypeError("the document is not an object; pass the result of JSON.parse");
     }
     document = ownParts(document);
     if ("version" in document) {
-      throw new RangeError(`the document is of version ${shown(document.version)}, a newer one; this reads version 1`);
+      throw new RangeError(`the document has version ${shown(document.version)}; this client supports version 1`);
     }
     const { protocol, domain_size: d } = document;
     const known = Object.keys({ ...PROTOCOLS, ...CHANNELS });
@@ -631,17 +637,17 @@ export class Client {
     return HEX(this.#header.subarray(1));
   }
 
-  /** The size of a report in a binary frame, in bytes. */
+  /** The size of a report in a binary frame in bytes. */
   get reportBytes() {
     return (this.#length || 1) * this.#fields.reduce((sum, bound) => sum + bytesBelow(bound), 0);
   }
 
   /**
-   * One whole frame with one fresh report of a value; it spends the stream's ε.
+   * Returns a frame with one fresh report of a value. Each call spends the stream's ε.
    *
-   * @param value the value's label, or its index
-   * @returns what a record of the stream's topic holds
-   * @throws TypeError or RangeError of what is no value of the stream; no error repeats it
+   * @param value the value's label or index
+   * @returns the value of a record on the stream's topic
+   * @throws TypeError or RangeError for anything that is not a value of the stream; the message does not contain it
    */
   report(value) {
     const report = this.#perturb(this.#index(value));
@@ -660,11 +666,11 @@ export class Client {
   }
 
   /**
-   * The reports of many frames in as few frames as may be, in their order; it draws no coins and spends no ε.
+   * Packs the reports of many frames into as few frames as possible, in order. Draws no coins and spends no ε.
    *
-   * @param frames frames of this stream, as `report` and this make them
-   * @param mostReports how many reports a frame may have: the operator says it
-   * @returns frames of at most so many reports and 10⁶ bytes; a longer report has a frame of its own
+   * @param frames frames of this stream, from `report` or `pack`
+   * @param mostReports the largest number of reports per frame, which the operator sets
+   * @returns frames of at most mostReports reports and 10⁶ bytes; a longer report gets its own frame
    */
   pack(frames, mostReports) {
     return this.#joined(frames, mostReports, HEADER_BYTES, (report) => report.length).map((reports) => {
@@ -675,7 +681,7 @@ export class Client {
     });
   }
 
-  /** Is `pack` with frames in JSON, for what carries nothing but text; they are several times as long. */
+  /** Packs as `pack` does, into JSON frames for text-only transports; JSON frames are several times as long. */
   packJSON(frames, mostReports) {
     const head = `{"fingerprint":"${this.fingerprint}","reports":[`;
     const text = (report) => this.#asJSON(report);
@@ -685,8 +691,8 @@ export class Client {
     );
   }
 
-  /** Groups reports: each has at most so many, and with its frame's own bytes at most `LARGEST_FRAME`, or is one. */
-  #joined(frames, mostReports, own, size) {
+  /** Groups reports by mostReports and `LARGEST_FRAME`; `overhead` is the size of a frame without reports. */
+  #joined(frames, mostReports, overhead, size) {
     integer("mostReports", mostReports, 1, 2 ** 31 - 1);
     const groups = [];
     let bytes = Infinity;
@@ -694,7 +700,7 @@ export class Client {
       const more = size(report);
       if (bytes + more > LARGEST_FRAME || groups.at(-1).length === mostReports) {
         groups.push([]);
-        bytes = own;
+        bytes = overhead;
       }
       groups.at(-1).push(report);
       bytes += more;
@@ -702,22 +708,23 @@ export class Client {
     return groups;
   }
 
-  /** The reports of frames, one by one; each frame is checked to be this stream's and whole. */
+  /** Yields the reports of frames, and checks that each frame is complete and belongs to this stream. */
   *#reports(frames) {
     const size = this.reportBytes;
     let i = 0;
     for (const frame of frames) {
       if (!(frame instanceof Uint8Array)) {
-        throw new TypeError(`frame ${i} is not a Uint8Array, as report gives them`);
+        throw new TypeError(`frame ${i} is not a Uint8Array; pass frames that report returned`);
       }
       if (!this.#header.every((byte, at) => byte === frame[at])) {
-        // another fingerprint is named; what is no frame at all might be the user's value, and is not
-        const given = frame[0] === VERSION ? `has the fingerprint ${HEX(frame.subarray(1, HEADER_BYTES))}` : "is none";
+        // the message has the fingerprint of another stream's frame, but no other bytes, which could be the user's value
+        const given =
+          frame[0] === VERSION ? `has the fingerprint ${HEX(frame.subarray(1, HEADER_BYTES))}` : "has an unknown format";
         throw new RangeError(`frame ${i} ${given}; a frame of this stream begins with ${HEX(this.#header)}`);
       }
       if (frame.length === HEADER_BYTES || (frame.length - HEADER_BYTES) % size) {
         throw new RangeError(
-          `frame ${i} has ${frame.length} bytes; allowed are ${HEADER_BYTES}, and ${size} for each of one or more reports`,
+          `frame ${i} has ${frame.length} bytes; allowed are ${HEADER_BYTES}, plus ${size} for each of one or more reports`,
         );
       }
       for (let at = HEADER_BYTES; at < frame.length; at += size) yield frame.subarray(at, at + size);
@@ -725,7 +732,7 @@ export class Client {
     }
   }
 
-  /** A report as it stands in a JSON frame. */
+  /** Returns a report in the form of a JSON frame. */
   #asJSON(report) {
     if (this.#length) return `"${base64(report)}"`;
     const view = new DataView(report.buffer, report.byteOffset);
@@ -742,12 +749,12 @@ export class Client {
   #index(value) {
     if (typeof value === "string") {
       if (!this.#indices.has(value)) {
-        throw new RangeError(`the value is none of the stream's ${this.#indices.size} labels`);
+        throw new RangeError(`the value is not one of the stream's ${this.#indices.size} labels`);
       }
       return this.#indices.get(value);
     }
-    if (!Number.isInteger(value)) throw new TypeError("the value must be a label or an index");
-    if (value < 0 || value >= this.#domain) throw new RangeError(`the value is outside 0 to ${this.#domain - 1}`);
+    if (!Number.isInteger(value)) throw new TypeError("the value has the wrong type; pass a label or an index");
+    if (value < 0 || value >= this.#domain) throw new RangeError(`the index is not in 0 to ${this.#domain - 1}`);
     return value;
   }
 }
@@ -755,7 +762,7 @@ export class Client {
 function base64(bytes) {
   let text = "";
   for (let at = 0; at < bytes.length; at += 8190) {
-    text += btoa(String.fromCharCode(...bytes.subarray(at, at + 8190))); // a multiple of 3: padding at the end alone
+    text += btoa(String.fromCharCode(...bytes.subarray(at, at + 8190))); // a multiple of 3, so only the end has padding
   }
   return text;
 }

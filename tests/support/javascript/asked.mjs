@@ -13,7 +13,7 @@
 
 import { Client } from "../../../ldp/clients/javascript/ldp-client.js";
 
-const [BEGIN, END] = ["// The coins. What is drawn is drawn here alone.", "// What is made of them."];
+const [BEGIN, END] = ["// Coins: only this section draws randomness.", "// Randomizers."];
 
 let made = 0;
 /** A module of a text, and another one the next time. */

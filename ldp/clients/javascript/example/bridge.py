@@ -1,9 +1,9 @@
-"""A bridge from pages to Kafka: what a page posts is the value of one record. The example's page comes from it, too.
+"""A bridge from pages to Kafka: serves the example's page, and writes each request body to Kafka as one record.
 
     python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]
 
-It checks the length of a body and nothing in it: that is a worker's. It sees each sender's address and its browser's
-headers, and neither keeps them nor passes them on.
+The bridge checks only the length of a body; workers check the content. It receives each sender's address and headers,
+but neither stores nor forwards them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kafka.errors import KafkaError
 
 HERE = Path(__file__).resolve().parent
 LARGEST = 1_000_000
-"""Bytes of a body: as long as the client packs, and what a record may have under Kafka's default limits."""
+"""Largest body in bytes: the largest frame of the client, which fits into a record under Kafka's default limits."""
 KIND = "application/octet-stream"
-"""A page of another site has to ask before it posts this, and is not answered: its visitors are not made to report."""
+"""Required content type: other sites' pages need CORS to post it, so they cannot make their visitors report."""
 
 
 class Bridge(BaseHTTPRequestHandler):
-    """Serves three files, and passes on what is posted."""
+    """Serves three files, and writes posted bodies to Kafka."""
 
     files: ClassVar[dict[str, tuple[str, Path]]] = {
         "/": ("text/html; charset=utf-8", HERE / "page.html"),
@@ -33,10 +33,10 @@ class Bridge(BaseHTTPRequestHandler):
     }
     producer: ClassVar[KafkaProducer]
     topic: ClassVar[str]
-    timeout = 10  # seconds that a sender may be silent: each has a thread
+    timeout = 10  # seconds without data after which a sender's thread ends
 
     def do_GET(self) -> None:
-        """One of the files; nothing else is here."""
+        """Serves one of the files; 404 for other paths."""
         if self.path not in self.files:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
@@ -47,7 +47,7 @@ class Bridge(BaseHTTPRequestHandler):
         self.wfile.write(path.read_bytes())
 
     def do_POST(self) -> None:
-        """A body is the value of a record, which has neither key nor headers; 204 once Kafka has it."""
+        """Writes the body as a record without key or headers; returns 204 after Kafka's acknowledgement."""
         length = self.headers.get("Content-Length", "")
         if self.path != "/reports" or self.headers.get("Content-Type") != KIND:
             status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
@@ -71,26 +71,26 @@ class Bridge(BaseHTTPRequestHandler):
         return HTTPStatus.NO_CONTENT
 
     def log_message(self, *_: object) -> None:
-        """Writes nothing: a line would keep the sender's address and the time."""
+        """Logs nothing, because a line would contain the sender's address and the time."""
 
 
 class Server(ThreadingHTTPServer):
-    """Hands each request to a thread of its own."""
+    """Handles each request in its own thread."""
 
     def handle_error(self, *_: object) -> None:
-        """Writes nothing of a connection that broke, either."""
+        """Logs no broken connections."""
 
 
 def main(document: str, topic: str, bootstrap: str, port: str = "8000") -> None:
-    """Serves on this machine alone until it is stopped."""
+    """Serves on localhost until stopped."""
     Bridge.files["/document.json"] = ("application/json", Path(document))
     Bridge.producer, Bridge.topic = KafkaProducer(bootstrap_servers=bootstrap), topic
     with Server(("127.0.0.1", int(port)), Bridge) as server:
-        print(f"http://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201 - where it is
+        print(f"http://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201 - the page's address
         server.serve_forever()
 
 
 if __name__ == "__main__":
     if not 4 <= len(sys.argv) <= 5:
-        sys.exit("python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]")
+        sys.exit("usage: python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]")
     main(*sys.argv[1:])
