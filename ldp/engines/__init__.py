@@ -1,5 +1,5 @@
-"""Counting an archive of records on Spark or Beam.
+"""Count an archive of records on Spark or Beam.
 
-A file an engine; `tally` is what they share. Each needs an extra, ``pip install 'ldp-worker[spark]'`` or ``[beam]``, on
-the machines that count, too.
+Each engine has a module, and `tally` is their shared part. Install the extra ``ldp-worker[spark]`` or
+``ldp-worker[beam]`` on all machines, including those that count.
 """

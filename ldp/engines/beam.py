@@ -1,4 +1,4 @@
-"""Beam: a CombineFn that counts records into a state, on any runner."""
+"""Beam: a CombineFn that counts records into a state on any runner."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LENGTH = struct.Struct("<Q")
 class Count(beam.CombineFn):  # type: ignore[misc]
     """Counts records into the bytes of a state, which `ldp.state.State.from_bytes` reads.
 
-    An element is a record's value, bytes or None, or has it as its attribute ``value``, like the records of
+    An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
-    names the ranges of the log, from the lowest offset of each partition to the highest: give all records of a range,
-    or only their values. ``timestamp`` is in milliseconds since the epoch. For a state per partition, as an import
-    needs it, use the partition as the key of a ``CombinePerKey``. Records count or are rejected as in a worker.
+    records the offset range of each partition, from the lowest offset to the highest. Then pass all records of a range;
+    otherwise pass only the values. ``timestamp`` is in milliseconds since the epoch. An import needs one state per
+    partition: use ``CombinePerKey`` with the partition as key. Records count or are rejected as in a worker.
 
     Args:
         stream: the stream of the records.
-        most_reports: limit of reports a record, ``streams.most_reports`` of the service; None for no limit.
+        most_reports: limit of reports per record, ``streams.most_reports`` of the service; None for no limit.
 
     Raises:
         ValueError: in the pipeline, if there are more records than offsets (duplicates).
@@ -40,7 +40,7 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         self._stream, self._most = stream, most_reports
 
     def create_accumulator(self) -> Tally:
-        """A tally of nothing."""
+        """Returns an empty tally."""
         return Tally(self._stream, self._most)
 
     def add_input(self, tally: Tally, element: Any) -> Tally:
@@ -55,24 +55,24 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         return tally
 
     def merge_accumulators(self, tallies: Iterable[Tally]) -> Tally:
-        """Adds tallies up."""
+        """Adds tallies."""
         whole = self.create_accumulator()
         for tally in tallies:
             whole.merge(tally.states())
         return whole
 
     def extract_output(self, tally: Tally) -> bytes:
-        """The state of all records."""
+        """Returns the bytes of the state of all records."""
         empty = State(self._stream, 0, self._stream.oracle.zeros(), 0)
         return empty.merge(*tally.states()).to_bytes()
 
     def get_accumulator_coder(self) -> Coder:
-        """A tally travels as its states: nothing is unpickled of what another machine sent."""
+        """Returns a coder that sends tallies as states, so that no machine unpickles foreign data."""
         return _TallyCoder(self._stream, self._most)
 
 
 class _TallyCoder(Coder):  # type: ignore[misc]
-    """A tally as its states, each with its length before it."""
+    """Encodes a tally as its states, each with a length prefix."""
 
     def __init__(self, stream: Stream, most_reports: int | None) -> None:
         self._stream, self._most = stream, most_reports
@@ -90,4 +90,4 @@ class _TallyCoder(Coder):  # type: ignore[misc]
         return tally
 
     def is_deterministic(self) -> bool:
-        return False  # a tally keeps partitions in the order in which they came
+        return False  # the order of a tally's partitions is the order of arrival

@@ -1,7 +1,7 @@
-"""Spark: the state of an archive's records, counted where they lie and added up in a tree.
+"""Spark: counts an archive's records on the executors, and adds the states in a tree.
 
-Each task counts its records, column by column as Arrow has them, into a state for each partition of the log. States are
-added on the executors, first in `LANES` lanes side by side, then the lanes; the driver gets one for each partition.
+Each task counts its Arrow columns into one state per partition of the log. The executors add the states of a partition
+in `LANES` parallel lanes, and then add the lanes. The driver receives one state per partition.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ _STATES = "topic string, partition int, lane int, state binary"
 
 
 def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None) -> list[State]:
-    """Returns the states of the records of a DataFrame, one for each partition of a topic.
+    """Returns the states of a DataFrame's records, one per partition of a topic.
 
     Args:
-        records: with the column ``value``, binary: frames. With ``topic``, ``partition`` and ``offset``, as in Spark's
-            source for Kafka, a state names its range of the log, from the lowest offset to the highest: give all
-            records of a range, or leave those columns out. ``timestamp`` is a timestamp, or milliseconds since the
-            epoch.
+        records: a DataFrame with frames in the binary column ``value``. With the columns ``topic``, ``partition`` and
+            ``offset`` of Spark's source for Kafka, a state records its offset range, from the lowest offset to the
+            highest. Then pass all records of a range; otherwise leave these columns out. ``timestamp`` is a timestamp,
+            or milliseconds since the epoch.
         stream: the stream of the records.
-        most_reports: limit of reports a record, ``streams.most_reports`` of the service; None for no limit.
+        most_reports: limit of reports per record, ``streams.most_reports`` of the service; None for no limit.
 
     Returns:
-        States in the order of topics and partitions; one without those columns.
+        States in the order of topics and partitions; a single state without these columns.
 
     Raises:
-        ValueError: a column is missing or of another type; a record has no offset; or, inside the job's error, there
+        ValueError: a column is missing or has another type; a record has no offset; or, inside the job's error, there
             are more records than offsets: ``dropDuplicates(["topic", "partition", "offset"])`` removes the duplicates.
     """
     types = dict(records.dtypes)
     for name in ("value", *(name for name in _TYPES if name in types)):
         if types.get(name) not in _TYPES[name]:
-            said = f"is of the type {types[name]}" if name in types else "is missing"
-            raise ValueError(f"the column {name} {said}; it has to be {' or '.join(_TYPES[name])}")
+            given = f"has type {types[name]}" if name in types else "is missing"
+            raise ValueError(f"column {name} {given}; type {' or '.join(_TYPES[name])} is required")
     columns = [name for name in _TYPES if name in types] if types.keys() >= {*_LOG} else ["value"]
     states = records.select(*columns).mapInArrow(_counting(stream, most_reports), _STATES)
     for keys in (("topic", "partition", "lane"), ("topic", "partition")):
@@ -69,7 +69,7 @@ def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None
 
 
 def _counting(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
-    """What a task does with its records."""
+    """Returns the function with which a task counts its records."""
 
     def counting(batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -84,7 +84,7 @@ def _counting(stream: Stream, most_reports: int | None) -> Callable[[Batches], B
 
 
 def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
-    """What a task does with states of the same partitions."""
+    """Returns the function with which a task adds states of the same partitions."""
 
     def adding(batches: Batches) -> Batches:
         tally = Tally(stream, most_reports)
@@ -96,7 +96,7 @@ def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Bat
 
 
 def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """A binary column as what its values lie in, where they begin and where they end; nothing is copied."""
+    """Returns the buffer of a binary column, and the starts and ends of its values, without copying."""
     import pyarrow as pa
 
     values = values.fill_null(b"") if values.null_count else values
@@ -107,12 +107,14 @@ def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
 
 
 def _places(batch: pa.RecordBatch) -> Places | None:
-    """Where a batch's records stand in the log, if it says so."""
+    """Returns the places of a batch's records in the log; None without these columns."""
     if "offset" not in batch.schema.names:
         return None
     for name in _LOG:
         if batch.column(name).null_count:
-            raise ValueError(f"a record has no {name}; each has one, or none of them")
+            raise ValueError(
+                f"a record has no {name}; every record needs one, or leave out the column offset"
+            )
     topics = batch.column("topic").dictionary_encode()
     numbers = batch.column("partition").cast("int64").to_numpy()
     pairs, which = np.unique(topics.indices.to_numpy().astype(np.int64) << 32 | numbers, return_inverse=True)
@@ -127,7 +129,7 @@ def _places(batch: pa.RecordBatch) -> Places | None:
 
 
 def _rows(states: Iterable[State], lane: int) -> pa.RecordBatch:
-    """States as rows, with the partition that each is of."""
+    """Returns states as rows with topic, partition and lane."""
     import pyarrow as pa
 
     rows = [

@@ -1,7 +1,7 @@
-"""Tally: counts of records in any order, by partition of the log.
+"""Counts records in any order, by partition of the log.
 
-Two tasks may have records of one partition whose offsets interleave, so a part of a tally is no range of the log yet;
-what all of them have together is.
+Offsets of one partition may interleave between tasks. So the records of one tally may have holes in their range of the
+log; only the sum of all tallies covers a complete range.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ldp.offset_range import TIME_ENDS, OffsetRange, later
 from ldp.state import State
 from ldp.stream import Stream
 
-PENDING_BYTES = 1 << 20  # Records that come one by one are counted when they have so many bytes together, or
-PENDING_RECORDS = 1 << 14  # when there are so many
+PENDING_BYTES = 1 << 20  # Total size of pending records at which they are counted
+PENDING_RECORDS = 1 << 14  # Number of pending records at which they are counted
 
 Ints = npt.NDArray[np.int64]
 Partition = tuple[str, int]  # A topic, and the number of one of its partitions
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Positions of m records in Kafka's log: partitions, the index of each record's, offsets, times (ms or None)."""
+    """Positions of m records in Kafka's log: `which` has each record's index into `partitions`; times in ms."""
 
     partitions: Sequence[Partition]
     which: npt.NDArray[np.integer]
@@ -45,20 +45,20 @@ class Places(NamedTuple):
 
 @dataclass
 class _Part:
-    """The counts of one partition, or of records of which it is not known where they are from."""
+    """The counts of one partition, or of records without a known partition."""
 
     aggregator: Aggregator
     covered: OffsetRange | None = None
 
     def add(self, state: State) -> None:
-        """Adds counts."""
+        """Adds a state's counts."""
         self.aggregator.state += state.counters
         self.aggregator.reports += state.reports
         self.aggregator.records += state.records + sum(state.rejected.values())
         self.aggregator.rejected.update({Reason(reason): n for reason, n in state.rejected.items()})
 
     def reach(self, covered: OffsetRange) -> None:
-        """Extends the range to cover another one."""
+        """Extends the offset range to cover another range."""
         last = self.covered or covered
         start, offset = min(last.start, covered.start), max(last.offset, covered.offset)
         newest = later(last.max_timestamp, covered.max_timestamp)
@@ -67,7 +67,7 @@ class _Part:
 
 @dataclass
 class Tally:
-    """The counts of some of an archive's records, with a limit of reports a record, or None.
+    """The counts of some of an archive's records; `most_reports` limits the reports of a record.
 
     Example:
         >>> import ldp
@@ -86,7 +86,7 @@ class Tally:
     _pending_bytes: int = 0
 
     def count(self, buffer: npt.NDArray[np.uint8], begins: Ints, ends: Ints, places: Places | None) -> None:
-        """Counts records of a column (see `Aggregator.count`), and notes their places if known; O(bytes)."""
+        """Counts records of a column (see `Aggregator.count`) and extends the offset ranges. O(bytes)."""
         if places is None:
             self._part(None).aggregator.count(buffer, begins, ends)
             return
@@ -102,17 +102,19 @@ class Tally:
             part.reach(OffsetRange(*partition, start, offset, newest, self.most_reports))
 
     def add(self, value: bytes | None, place: Place | None) -> None:
-        """Counts a record, soon: it waits until there are some, for many at once cost less."""
+        """Buffers a record, and counts the buffered records together when there are enough."""
         self._pending.append((value or b"", place))
         self._pending_bytes += len(value or b"")
         if self._pending_bytes >= PENDING_BYTES or len(self._pending) >= PENDING_RECORDS:
             self._count_pending()
 
     def merge(self, states: Iterable[State]) -> None:
-        """Adds the counts of other tallies; ValueError for a state of another document, or of several ranges."""
+        """Adds states of other tallies; ValueError for another document or several offset ranges."""
         for state in states:
             if state.stream.document() != self.stream.document() or len(state.log) > 1:
-                raise ValueError("a tally adds what tallies of its own document have counted")
+                raise ValueError(
+                    "the state has another document or several offset ranges; a tally adds other tallies"
+                )
             (covered,) = state.log or (None,)
             part = self._part(None if covered is None else (covered.topic, covered.partition))
             part.add(state)
@@ -120,7 +122,7 @@ class Tally:
                 part.reach(covered)
 
     def states(self) -> list[State]:
-        """The state of each partition, and that of records that are from none that is known."""
+        """Returns one state per partition, and one of the records without a known partition."""
         self._count_pending()
         return [
             State.of(part.aggregator, log=() if part.covered is None else (part.covered,))
@@ -134,7 +136,7 @@ class Tally:
         return part
 
     def _count_pending(self) -> None:
-        """Counts what waits: that of each partition at once, and what is of none."""
+        """Counts the buffered records, one call per partition."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         by_partition: dict[Partition | None, list[tuple[bytes, Place | None]]] = {}
         for value, place in pending:

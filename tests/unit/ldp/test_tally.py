@@ -120,5 +120,5 @@ def test_records_that_are_there_twice_are_noticed():
 
 def test_another_streams_state_is_refused():
     other = State(ldp.Stream("s", ldp.GRR("2", 3)), 1, [1, 0, 0], 1)
-    with pytest.raises(ValueError, match="of its own document"):
+    with pytest.raises(ValueError, match="the state has another document"):
         Tally(GRR).merge([other])
