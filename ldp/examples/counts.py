@@ -1,4 +1,4 @@
-"""Counts from SQL: a database holds the frames of a stream as JSON lines, and sums them."""
+"""Counts from SQL: a database sums a stream's frames, which are JSON lines."""
 
 import json
 import tempfile
@@ -12,7 +12,7 @@ from ldp import frames
 from ldp.counts import read_counts
 
 stream = ldp.Stream("drinks", ldp.PGR("1", domain_size=4), labels=("water", "tea", "coffee", "milk"))
-rng = np.random.default_rng(2)  # made-up users and their coins: only for simulation
+rng = np.random.default_rng(2)  # seeded coins: only for simulated users
 reports = stream.oracle.perturb(rng.choice(4, 20_000, p=[0.5, 0.3, 0.2, 0.0]), rng=rng)
 
 with tempfile.TemporaryDirectory() as folder:

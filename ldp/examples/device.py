@@ -1,6 +1,6 @@
-"""A device: it reports its own value, keeps frames while it is offline, and sends them packed.
+"""A device that reports values, keeps frames while it is offline, and sends them packed.
 
-It needs the standard library alone. A document comes from the stream's operator.
+The program needs only the standard library. The stream's operator provides the document.
 """
 
 from ldp.client import Client
@@ -15,8 +15,8 @@ DOCUMENT = {
 }
 
 client = Client(DOCUMENT)
-kept = [client.report(value) for value in ("green", "green", "red")]  # never the values
-(sent,) = client.pack(kept, most_reports=100)  # so many the operator takes in a record
+kept = [client.report(value) for value in ("green", "green", "red")]  # keep reports, not values
+(sent,) = client.pack(kept, most_reports=100)  # the operator's limit of reports per record
 
 print("three frames of", len(kept[0]), "bytes each")
 print("one frame of", len(sent), "bytes, which begins with", sent[:5].hex())

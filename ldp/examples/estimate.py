@@ -1,4 +1,4 @@
-"""Counting and estimating: reports of two servers add up, and methods are columns of a data frame."""
+"""Estimates from the summed counts of two servers, with methods as columns of a data frame."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from ldp.consistency.together import by_method
 stream = ldp.Stream("drinks", ldp.OLH("1", domain_size=4), labels=("water", "tea", "coffee", "milk"))
 oracle = stream.oracle
 
-rng = np.random.default_rng(1)  # made-up users and their coins: only for simulation
+rng = np.random.default_rng(1)  # seeded coins: only for simulated users
 users = rng.choice(4, 20_000, p=[0.5, 0.3, 0.2, 0.0])
 states = []
-for half in np.array_split(users, 2):  # a server each
+for half in np.array_split(users, 2):  # one half per server
     state = oracle.zeros()
     oracle.accumulate(state, oracle.perturb(half, rng=rng))
     states.append(state)

@@ -1,4 +1,4 @@
-"""Planning: protocols for a domain and a number of reports, and the effect of a poisoning report."""
+"""Planning: compares protocols, and the effect of one poisoning report on each."""
 
 from ldp.analysis.protocol_selection import plan
 from ldp.oracles import ORACLES
@@ -11,6 +11,6 @@ for row in made.rows[:3]:
     }
     one = effect(ORACLES[row.protocol]("1", 300, **own), 500_000)
     print(
-        f"{row.protocol:6} standard error {100 * row.standard_error:.3f} %, {row.frame_bytes} bytes a report;"
-        f" a poisoning one moves a value by {one.up:.1f} users"
+        f"{row.protocol:6} standard error {100 * row.standard_error:.3f} %, {row.frame_bytes} bytes per report;"
+        f" one poisoning report raises a value by {one.up:.1f} users"
     )

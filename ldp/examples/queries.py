@@ -1,4 +1,4 @@
-"""Queries: sets of values by label, the most frequent values, and the best method for a query."""
+"""Queries: sets of values by label, the most frequent values, and the best method for a set."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ldp.query import SetQuery
 LABELS = ("espresso", "filter coffee", "iced coffee", "green tea", "black tea", "iced tea", "water", "milk")
 stream = ldp.Stream("drinks", ldp.OUE("1", domain_size=8), labels=LABELS)
 rng = np.random.default_rng(3)
-users = rng.multinomial(20_000, [0.2, 0.15, 0.02, 0.1, 0.2, 0.03, 0.25, 0.05])  # how many have each value
+users = rng.multinomial(20_000, [0.2, 0.15, 0.02, 0.1, 0.2, 0.03, 0.25, 0.05])  # number of users per value
 counts = stream.oracle.simulate(users, rng)
 estimate = stream.oracle.estimate(counts, n=20_000).labelled(LABELS)
 
@@ -20,7 +20,7 @@ for name, patterns in {"tea": ["*tea"], "cold": ["iced*", "water", "milk"]}.item
     answer = query.answer(estimate, values, "norm-sub")
     print(f"{name}: {answer:.3f} by Norm-Sub; Base's 95 % interval {low:.3f} to {high:.3f}")
 
-least, most = query.top_interval(estimate, 3)  # with 95 % all three
+least, most = query.top_interval(estimate, 3)  # 95 % that all three intervals cover
 for place, value in enumerate(query.top(estimate, 3)):
     print(f"{LABELS[value]}: {least[place]:.3f} to {most[place]:.3f}")
 

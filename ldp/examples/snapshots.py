@@ -1,4 +1,4 @@
-"""The snapshot topic as a data frame: Base with its intervals and each method.
+"""Prints the newest snapshot on the snapshot topic as a data frame.
 
 python snapshots.py BOOTSTRAP TOPIC STREAM
 """
@@ -15,15 +15,15 @@ partition = TopicPartition(topic, 0)
 consumer.assign([partition])
 (end,) = consumer.end_offsets([partition]).values()
 consumer.seek_to_beginning(partition)
-newest = {}  # the topic is compacted: of each key the newest message counts
+newest = {}  # the topic is compacted, so only the newest message of each key counts
 while consumer.position(partition) < end:
     for record in consumer.poll(1000).get(partition, []):
         newest[record.key.decode()] = (dict(record.headers), record.value)
 consumer.close()
 
-said = snapshot.assemble(stream, newest)
-frame = said.estimate().to_frame(
-    {method: body.frequencies for method, body in said.bodies.items()}, level=said.level
+found = snapshot.assemble(stream, newest)
+frame = found.estimate().to_frame(
+    {method: body.frequencies for method, body in found.bodies.items()}, level=found.level
 )
-print(f"snapshot {said.sequence} of {said.stream}: {said.reports} reports")
+print(f"snapshot {found.sequence} of {found.stream}: {found.reports} reports")
 print(frame.to_csv(index=False), end="")
