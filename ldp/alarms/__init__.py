@@ -1,8 +1,8 @@
-"""Alarms against poisoning reports: laws of honest reports that do not depend on the users' values.
+"""Alarms against poisoning reports, by laws that do not depend on the users' values.
 
-Some facts of a report have a law that depends on the coins alone: the Hamming weight of a unary report, OLH's seed,
-that two reports are hardly ever equal. The strongest poisoning report (`ldp.poisoning`) breaks one of them. One that
-tosses all coins except that of its target is an honest report of another value, and no alarm detects it.
+Some statistics of honest reports depend only on the coins: the Hamming weight of a unary report, OLH's seed, the
+number of equal reports. The strongest poisoning reports (`ldp.poisoning`) violate one of these laws. An honest report
+of a false value violates none, so no alarm detects it.
 """
 
 from ldp.alarms.hamming_weight import HammingWeight

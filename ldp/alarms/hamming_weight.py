@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 _STEPS = 2.0 ** -np.arange(9)
-"""The tilts λ in units of one over a report's standard deviation: n reports tell a mean that is off by 1/√n of it, and
-a period has from hundreds of reports to millions."""
+"""The tilts λ in units of 1/σ of a report's weight. A period of n reports detects a mean that is off by about σ/√n, and
+has hundreds to millions of reports."""
 
 
 class HammingWeight(Martingale):
-    """Hamming weight check: the number of ones of unary reports against its law.
+    """Hamming weight check: tests the number of 1 bits in unary reports.
 
-    A report has X = Bin(1, p) + Bin(d−1, q) ones whatever its value is, independent of others, so the sum S over n
-    reports has the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), and e^(λS)/M(λ)ⁿ is a
+    A report of any value has X = Bin(1, p) + Bin(d−1, q) 1 bits, independent of other reports. The sum S over n
+    reports has the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), so e^(λS)/M(λ)ⁿ is a
     martingale of mean 1. The test is its mean over some λ of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020).
-    Unlikely reports (`Oracle.likely`) may have been rejected before: M is multiplied by 1/(1 − 10⁻¹²).
+    Workers may reject unlikely reports (`Oracle.likely`) before the test, so M is multiplied by 1/(1 − 10⁻¹²).
 
-    It does not apply to RAPPOR, whose reports of one device share a permanent response, nor to other protocols, whose
-    reports support a fixed number of values or have no law in closed form. It misses poisoning reports that have as
-    many ones as honest ones on average.
+    The test does not apply to RAPPOR, because all reports of a device share a permanent response. It does not apply to
+    other protocols, because their reports support a fixed number of values or have no law in closed form. It misses
+    poisoning reports with the honest mean number of 1 bits.
 
     Attributes:
-        mean: of the ones of a report.
-        variance: of the ones of a report.
+        mean: mean number of 1 bits in a report.
+        variance: variance of the number of 1 bits in a report.
 
     Example:
         >>> import ldp
@@ -56,34 +56,34 @@ class HammingWeight(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Whether the oracle's reports have a number of ones with a known law."""
+        """Returns whether the number of 1 bits in the oracle's reports has a known law."""
         if not isinstance(oracle, UnaryEncoding) or isinstance(oracle, RAPPOR):
             return False
         return oracle.p < 1 or oracle.domain_size > 1
 
     @staticmethod
     def _refusal(oracle: Oracle) -> str:
-        return f"the number of ones of {oracle.name} has no law that is known; unary ones have"
+        return f"the protocol is {oracle.name}; the Hamming weight check applies to unary encoding, not to RAPPOR"
 
     def begin(self) -> None:
-        """Begins anew, at the full risk."""
+        """Restarts the test with the full false-alarm risk."""
         super().begin()
         self._reports = self._total = 0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) well-formed reports; returns whether it is an alarm. O(bytes)."""
+        """Adds (n,) well-formed reports; returns whether to raise an alarm. O(bytes)."""
         from ldp import kernels
 
         return self.count(reports.size, int(kernels.count_ones(self._oracle.column(reports, "bits")).sum()))
 
     def count(self, reports: int, ones: int) -> bool:
-        """Adds so many reports with so many ones together; returns whether it is an alarm. O(1)."""
+        """Adds a number of reports and their total of 1 bits; returns whether to raise an alarm. O(1)."""
         self._reports += reports
         self._total += ones
         return self._reaches(self._tilts * self._total - self._reports * self._logs)
 
     @property
     def found(self) -> str:
-        """What the reports since `begin` have, for people."""
+        """The evidence since `begin` as text."""
         mean = self._total / max(self._reports, 1)
-        return f"{mean:.2f} ones a report, where {self.mean:.2f} are expected"
+        return f"{mean:.2f} 1 bits per report; {self.mean:.2f} expected"

@@ -1,4 +1,4 @@
-"""The base of all tests: an anytime-valid test by a mean of martingales."""
+"""Base class of the alarms' tests: an anytime-valid test by a mean of martingales."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Martingale(ABC):
-    """A test of one law of honest reports after every block, at one risk for all blocks.
+    """Tests one law of honest reports after every block, with one risk for all blocks.
 
-    The evidence, a logarithm, is that of the mean of non-negative (super)martingales that begin at 1. By Ville's
-    inequality (1939) it ever reaches 1/level with probability `level` at most: the probability of a false alarm from
-    one `begin` to the next. Raises ValueError for an oracle that the test does not apply to, or a level outside (0, 1).
+    `evidence` is the logarithm of the mean of non-negative (super)martingales that start at 1. By Ville's inequality
+    (1939) the mean reaches 1/level with probability `level` at most, which bounds the probability of a false alarm
+    between two calls of `begin`. Raises ValueError if the test does not apply to the oracle or level is outside (0, 1).
     """
 
     name: ClassVar[str]
@@ -28,34 +28,34 @@ class Martingale(ABC):
         if not self.applies(oracle):
             raise ValueError(self._refusal(oracle))
         if not 0 < level < 1:
-            raise ValueError(f"level is {level}; it must be above 0 and below 1")
+            raise ValueError(f"level is {level}; above 0 and below 1 is allowed")
         self._oracle, self._bound = oracle, -math.log(level)
         self.begin()
 
     @staticmethod
     @abstractmethod
     def applies(oracle: Oracle) -> bool:
-        """Whether the law is one of the oracle's reports."""
+        """Returns whether the oracle's reports obey the law."""
 
     @staticmethod
     @abstractmethod
     def _refusal(oracle: Oracle) -> str:
-        """What is said of an oracle that it does not apply to."""
+        """Returns the error message for an oracle that the test does not apply to."""
 
     def begin(self) -> None:
-        """Begins anew, at the full risk."""
+        """Restarts the test with the full false-alarm risk."""
         self.evidence = 0.0
 
     @abstractmethod
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) well-formed reports; returns whether it is an alarm."""
+        """Adds a block of (n,) well-formed reports; returns whether to raise an alarm."""
 
     @property
     @abstractmethod
     def found(self) -> str:
-        """What the reports since `begin` have, for people."""
+        """The evidence since `begin` as text."""
 
     def _reaches(self, logs: npt.NDArray[np.float64]) -> bool:
-        """Takes the logarithms of the (k,) martingales; returns whether their mean is an alarm. O(k)."""
+        """Sets the evidence from (k,) logarithms of martingales; returns whether to raise an alarm. O(k)."""
         self.evidence = float(np.logaddexp.reduce(logs) - math.log(logs.size))
         return self.evidence >= self._bound

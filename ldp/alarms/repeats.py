@@ -1,4 +1,4 @@
-"""Repeated reports, which honest clients hardly ever send."""
+"""Detects repeated reports, which are rare among honest clients."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 _TILTS = 2.0 ** (np.arange(17) / 2)
-"""The tilts λ: e^λ times as many reports come again as chance lets; up to that of one where there should be none."""
+"""The tilts λ: each detects e^λ times the honest number of repeats; the largest detects one if none is expected."""
 
 
 class Repeats(Martingale):
-    """Number of reports that repeat within a block, against the largest honest number.
+    """Tests the number of reports that repeat within a block against an upper bound.
 
-    No report has a probability above π, whatever the value is: with OLH π = p/2³², with unary encoding
-    max(p, 1−p)·max(q, 1−q)^(d−1), with Subset Selection p/C(d−1, k−1). So the i-th of independent reports equals one
-    of the i−1 before it with probability (i−1)π at most, and the number N of repeats among n has
-    E[e^(λN)] ≤ e^(b(e^λ−1)), b = π·n(n−1)/2. So e^(λN − b(e^λ−1)), with N and b summed over the blocks, is a
-    supermartingale that begins at 1. The test is its mean over some λ.
+    For any value, no report has a probability above π: p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for unary
+    encoding, p/C(d−1, k−1) for Subset Selection. So the i-th of independent reports equals one of the i−1 reports
+    before it with probability (i−1)π at most. The number N of repeats among n reports has E[e^(λN)] ≤ e^(b(e^λ−1)),
+    b = π·n(n−1)/2. With N and b summed over the blocks, e^(λN − b(e^λ−1)) is a supermartingale that starts at 1. The
+    test is its mean over some λ.
 
-    It does not apply to protocols with few different reports, nor to RAPPOR. A record that a non-idempotent producer
-    sends twice raises the alarm. It misses poisoning reports that differ from each other.
+    The test does not apply to RAPPOR or to protocols with few different reports. A record that a non-idempotent
+    producer sends twice raises the alarm. The test misses poisoning reports that differ from each other.
 
     Attributes:
         log_peak: an upper bound of log π.
@@ -49,28 +49,29 @@ class Repeats(Martingale):
 
     def __init__(self, oracle: Oracle, level: float) -> None:
         super().__init__(oracle, level)
-        self.log_peak = _log_peak(oracle) - math.log1p(-1 / UNLIKELY)  # unlikely ones may have been rejected
+        # workers may reject unlikely reports before the test, which makes the others likelier
+        self.log_peak = _log_peak(oracle) - math.log1p(-1 / UNLIKELY)
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Whether there are many possible reports, each improbable."""
+        """Returns whether each report of the oracle is improbable."""
         return isinstance(oracle, OLH | UnaryEncoding | SubsetSelection) and not isinstance(oracle, RAPPOR)
 
     @staticmethod
     def _refusal(oracle: Oracle) -> str:
-        return f"reports of {oracle.name} may repeat; those of olh, unary encoding and subset hardly do"
+        return f"the protocol is {oracle.name}; the test applies to olh, subset and unary encoding, not to RAPPOR"
 
     def begin(self) -> None:
-        """Begins anew, at the full risk."""
+        """Restarts the test with the full false-alarm risk."""
         super().begin()
         self._again, self._pairs = 0, 0.0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) well-formed reports; returns whether it is an alarm. O(bytes)."""
-        return self.count(reports.size, come_again(reports))
+        """Adds a block of (n,) well-formed reports; returns whether to raise an alarm. O(bytes)."""
+        return self.count(reports.size, repeats_in(reports))
 
     def count(self, reports: int, again: int) -> bool:
-        """Adds a block with a number of repeats; returns whether it raises an alarm. O(1)."""
+        """Adds a block by its numbers of reports and repeats; returns whether to raise an alarm. O(1)."""
         self._again += again
         self._pairs += reports * (reports - 1) / 2
         expected = math.exp(self.log_peak) * self._pairs
@@ -78,15 +79,13 @@ class Repeats(Martingale):
 
     @property
     def found(self) -> str:
-        """What the blocks since `begin` have, for people."""
+        """The evidence since `begin` as text."""
         expected = math.exp(self.log_peak) * self._pairs
-        return (
-            f"{self._again:,} of them came before in their block, where at most {expected:.2g} are expected"
-        )
+        return f"{self._again:,} repeat an earlier report of their block; at most {expected:.2g} expected"
 
 
 def _log_peak(oracle: Oracle) -> float:
-    """The logarithm of the probability of the likeliest report of the likeliest value."""
+    """Returns the logarithm of the largest probability of any report of any value."""
     p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
     if isinstance(oracle, OLH):
         return math.log(p) - 32 * math.log(2)
@@ -96,7 +95,7 @@ def _log_peak(oracle: Oracle) -> float:
     return math.log(max(p, 1 - p)) + (d - 1) * math.log(max(q, 1 - q))
 
 
-def come_again(reports: npt.NDArray[np.void]) -> int:
-    """Number of (n,) reports that equal one before them; O(bytes)."""
+def repeats_in(reports: npt.NDArray[np.void]) -> int:
+    """Returns the number of (n,) reports that equal an earlier report. O(bytes)."""
     data, size = reports.tobytes(), reports.dtype.itemsize
     return reports.size - len({data[at : at + size] for at in range(0, len(data), size)})

@@ -1,4 +1,4 @@
-"""Report parts whose law does not depend on the value: OLH's seeds, parities of Hadamard indices."""
+"""Tests report parts that are uniform for any value: OLH's seeds, parities of Hadamard indices."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 _BITS = 6
 _WEIGHTS = 10.0 ** np.arange(7)
-"""Parameters a of the urn, larger ones nearer to uniform; each detects other shares of poisoning reports."""
+"""Parameters a of the urn. Different a detect different shares of poisoning reports; large ones are nearly uniform."""
 
 
 class Uniform(Martingale):
-    """Bins into which honest reports fall uniformly, whatever their values are; a `Martingale`.
+    """Tests that reports fall uniformly into bins, as honest reports of any value do.
 
-    OLH: the seed is uniform below 2³², so the upper 6 bits of its product with an odd number modulo 2³² are too; 64
-    bins.
-    Hadamard: the parity of index AND r is a fair coin for each row r that is neither 0 nor a value's; 2 bins, where
-    such a row exists (K > d + 1). The odd number and the row are drawn in secret at each `begin`, so an attacker
-    cannot fill the bins evenly with few seeds.
+    OLH: the seed is uniform below 2³². So its product with an odd number modulo 2³² is uniform, and the upper 6 bits of
+    the product give 64 bins.
+    Hadamard: the parity of index AND r is a fair coin for each row r that belongs to no value and is not 0. The parity
+    gives 2 bins, if such a row exists (K > d + 1). Each `begin` draws the odd number or the row in secret, so an
+    attacker cannot fill the bins evenly with few seeds.
 
-    With c_b of n reports in bin b of m, and a > 0, m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood under Pólya's
-    urn over the one under the law: a martingale of mean 1. The test is its mean over some a. It misses poisoning
+    With c_b of n reports in bin b of m, and a > 0, m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the ratio of the likelihoods
+    under Pólya's urn and under the law: a martingale of mean 1. The test is its mean over some a. It misses poisoning
     reports with fresh seeds.
 
     Example:
@@ -51,17 +51,17 @@ class Uniform(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Whether a part of the oracle's reports is uniform whatever the value is."""
+        """Returns whether a part of the oracle's reports is uniform for any value."""
         if isinstance(oracle, HadamardResponse):
             return oracle.state_size > oracle.domain_size + 1
         return isinstance(oracle, OLH)
 
     @staticmethod
     def _refusal(oracle: Oracle) -> str:
-        return f"no part of a report of {oracle.name} here is uniform whatever the value is"
+        return f"the protocol is {oracle.name}; the test applies to olh, and to hadamard with K > d + 1"
 
     def begin(self) -> None:
-        """Begins anew, with other secrets, at the full risk."""
+        """Restarts the test with new secrets and the full false-alarm risk."""
         super().begin()
         self._counts = np.zeros(self.bins, np.int64)
         if isinstance(self._oracle, OLH):
@@ -70,7 +70,7 @@ class Uniform(Martingale):
             self._secret = int(self._rng.integers(self._oracle.domain_size + 1, self._oracle.state_size))
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) well-formed reports; returns whether it is an alarm. O(n)."""
+        """Adds (n,) well-formed reports; returns whether to raise an alarm. O(n)."""
         if isinstance(self._oracle, OLH):
             bins = reports["seed"].astype(np.uint32) * np.uint32(self._secret) >> np.uint32(32 - _BITS)
         else:
@@ -78,7 +78,7 @@ class Uniform(Martingale):
         return self.count(np.bincount(bins, minlength=self.bins))
 
     def count(self, counts: npt.NDArray[np.int64]) -> bool:
-        """Adds reports, so many in each of the (m,) bins; returns whether it is an alarm. O(m)."""
+        """Adds the number of reports in each of the (m,) bins; returns whether to raise an alarm. O(m)."""
         self._counts += counts
         n, m, a = int(self._counts.sum()), self.bins, _WEIGHTS
         each = (gammaln(a[:, None] + self._counts) - gammaln(a)[:, None]).sum(axis=1)
@@ -86,6 +86,6 @@ class Uniform(Martingale):
 
     @property
     def found(self) -> str:
-        """What the reports since `begin` have, for people."""
+        """The evidence since `begin` as text."""
         n = max(int(self._counts.sum()), 1)
-        return f"{self._counts.max() / n:.2%} of them in one of {self.bins} bins that are equally likely"
+        return f"{self._counts.max() / n:.2%} are in one of {self.bins} equally likely bins"

@@ -1,4 +1,4 @@
-"""Alarms on a sample of a stream's reports, by every test that applies."""
+"""Raises alarms on a sample of a stream's reports, by every test that applies."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from ldp.oracles import Oracle
 
-RISK = 5e-7  # Of a false alarm in one period, by any test. An hour is in two periods at most
+RISK = 5e-7  # Probability of a false alarm in one period by any test; an hour overlaps two periods at most
 HOUR = 3600.0
 ENOUGH = 1_000_000
-"""Least number of reports in a period without an alarm: enough to detect a thousandth of poisoning reports."""
+"""Least number of reports in a period without an alarm: enough to detect 0.1 % of poisoning reports."""
 BLOCK, BLOCK_BYTES = 4096, 1 << 22
 TESTS = (HammingWeight.name, Uniform.name, Repeats.name)
 
@@ -38,11 +38,12 @@ class Alarm:
 class Watch:
     """Tests a sample of a stream's reports; false alarms are rarer than once in 10⁶ hours.
 
-    It takes at most one block a second, of 4,096 reports or 4 MiB: all reports of a slow stream, of a fast one
-    consecutive reports from a random place in each batch. All tests together get `risk` again in periods of at least
-    an hour; without an alarm a period lasts until 10⁶ reports. A test raises at most one alarm in a period.
+    The sample is at most one block of 4,096 reports or 4 MiB per second. It has all reports of a slow stream, and
+    consecutive reports from a random place in each batch of a fast stream. All tests share `risk` in each period. A
+    period lasts at least an hour, and until 10⁶ reports if there is no alarm. A test raises one alarm per period at
+    most.
 
-    Pass each report once only: the laws do not hold for reports that are counted again after a failure.
+    Pass each report only once: the laws do not hold for reports that are counted again after a failure.
 
     Example:
         >>> import ldp, time
@@ -72,13 +73,12 @@ class Watch:
         self._begin()
 
     def _begin(self) -> None:
-        """Begins a period."""
         self._began, self._looked, self._raised = self._clock(), 0, set[str]()
         for test in self._tests:
             test.begin()
 
     def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
-        """Tests some of a batch of (n,) well-formed reports, and returns new alarms; O(bytes of these)."""
+        """Tests a sample of (n,) well-formed reports, and returns new alarms. O(bytes of the sample)."""
         if not self._tests or not reports.size:
             return []
         now, most = self._clock(), self._block.size
@@ -99,7 +99,7 @@ class Watch:
         return alarms
 
     def _test_block(self) -> list[Alarm]:
-        """Gives the block, which is full, to the tests."""
+        """Tests the full block, and begins a new period after the old one."""
         self._filled, self._place = 0, self._rng.random()
         if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):
             self._begin()
@@ -113,5 +113,5 @@ class Watch:
 
 
 def block_of(oracle: Oracle) -> int:
-    """Number of reports of a block."""
+    """Returns the number of reports in a block."""
     return max(2, min(BLOCK, BLOCK_BYTES // oracle.report_bytes))

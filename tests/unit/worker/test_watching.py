@@ -42,7 +42,7 @@ def test_poisoning_reports_are_told_of_and_what_is_counted_again_is_not_looked_a
             watching.look(one, state.apply(STREAM, one).reports)
         assert state.reports == 8
         assert [test for test, *_ in told] == ["repeats"], again
-    assert told[0][2].startswith("7 of them came before in their block")
+    assert told[0][2].startswith("7 repeat an earlier report of their block")
 
 
 def test_each_partition_is_looked_at_once_from_where_it_was():

@@ -268,12 +268,12 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     ],
     poisoned: [
         [
-            ("poisoned", "uniform", 16, "100.00% of them in one of 64 bins that are equally likely"),
+            ("poisoned", "uniform", 16, "100.00% are in one of 64 equally likely bins"),
             (
                 "poisoned",
                 "repeats",
                 16,
-                "15 of them came before in their block, where at most 1.3e-08 are expected",
+                "15 repeat an earlier report of their block; at most 1.3e-08 expected",
             ),
         ]
     ],
