@@ -1,4 +1,4 @@
-"""The address of Redis is read in one way, and what the client library is told is what it says."""
+"""The address of Redis is parsed in one way, and the client library gets the same parts."""
 
 import pytest
 import redis

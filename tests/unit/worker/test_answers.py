@@ -25,7 +25,7 @@ def snapshot(counts, labels=None, queries=(), recommended=None):
 
 
 def rising():
-    """So many reports of each value, the last the most, and value 3 as many as value 13."""
+    """A number of reports of each value: the last value has most, and value 3 as many as value 13."""
     counts = np.arange(D) * 20 + 50
     counts[3] = counts[13]
     return counts.tolist()
@@ -139,7 +139,7 @@ EVERY = [
 
 @pytest.mark.parametrize("oracle", EVERY, ids=lambda oracle: type(oracle).__name__)
 def test_every_protocols_snapshots_are_shown(oracle):
-    """What fails here would stop a stream once its snapshot is published."""
+    """A failure here would stop a stream once its snapshot is published."""
     stream, rng = ldp.Stream("s", oracle), np.random.default_rng(5)
     state = oracle.zeros()
     oracle.accumulate(state, oracle.perturb(rng.integers(0, oracle.domain_size, 300), rng=rng))

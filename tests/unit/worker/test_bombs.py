@@ -1,4 +1,4 @@
-"""What becomes a gigabyte costs no more memory than the cap and a little."""
+"""Input that decompresses to a gigabyte costs little more memory than the cap."""
 
 import struct
 import subprocess

@@ -1,4 +1,4 @@
-"""What is held of records on our own topics that are larger than any of ours: nothing."""
+"""Readers of our topics keep no part of records that are larger than the worker writes."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -50,7 +50,7 @@ def row(rank, n=9):
 
 
 def rows_of(monkeypatch, *there):
-    """A reader of a topic with these records, and what it passes over."""
+    """A reader of a topic with these records, and the skipped ones."""
     records = [Record(offset, 0, *one) for offset, one in enumerate(there)]
     monkeypatch.setattr(reading, "records", lambda *given: iter(records))
     reader, passed = RowReader.__new__(RowReader), []

@@ -1,4 +1,4 @@
-"""What a worker prints of a document that changed; a head that another program wrote breaks nothing."""
+"""Output of a worker for a changed document; a head of another program breaks nothing."""
 
 import hashlib
 

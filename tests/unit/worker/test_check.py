@@ -1,4 +1,4 @@
-"""check: each fault is found at its level, and nothing else."""
+"""check: each fault is found at its level, without false findings."""
 
 import json
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_sound_topics_are_not_complained_about_and_missing_ones_are_errors():
 
 @pytest.mark.parametrize("name", ["reports", "ldp-snapshots", "ldp-dead-letters"])
 def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
-    """Brokers answer that with no settings at all, and the client library does not say why."""
+    """Brokers answer this without any settings, and the client library gives no reason."""
     found, *rest = assess_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
     assert (found.level, found.subject) == (ERROR, f"topic {name}")
     assert found.hint == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
@@ -261,7 +261,7 @@ def test_memory(maxmemory, level):
         ({"maxmemory": 1 << 30, "used_memory": 900 << 20}, None, ""),
         ({"maxmemory": 1 << 30, "used_memory": 1 << 30}, WARNING, "1.0 GiB of 1.0 GiB are used: soon"),
         ({"maxmemory": 1 << 30, "used_memory": 1 + (1 << 30)}, ERROR, "Redis refuses writes"),
-        # what Redis itself leaves out when it compares: buffers of replicas and of the append-only file
+        # memory that Redis ignores for its limit: buffers of replicas and of the append-only file
         ({"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29}, None, ""),
     ],
 )
@@ -340,7 +340,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
     def settings(config):
         return {spec.name: spec.settings for spec in topics.specs(config, 2)}
 
-    # 2 MiB a report, 2.7 MiB as JSON: more than what brokers allow by themselves
+    # 2 MiB a report, 2.7 MiB as JSON: more than the default limit of brokers
     made = settings(large("oue", domain_size=1 << 24))
     least = (1 << 24) // 8 * 4 // 3
     assert least < int(made["reports"]["max.message.bytes"]) < least + 20_000
@@ -349,7 +349,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
     assert WHOLE_BYTES + 4096 < topics.BROKER_LIMIT
     for config in (large("oue", domain_size=1 << 20), large("pgr", domain_size=1 << 24), CONFIG):
         assert "max.message.bytes" not in settings(config)["reports"] | settings(config)["ldp-dead-letters"]
-    # what was made so is not complained about
+    # such settings raise no finding
     there = {name: topics.Topic("id-1", 2, 3, SOUND | dict(settings)) for name, settings in made.items()}
     assert {f.level for f in assess_topics(large("oue", domain_size=1 << 24), there)} == {OK}
 
@@ -375,7 +375,7 @@ def test_no_record_of_one_report_is_larger_than_said(protocol, d):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=d))
     report = stream.oracle.perturb([d - 1], rng=np.random.default_rng(1))
     binary, as_json = topics.largest_report(stream)
-    kafka = 200  # a batch of one record without headers has 70 bytes and its key beside the value
+    kafka = 200  # a batch of one record without headers has 70 bytes and its key in addition to the value
     assert len(frames.encode(stream, report)) + kafka <= binary <= len(frames.encode(stream, report)) + 512
     written = len(frames.encode_json(stream, report))
     assert written + kafka <= as_json <= written + 512
@@ -395,7 +395,7 @@ def test_a_partitions_counts_must_fit_into_a_string():
 
 
 def test_the_largest_state_does_not_fit_into_redis_own_default():
-    # a projective line of 4d points: 2^26 counters but for four are 512 MiB and 16 bytes with what stands before them
+    # a projective line of 4d points: 2^26 counters minus four are 512 MiB and 16 bytes with the header
     config = large("pgr", domain_size=16_777_216, prime=67_108_859, dimension=2)
     assert [f.level for f in assess_blobs(config, STRING_LIMIT)] == [ERROR]
     assert assess_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
@@ -634,7 +634,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         parts = snapshot.encode(snapshot.take(stream, estimate, cut, 2**53, queries))
         largest = max(len(part.body) + len(part.key) for part in parts)
         assert largest <= bound
-    # of 7 reports hardly any number of poisoned ones has two digits, and ends are 0 or 1
+    # with 7 reports almost no number of poisoning reports has two digits, and ends are 0 or 1
     assert bound <= 2 * largest + 16_384
 
 

@@ -1,4 +1,4 @@
-"""check and create-topics for streams with windows: whose clock they go by, and what they cost."""
+"""check and create-topics for streams with windows: their clock and their cost."""
 
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def test_event_time_without_grace_is_warned_of() -> None:
 
 
 MOST_BODIES = (1 + 54 + 54 + 23) * (11 + 5) * 1000 * 16
-"""Of all time, of each hour, and of each day that has one of them: Base has six vectors."""
+"""For all time, each hour, and each day that has an hour: Base has six vectors."""
 
 
 def test_windows_and_their_costs_are_said() -> None:
@@ -132,7 +132,7 @@ def test_nothing_is_said_without_windows() -> None:
 
 
 def test_panes_that_this_machine_has_no_room_for() -> None:
-    # what an owner of both partitions holds, and what a publisher reads and sends
+    # memory of an owner of both partitions, and of a publisher's reads and sends
     need = 2 * 2 * 55 * 8000 + MOST_BODIES
     there = {"reports": topic()}
     assert [f.subject for f in assess_windows(HOURLY, there, memory=need)] == ["windows of colours"]

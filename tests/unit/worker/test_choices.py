@@ -1,4 +1,4 @@
-"""What a record costs: the page's bytes are those of the encoders, in record batches that are written out once more."""
+"""Cost of a record: the page's bytes equal the encoders' in written record batches."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ COMPRESS = {
 
 
 def rows():
-    """The table's cells, by the row's name and the column's."""
+    """The table's cells, by row and column."""
     lines = [line.strip("| ").split(" | ") for line in TABLE.splitlines() if line.startswith("| ")]
     head, _, *body = lines[: 2 + len(choices.CHOICES)]
     return {name: dict(zip(head[1:], cells, strict=True)) for name, *cells in body}
@@ -42,7 +42,7 @@ def record(i, value):
 
 
 def derived(protocol, choice, codec):
-    """Bytes a report: of a batch that is filled to 128 KiB, or of one that is sent with one record."""
+    """Bytes per report: in a batch filled to 128 KiB, or in a batch of one record."""
     stream = choices.stream(protocol)
     enough = 5 * BATCH // (4 * len(choices.values(stream, choice, choice.reports)[0]))
     values = choices.values(stream, choice, enough * choice.reports)

@@ -1,4 +1,4 @@
-"""Where a claim goes on: a test for each row of the tables of `Claim.decide` and `Claim.resume`."""
+"""Start of counting after a claim: a test for each row of the tables of `Claim.decide` and `Claim.resume`."""
 
 from types import SimpleNamespace
 from typing import Any

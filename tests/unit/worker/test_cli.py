@@ -128,11 +128,11 @@ def test_bad_counts_exit_1(simulate):
 
 @pytest.fixture
 def closed():
-    """An address that nobody listens at."""
+    """An address without a listener."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and does not listen
         yield f"127.0.0.1:{held.getsockname()[1]}"
-    gc.collect()  # the client leaves sockets that were refused to the garbage collector: not to another test's
+    gc.collect()  # collect the client's refused sockets here
 
 
 leaves_sockets = pytest.mark.filterwarnings(

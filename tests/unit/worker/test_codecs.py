@@ -1,4 +1,4 @@
-"""What is read of each codec, what is refused and why; and the checksum of a batch."""
+"""Codecs: decoded data, refusals with their reason, and the checksum of a batch."""
 
 import gzip
 import struct
@@ -25,7 +25,7 @@ def read(section, codec, cap=None):
 
 
 def values():
-    """Of every size around what is copied at once, of repetitions at every short distance, and of noise."""
+    """Sizes around the copy width, repetitions at every short distance, and noise."""
     yield from (bytes(n) for n in (0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 300, 70_000))
     for distance in range(1, 40):
         pattern = RNG.integers(0, 256, distance, np.uint8).tobytes()
@@ -120,7 +120,7 @@ def test_what_is_read(codec, section):
         (LZ4, lz4_frame((R, False), most=0x41), "codec"),
         (LZ4, lz4_frame((R, False), flags=0x68, middle=struct.pack("<Q", len(R) + 1)), "codec"),
         (LZ4, lz4_frame((R, False), flags=0x68, middle=b"\xff" * 8), "codec"),
-        (LZ4, lz4_frame((R + bytes(65536), False)), "codec"),  # larger than BD says
+        (LZ4, lz4_frame((R + bytes(65536), False)), "codec"),  # larger than the BD byte allows
         (LZ4, lz4_frame((b"\x1f\0\1\0" + b"\xff" * 257 + b"\0\0", True)), "codec"),  # larger, unpacked
         (LZ4, lz4_frame((LITERALS + b"\1\0", True)), "codec"),  # ends with a match
         (LZ4, lz4_frame((LITERALS[:-1], True)), "codec"),
@@ -141,7 +141,7 @@ def test_what_is_read(codec, section):
         (SNAPPY, b"\5\0a\1\2", "codec"),
         (SNAPPY, b"\5\0a\2\2\0", "codec"),
         (SNAPPY, b"\5\0a\3\0\0\0\x80", "codec"),
-        (SNAPPY, b"\6\0a\1\1", "codec"),  # 5 bytes, where it says 6
+        (SNAPPY, b"\6\0a\1\1", "codec"),  # 5 bytes, but the header has 6
         (SNAPPY, xerial(ELEMENT)[:-1], "codec"),
         (SNAPPY, xerial(ELEMENT) + b"\0", "codec"),
         (SNAPPY, xerial(ELEMENT) + b"\xff\xff\xff\xff", "codec"),

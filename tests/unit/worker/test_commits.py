@@ -1,4 +1,4 @@
-"""Commits: due by time or by what a crash would lose, not too often, and written beside the counting."""
+"""Commits: by time or by the cost of a crash, not too often, and written while counting continues."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ from worker.service.commits import LONGEST_SECONDS, REPLAY_SECONDS, SHARE, Commi
 
 
 class Ownership:
-    """Notes what is asked of it; `write` takes as long as the test says."""
+    """Records its calls; `write` takes as long as the test sets."""
 
     def __init__(self):
         self.calls, self.commits = [], ["commit"]
@@ -60,7 +60,7 @@ def commits(ownership):
 
 
 def written(commits):
-    """Waits until what is on its way is written."""
+    """Waits until the pending write is done."""
     commits._writing.result(30)
 
 
@@ -114,7 +114,7 @@ def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
     ownership.takes = 0.7
     turn(commits)
     ownership.now += 1.0
-    assert commits.turn()  # the next one is due by time alone, as nobody knew how long it takes
+    assert commits.turn()  # the next commit depends only on time, as its duration was unknown
     written(commits)
     begun = ownership.now - ownership.takes
     commits.turn()

@@ -1,4 +1,4 @@
-"""Which windows are compared with which, and what is told of it."""
+"""Pairs of compared windows, and the reported changes."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ QUERIES = [SetQuery("ends", (0, 3)), TopQuery("most", 2), SetQuery("last", (3,))
 
 
 def told(*finals, level=0.01, at_least=0.0, alone=True):
-    """What is told of windows: each by itself, or all at once."""
+    """Reported windows: each one, or all at once."""
     comparer, said = Comparer(QUERIES, level, at_least), []
     listed = [
         (Period(name, start, start + length, True), estimate) for name, start, length, estimate in finals

@@ -329,7 +329,7 @@ ANYTHING = [
 
 
 def test_no_fault_is_said_in_the_words_of_pydantic():
-    """Every key of every table, with values of every type: one line a fault, begun by the key."""
+    """Every key of every table, with values of every type: one line per fault, beginning with the key."""
     stream = dict(line.split(" = ") for line in STREAM.splitlines() if " = " in line)
     texts = [f"{k} = {v}\n{STREAM}" for k in File.model_fields if k != "streams" for v in ANYTHING]
     for name, field in File.model_fields.items():
@@ -355,7 +355,7 @@ def test_no_fault_is_said_in_the_words_of_pydantic():
     theirs = re.compile(
         "[Ii]nput|[Vv]alid|should|Field|String|List|[Dd]ictionary|Value|Extra|None|True|False|<"
     )
-    # what ldp says of a stream as a whole has its own words
+    # ldp's faults of a stream as a whole keep their own text
     wrong = [line for line in said if not line.startswith("streams[0]: ") and theirs.search(line)]
     assert wrong == []
     assert [line for line in said if not re.match(r"[a-z_.0-9\[\]]+: ", line)] == []
@@ -437,7 +437,7 @@ PASSWORD_FILE = "LDP_WORKER_REDIS__PASSWORD_FILE"
 
 
 def test_a_secret_may_stand_in_a_file(tmp_path):
-    """As containers are given secrets: a file, whose end of the line is an editor's."""
+    """Secrets as containers get them: a file, with an editor's trailing newline."""
     for name, text in (("redis", "12345\n"), ("kafka", " p=#ss \r\n")):
         (tmp_path / name).write_bytes(text.encode())
     (tmp_path / "worker.toml").write_text('redis.password = "of the file"\n' + STREAM)
@@ -473,7 +473,7 @@ def test_a_file_without_a_secret_is_a_fault_that_shows_none(tmp_path):
 
 
 def of_a_service(name):
-    """What the kubelet puts into each pod's environment for a Service with a named TCP port and one of UDP."""
+    """Environment that the kubelet sets in each pod for a Service with a named TCP port and a UDP port."""
     return {
         f"{name}_SERVICE_HOST": "10.96.7.1",
         f"{name}_SERVICE_PORT": "9464",

@@ -1,4 +1,4 @@
-"""Which line of the file a fault's key stands in."""
+"""Line numbers of the keys of faults."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The table of rows: what it takes, what topic that needs, and what is refused because no worker should do it."""
+"""The table of rows: accepted values, its topic, and refused settings."""
 
 import re
 
@@ -65,7 +65,7 @@ def test_what_is_not_allowed_is_said(rows, said):
 
 
 def windowed(retain, values):
-    """A stream with so many rows a window and method."""
+    """A stream with a number of rows per window and method."""
     query = f'queries = [{{name = "most", top = {values - TOP}}}]'
     table = f'domain_size = 100000\nwindows = ["24h every 1h"]\nretain = "{retain}"\n{query}'
     return config('topic = "r"', table)

@@ -1,4 +1,4 @@
-"""Windows as they are configured: what is read, what is refused and with which numbers, and what they cost."""
+"""Configured windows: accepted values, refusals with their numbers, and cost."""
 
 import pytest
 
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_named_with_what_is_allowed(more, said):
 
 
 def test_the_absurd_is_refused_with_its_numbers():
-    # 7 days hold 10,080 minutes; beside them 10 s out of order on both sides, and a pane at either end; twice that
+    # 7 days hold 10,080 minutes; plus 10 s of disorder on both sides, and a pane at either end; twice that
     assert 2 * (10_080 + 1 + 2) == 20_166
     assert "could have 20,166 panes of 1m, and at most 4,096 are allowed" in fault(
         'windows = ["7d every 1m"]'
@@ -153,7 +153,7 @@ def snapshots(table, more="", size=10**6):
 
 def test_a_snapshot_that_no_transaction_takes_is_refused_with_its_numbers():
     daily = 'windows = ["24h every 1h"]'
-    # of all time, of each hour that a partition may hold, and of the 23 before; Base has five vectors more
+    # for all time, each hour that a partition may hold, and the 23 before; Base has five more vectors
     size = (1 + 54 + 23) * (11 + 5) * 4 * 2 * 10**6
     with pytest.raises(ConfigError) as caught:
         snapshots("", daily, size=2 * 10**6)
@@ -170,10 +170,10 @@ def test_a_snapshot_that_no_transaction_takes_is_refused_with_its_numbers():
 
 def test_a_snapshots_transaction_may_be_open_as_long_as_it_may_take():
     assert transaction_seconds(snapshots("").size) == 30
-    # all time alone, of as many values as there may be
+    # only all time, with the largest domain
     assert snapshots("", size=1 << 24) == SnapshotCost(1, 1 << 30)
     assert transaction_seconds(1 << 30) == 64
-    # brokers let a transaction be open for a quarter of an hour, unless they are told otherwise
+    # brokers allow an open transaction for 15 minutes by default
     assert transaction_seconds(MOST_SNAPSHOT) == 512 < 900
 
 

@@ -1,4 +1,4 @@
-"""Redis is not believed: each changed byte stops the stream, and so does a state that counting cannot reach."""
+"""Redis is not trusted: each changed byte stops the stream, and an unreachable state stops it, too."""
 
 import dataclasses
 import json
@@ -102,13 +102,13 @@ def test_fields_that_are_not_what_is_written_there_are_lost_state(name, text):
     metadata = layout.parse(fields, KEY)
     with pytest.raises(StateLost):
         load(fields | {name: text}, blobs)
-    if name == "totals":  # with a checksum of their own, too
+    if name == "totals":  # with their own checksum, too
         with pytest.raises(StateLost):
             load(layout.fields(replace(metadata, **{name: text}), KEY), blobs)
 
 
 def rewritten(totals=None, offset=None, cells=None):
-    """What is stored after a change that came with the right checksums."""
+    """Stored state after a change with valid checksums."""
     fields, blobs = stored()
     metadata = layout.parse(fields, KEY)
     state = layout.load(STREAM, metadata, blobs)

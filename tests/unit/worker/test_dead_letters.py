@@ -39,7 +39,7 @@ class Future:
 
 
 class Topic:
-    """The dead-letter topic and its producer: keeps what is acknowledged, as (key, value, headers)."""
+    """The dead-letter topic and its producer: keeps acknowledged records as (key, value, headers)."""
 
     def __init__(self, limit=1 << 40):
         self.limit, self.settings, self.sent, self.refusal = limit, {}, [], None
@@ -68,7 +68,7 @@ def topic(monkeypatch):
 
 
 class Open:
-    """Dead letters with a clock that stands still, and what is told of them."""
+    """Dead letters with a stopped clock, and their events."""
 
     def __init__(self):
         self.now, self.safe, self.attempts = 100.0, 0, 0
@@ -169,7 +169,7 @@ def test_which_record_is_chosen_has_nothing_to_do_with_what_it_holds():
 
 
 def first(sample, sizes, reason="version"):
-    """How many of records of these sizes the sample takes now, the first of them."""
+    """Number of records of these sizes that the sample takes now, beginning with the first."""
     ends = np.cumsum(np.array(sizes, np.int64))
     zeros, empty = np.zeros(len(sizes), np.int64), np.empty(0, np.uint8)
     columns = Columns(np.arange(len(sizes)), zeros, empty, np.r_[0, ends[:-1]], ends)
@@ -239,7 +239,7 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
     assert [len(value) for value, _ in topic.kept.values()] == [100, PREFIX_BYTES]
     _, headers = topic.kept["in/4/1"]
     assert headers["truncated.sha256"] == hashlib.sha256(b"b" * 6000).hexdigest()
-    # what was cut at once is not cut again
+    # a batch truncated at once is not truncated again
     topic.limit = 1000
     opened.add([b"c" * (WHOLE_BYTES + 1)], start=2)
     with pytest.raises(kafka_errors.MessageSizeTooLargeError, match=r"raise its max\.message\.bytes"):

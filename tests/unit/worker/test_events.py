@@ -1,4 +1,4 @@
-"""What the core tells, as users see it: names, facts and levels in the log, metrics, and what readiness hears."""
+"""Events of the core as users see them: names, facts and levels in the log, metrics, and readiness."""
 
 import inspect
 
@@ -156,7 +156,7 @@ CASES = {
         {("errors_total", "step", "recommend"): 1},
     ),
 }
-"""What is told -> the arguments, the line of the log, and the metrics that it changes."""
+"""Event -> its arguments, the log line, and the changed metrics."""
 FAILING = {
     "claim_failed": Step.CLAIM,
     "commit_failed": Step.COMMIT,
@@ -277,7 +277,7 @@ def test_point_18_the_age_of_a_snapshot_is_by_a_monotonic_clock(monkeypatch):
     listening, age = Listening(), keyed("snapshot_age_seconds")
     listening.now = 7.0
     listening.events.publishing(False)
-    assert age not in listening.samples()  # of a process that never was the publisher
+    assert age not in listening.samples()  # from a process that has never published
     listening.events.publishing(True)
     listening.now = 37.0
     listening.events.publishing(True)

@@ -129,7 +129,7 @@ CLOCKS = ("now", "utcnow", "today", "time_ns", "gmtime", "localtime")
 
 
 def test_no_clock_on_the_wall_has_a_part_in_what_is_counted_or_published():
-    """So no jump of a worker's clock has any, either: what waits, waits by one that never jumps."""
+    """A jump of a worker's clock has no effect either: waits use a monotonic clock."""
     rooms = ("counting", "publishing", "service", "store")
     asked = [
         f"{path.name}:{node.lineno}"

@@ -1,4 +1,4 @@
-"""The proof that a log lost records: what each leader refuses, at two looks; one wrong answer never makes it."""
+"""Proof that a log lost records: the refusals of each leader, asked twice. One wrong answer proves nothing."""
 
 from types import SimpleNamespace
 
@@ -95,7 +95,7 @@ class Looks:
         self.brokers, self.firsts = brokers, Firsts(brokers, 1000, lambda: self.now)
 
     def look(self, after=0.0, at=AT, *more):
-        """Looks after so many seconds; returns what is proven of the partitions."""
+        """Looks after a number of seconds; returns the proof for each partition."""
         self.now += after
         return self.firsts.of(dict.fromkeys((TP, *more), at))
 
@@ -179,7 +179,7 @@ def test_the_new_leader_is_asked_where_the_leader_changed_between_two_looks(lost
     ("first", "proven"), [(0, {TP: AT}), (17, {TP: 17})], ids=["has all", "lost records"]
 )
 def test_a_former_leader_that_is_asked_proves_nothing(lost, first, proven):
-    """The client heard of its successor, but a broker answers that has not: the epochs differ."""
+    """The client knows the new leader, but a broker does not: the epochs differ."""
     old, new = lost.brokers.logs[TP], Log(first)
     new.epoch = 2
     assert lost.look() == {}

@@ -105,7 +105,7 @@ ODD = (
 
 
 def is_sane(head):
-    """Whether a head has the types that those who go on from it count on."""
+    """Whether a head has the types that its readers rely on."""
     json.dumps([head.offsets, head.reports, head.sequence, head.floors])
     assert all(type(number) is int for number in (head.sequence, head.reports, *head.offsets.values()))
     assert 0 < head.sequence < 2**53
@@ -198,7 +198,7 @@ def test_forged_windows_push_each_other_out_and_no_real_snapshot(monkeypatch):
             index.take(key, headers, body, offset)
             offset += 1
     assert ("all", None) in index.of("s")
-    assert index.unnamed("s", "1h", 3_600_000)  # whole, and of another snapshot than the head's
+    assert index.unnamed("s", "1h", 3_600_000)  # complete, but with another snapshot's head
     for i in range(10_000):
         with contextlib.suppress(*UNREADABLE):
             forged_part(index, 10**6 + i, offset)

@@ -85,13 +85,13 @@ def alone():
 
 
 def descriptors(process):
-    """How many files a process has open, and how many threads."""
+    """Numbers of open files and of threads of a process."""
     facts = Path(f"/proc/{process.pid}")
     return len(list((facts / "fd").iterdir())), len(list((facts / "task").iterdir()))
 
 
 def raw(port, request):
-    """Sends bytes and returns all that comes back."""
+    """Sends bytes and returns the complete answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         connection.sendall(request)
         with connection.makefile("rb") as answer:
@@ -113,7 +113,7 @@ def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, 
         assert files < 2 * connections.MOST_CONNECTIONS
         assert threads < 20
         deadline = time.monotonic() + 60
-        while max(descriptors(process)) > 20:  # nobody hung up: the server did
+        while max(descriptors(process)) > 20:  # the server closed the connection, not the client
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
@@ -203,7 +203,7 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
 @pytest.mark.parametrize(
     ("log", "partitions"),
     [
-        (log_that(None, heard_ms=900.0), None),  # heard when the client only knocked
+        (log_that(None, heard_ms=900.0), None),  # received when the client only opened the connection
         (log_that(None, heard_ms=1001.0), set()),
         (log_that({0, 1}, heard_ms=900.0), {0, 1}),
         (log_that({0, 1}, heard_ms=1001.0), {0, 1}),

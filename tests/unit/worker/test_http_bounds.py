@@ -1,4 +1,5 @@
-"""What readers of the page can cost: bytes, connections and places are bounded, and probes are answered meanwhile."""
+"""Cost of readers of the page: bytes, connections and requests are bounded, and probes are answered
+meanwhile."""
 
 import asyncio
 import contextlib
@@ -73,7 +74,7 @@ before = resident()
 follower.read("s", whole, 60)
 print(resident() - before, flush=True)
 """
-"""A follower that reads a snapshot of a million values, 48 MB; says by how many MiB its memory grew."""
+"""A follower that reads a snapshot of a million values, 48 MB; prints the growth of its memory in MiB."""
 
 
 @contextlib.contextmanager
@@ -89,13 +90,13 @@ def process(code):
 
 
 def run_apart(answer):
-    """Runs a coroutine on a thread of its own: a browser of another test may have a loop in this one."""
+    """Runs a coroutine on its own thread: a browser of another test may have a loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, answer).result()
 
 
 def resident(running):
-    """How much memory it has, in MiB."""
+    """Memory of a process in MiB."""
     status = Path(f"/proc/{running.pid}/status").read_text(encoding="ascii")
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
@@ -125,7 +126,7 @@ def get(port, path="/healthz", **headers):
 )
 def test_point_3_readers_that_read_nothing_take_little_memory_and_no_probe_its_answer(more):
     with process(LARGE) as (running, port), contextlib.ExitStack() as held:
-        assert get(port, "/streams/s/snapshot")[0] == 200  # it is there, and what it takes is taken
+        assert get(port, "/streams/s/snapshot")[0] == 200  # the server accepts requests below the limit
         before, most = resident(running), 0.0
         for _ in range(READERS):
             held.enter_context(asking(port, more=more))
@@ -186,7 +187,7 @@ def served_whole(monkeypatch):
 
 
 def test_point_3_a_request_whose_body_does_not_come_is_ended(served_whole, monkeypatch):
-    """Whatever waits for a body, as a gateway does: the deadline is the connection's."""
+    """Waits for a body, as a gateway does: the connection has a deadline."""
     from worker.http import connections
 
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
@@ -263,7 +264,7 @@ def test_point_3_answers_are_bounded_in_bytes_those_that_are_being_made_with_the
     assert len(b"".join(last.plain())) == 300_000
     with pytest.raises(answers.TooLarge):
         made(kept, [1_100_000], "another")
-    assert kept.bytes == len(kept) == 0  # it made all others go, and is gone itself
+    assert kept.bytes == len(kept) == 0  # it made the server close all others, and is closed itself
     assert len(made(kept, [300_000], "third")) == 1
 
 

@@ -1,4 +1,4 @@
-"""Where records count does not depend on where a batch ends, and what is no time says nothing of time."""
+"""Where records count does not depend on batch ends, and an invalid time moves no watermark."""
 
 import random
 
@@ -96,7 +96,7 @@ def test_the_edges_of_panes_are_exact_up_to_the_end_of_time(pane):
 
 @pytest.mark.parametrize("most", [1, 40, 61, 62, 63, 200])
 def test_what_needs_no_more_panes_than_there_may_be_is_placed(most):
-    panes = [k * 64 for k in range(most)]  # as hard to tell apart as can be
+    panes = [k * 64 for k in range(most)]  # hardest to distinguish
     expect([10 * pane for pane in panes] * 3, None, 0, 1 << 40, 10, most=most)
     expect([-1, *(10 * pane for pane in panes), -1], None, 0, 0, 10, most=most)
     beyond = place([10 * k * 64 for k in range(3 * most + 9)] * 99, None, 0, 1 << 40, 10, most=most)

@@ -1,4 +1,4 @@
-"""What is written to Redis is read back, and anything missing or mismatched is noticed."""
+"""Stored blobs are read back, and missing or mismatched ones are noticed."""
 
 import dataclasses
 
@@ -69,7 +69,7 @@ def test_entries_are_as_wide_as_the_largest_needs(most, width, monkeypatch):
     assert int.from_bytes(blob[40:44], "little") == width
     assert len(blob) == 48 + 3 * width
     assert [int.from_bytes(blob[48 + width * i :][:width], "little") for i in range(3)] == [1, most, 0]
-    monkeypatch.setattr(layout.invariants, "demand_state", lambda *_: None)  # so many were never counted here
+    monkeypatch.setattr(layout.invariants, "demand_state", lambda *_: None)  # never counted this many
     again = layout.load(STREAM, after, blobs).cells["all"].state
     assert (again.tolist(), again.dtype) == ([1, most, 0], np.int64)
     again[0] += 2**40  # counted on in full width

@@ -1,4 +1,4 @@
-"""The log: what of a fetch waits, how much of it may, and what becomes of it, by a client that does as it is told."""
+"""The log: buffered fetches, their budget and their outcome, with a scripted client."""
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +20,11 @@ from worker.kafka.reports import log as kafka_log
 
 BUDGET = 1 << 20
 MOST = BUDGET // kafka_log._LEAST_FETCH
-"""How many small fetches may wait."""
+"""Number of small fetches that may wait."""
 
 
 class Handlers(SimpleNamespace):
-    """What of the client handles answers; there are none here."""
+    """Handlers of the client's answers; none here."""
 
     def __getattr__(self, name):
         return None
@@ -89,7 +89,7 @@ def fetched(*offsets):
 
 
 def everything(log):
-    """What is handed out until nothing comes any more, as (partition, offset)."""
+    """All batches until none comes, as (partition, offset)."""
     found, still = [], 0
     while still < 3:
         batches = log.poll(0)
@@ -158,7 +158,7 @@ def test_only_the_same_bytes_twice_are_what_the_log_holds(log, again):
 
 @pytest.fixture
 def named(monkeypatch):
-    """A member with a name; what its client would notice of the group is in the list."""
+    """A member with a name; its list has the group changes that its client would notice."""
     noticed = []
     monkeypatch.setattr(quirks, "leave_at_the_end", lambda _: None)
     monkeypatch.setattr(quirks, "displaced", lambda _: "displaced" in noticed)

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, short for people; as much as is asked for."""
+"""Log lines: JSON for machines, short text for terminals, at the chosen level."""
 
 import contextlib
 import json

@@ -131,7 +131,8 @@ def test_point_21_each_bucket_has_its_share_of_all_seeds():
 
 
 def test_point_21_seed_and_bucket_together_have_their_law():
-    """With secret coins: the bucket is the own one with probability p whatever the seed, else any other alike."""
+    """With secret coins: the user's bucket with probability p for any seed, else any other with equal
+    probability."""
     n, v = 1 << 18, 584543
     oracle = ldp.OLH("1", 1 << 20)
     reports = oracle.perturb(np.full(n, v))

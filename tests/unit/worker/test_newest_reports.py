@@ -1,4 +1,4 @@
-"""What the newest reports of a topic count as."""
+"""Verdicts of the newest reports of a topic."""
 
 from worker.config import parse
 from worker.kafka.client.reading import Passed

@@ -45,7 +45,7 @@ CONFIG = parse(
 S, T = (served.stream for served in CONFIG.streams)
 QUERIES = (ldp.query.SetQuery("two", (0, 2)), ldp.query.TopQuery("most", 2))
 CLOSED = {"1h": Closed(0, (), ())}
-"""What a head says of windows that stay for ever."""
+"""Head entries of windows without retention."""
 Record = namedtuple("Record", "key value headers offset")
 WAIT = 60
 
@@ -187,12 +187,12 @@ def paged(log, metrics, idle=300.0, kind=Patient):
     try:
         yield Page(Streams(CONFIG, metrics.registry, ready, follower), follower, ["s", "t.2"]), follower
     finally:
-        follower._idle_seconds = 0.0  # nobody asks any more
+        follower._idle_seconds = 0.0  # without further requests
 
 
 @contextlib.contextmanager
 def serving(log, metrics, idle=300.0, kind=Patient):
-    """A page that is served: at which port, and what follows the topic for it."""
+    """A served page: its port, and its follower of the topic."""
     with paged(log, metrics, idle, kind) as (page, follower):
         server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
         try:
@@ -353,7 +353,7 @@ def test_a_rate_is_of_the_last_seconds(metrics):
     now[0] += 2.0
     metrics.reports.labels("s").inc(1100)
     assert streams.document()[0]["rate"] == pytest.approx(150.0, rel=0.2)
-    now[0] += 1000.0  # nobody asked
+    now[0] += 1000.0  # without a request
     assert streams.document()[0]["rate"] is None
 
 
@@ -361,7 +361,7 @@ def test_a_rate_is_of_the_last_seconds(metrics):
 
 
 def whole(one):
-    """What the document of a snapshot is to be, by the messages that it is published as."""
+    """Expected document of a snapshot, from its published messages."""
     parts = {part.key: part for part in snapshot.encode(one, inline=1 << 30)}
     head = json.loads(parts.pop("s/head").body)
     domain = json.loads(parts.pop("s/domain").body)
@@ -389,7 +389,7 @@ def test_a_snapshot_is_what_is_on_the_topic(served, log):
     log.add("s/all/base", b"[]", [("parts", b"many")])
     log.add("s/head", b"{}", [("parts", b"1")])
     log.records.append(Record(None, b"no key", [], len(log.records)))
-    log.publish(taken(T))  # none of these stands in its way
+    log.publish(taken(T))  # none of these blocks it
     assert len(said(served, "/streams")) == 2
     got = said(served, "/streams/s/snapshot")
     assert got == whole(taken(sequence=2, first=33))
@@ -400,7 +400,7 @@ def test_a_snapshot_is_what_is_on_the_topic(served, log):
 
 
 def test_a_reader_whose_answer_is_dropped_sees_that_a_part_is_missing(served, log, monkeypatch):
-    """Random digits do not compress, so that the answer is longer than what lies between the worker and its reader."""
+    """Random digits do not compress, so the answer is longer than the buffers between worker and reader."""
     digits = np.random.default_rng(1).integers(0, 10, 8 << 20).astype(np.uint8).tobytes()
     monkeypatch.setattr("worker.http.page.documents.whole", lambda snapshot, methods: [digits])
     monkeypatch.setattr(answers, "MOST_ANSWERS", 1)
@@ -574,7 +574,7 @@ def test_a_value_is_found_by_its_label_whatever_the_case(served, log):
 
 
 class Listener:
-    """Hears events: a connection, and a thread that reads what comes."""
+    """Receives events: a connection, and a thread that reads it."""
 
     def __init__(self, port, path="/events", client=1):
         here = f"127.0.0.{client}", 0
@@ -623,7 +623,7 @@ def test_events_say_the_streams_at_once_and_what_comes(served, listen, log, metr
         until(
             lambda listener=listener: any(s[0]["newest"] for s in listener.of("streams")), "the streams, read"
         )
-    assert everything.of("snapshot") == []  # what was there before is no news
+    assert everything.of("snapshot") == []  # older snapshots are not news
     newer = taken(sequence=2), taken(window=hour(1, final=True), sequence=2)
     log.publish(*newer)
     until(lambda: len(everything.of("snapshot")) == 2, "both")
@@ -649,7 +649,7 @@ def test_events_say_the_streams_at_once_and_what_comes(served, listen, log, metr
 
 @pytest.mark.parametrize("read", [False, True])
 def test_who_asks_while_events_begin_misses_none(log, metrics, read):
-    """The page asks for a snapshot once it is connected: what is published from then on, it must hear of."""
+    """The page requests a snapshot once it is connected: it must receive every later one."""
     log.publish(taken())
     with paged(log, metrics) as (page, follower):
         if read:
@@ -752,7 +752,7 @@ def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monk
 
     monkeypatch.setattr(Consumer, "poll", slowly)
     with serving(log, metrics) as (port, _):
-        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # of 13 messages, in 1.3 seconds
+        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # 13 messages, in 1.3 s
 
 
 def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
@@ -816,7 +816,7 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
         socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection,
     ):
         connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert connection.recv(12) == b"HTTP/1.1 200"  # and no more of it
+        assert connection.recv(12) == b"HTTP/1.1 200"  # but not more
 
         def heard():
             with contextlib.closing(Listener(port)) as another:
@@ -826,7 +826,7 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
         assert ask(port, "/healthz").status == 200
 
 
-# --- who may ask, and what each answer says to a browser
+# --- allowed origins, and the headers of each answer
 
 HARDENED = (
     "Content-Security-Policy",
@@ -865,7 +865,7 @@ def test_point_7_every_answer_has_the_headers_of_a_page(served, request_line, st
     [
         ({}, True),
         ({"Host": "localhost:9464"}, True),
-        ({"Host": "10.1.2.3:9464"}, True),  # a pod's; a name that points elsewhere is none
+        ({"Host": "10.1.2.3:9464"}, True),  # the address of a pod; a name that points elsewhere is refused
         ({"Host": "[::1]:9464"}, True),
         ({"Host": "ldp.example.org"}, True),
         ({"Host": "LDP.example.org.:80"}, True),
@@ -918,7 +918,7 @@ def test_point_7_events_are_not_held_back_by_a_proxy_and_begin_at_once(served, m
 
 
 def forged(log, key, **changes):
-    """Writes messages as the newest of a prefix, changed, as somebody may who may write to the topic."""
+    """Writes changed messages as the newest of a prefix, as a producer with write access could."""
     newest = {record.key.decode(): record for record in log.records if record.key.startswith(key.encode())}
     for name, record in newest.items():
         headers = dict(record.headers) | {n: v.encode() for n, v in changes.items() if n != "reports"}
@@ -931,7 +931,7 @@ def forged(log, key, **changes):
 
 @pytest.mark.parametrize("mark", ["another's", "its own"])
 def test_what_stands_among_a_snapshots_messages_is_kept_within_bounds_and_named(log, monkeypatch, mark):
-    """Another writer's records may stand between those of a transaction."""
+    """Another writer's records may lie between those of a transaction."""
     monkeypatch.setattr(follower_module, "most_kept", lambda served: 200_000)
     one, seen, passed = taken(), [], []
     *most, last = snapshot.encode(one)
@@ -1004,7 +1004,7 @@ def test_point_7_of_a_window_that_the_head_does_not_name_it_is_said_that_it_is_n
     until(lambda: said(served, "/streams")[0]["available"]["1h"], "the head names it")
 
 
-# --- who looks pays, nobody else
+# --- only readers cost anything
 
 
 def test_the_topic_is_read_only_while_somebody_asks(log, metrics):

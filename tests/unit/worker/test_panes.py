@@ -1,4 +1,4 @@
-"""Where each report of a windowed partition counts, against a counter that looks at one record at a time."""
+"""Panes of each report of a windowed partition, compared with a counter of single records."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ STREAM = ldp.Stream("panes", ldp.GRR("1", 3))
 LINEAGE = lineage_of("group", STREAM, "topic")
 MINUTE = 60_000
 FAR = 253_370_678_400_000
-"""9998-12-31, in milliseconds: it and what is later is no time."""
+"""9998-12-31, in milliseconds: this and later values are invalid times."""
 PANES = {
     ("1h",): 60,
     ("all", "1h", "3h every 1h"): 60,
@@ -44,7 +44,7 @@ def frame(indices):
 
 
 def make_log(rng, length):
-    """Offsets, times and what each record is: indices, or a bad value. Time moves, stands, jumps and goes back."""
+    """Offsets, times and kinds of records: indices, or a bad value. Times advance, repeat, jump and go back."""
     log, offset, now = [], rng.randint(0, 5), 1_700_000_000_000
     for _ in range(length):
         now += rng.choice([0, 1, MINUTE, 7 * MINUTE, rng.randrange(20 * MINUTE)])
@@ -124,7 +124,7 @@ class Plain:
         begun = [rule.limits.windowing for rule in self.rules[: self.begun]]
         pane = PANES[begun[-1].windows] * MINUTE
         like = [name for name in self.cells if name.endswith(f"+{pane}")]
-        # a rule of before may have left as many as it had room for
+        # an earlier rule may have left as many as its capacity
         return len(like) >= max(
             4
             - 2
@@ -222,7 +222,7 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
             assert plain.count(*one), "counted without room"
         plain.begin(state.offset)
         assert said(state) == plain.said()
-        if state.offset < until:  # there was no room for the next one
+        if state.offset < until:  # no capacity was left for the next one
             following = next(one for one in log if one[0] == state.offset)
             assert not plain.count(*following)
             assert len(state.apply(STREAM, batch_of(log, state.offset, until)).verdicts) == 0
@@ -259,7 +259,7 @@ HOUR = 60 * MINUTE
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
 def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
-    """The line is kept, and not worked out anew from what the rules have become."""
+    """The watermark is stored, and not computed again from later rules."""
     rules = [
         Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",), grace=3 * HOUR))),
         Rule(1, 2, RecordLimits(None, True, None, HOURLY)),
@@ -308,7 +308,7 @@ def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_bey
     assert state.windows.gap_bounds == [(2 * HOUR, None)] * 2
     log = [(6, -1, [0]), (7, 3 * HOUR, b""), (8, HOUR, [0]), (9, 2 * HOUR, [0])]
     log += [(10, 2 * HOUR, [0]), (11, 4 * HOUR, [0]), (12, 3 * HOUR, [0])]
-    state.apply(STREAM, batch_of(log, 6, 10))  # what is late, or no later than all before, says nothing
+    state.apply(STREAM, batch_of(log, 6, 10))  # a late record, or one that is not newer, moves nothing
     assert state.windows.gap_bounds == [(2 * HOUR, None)] * 2
     state.apply(STREAM, batch_of(log, 10, 13))
     assert state.windows.gap_bounds == [(2 * HOUR, 4 * HOUR)] * 2
@@ -372,7 +372,7 @@ def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
     state.set_rules([Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(at, 24 * HOUR + at * windowing.pane, [0]) for at in range(most + 1)]
     state.apply(STREAM, batch_of(log, 0, most + 1))
-    assert len(state.panes) == state.offset == most  # it has no room for one more
+    assert len(state.panes) == state.offset == most  # it has no capacity for one more
     due = window_progress.decide(Head(), {0: state}, [0], lambda _: False).due
     served = Served(
         STREAM, "reports", configured=RequestedRule(limits=RecordLimits(None, True, None, windowing))

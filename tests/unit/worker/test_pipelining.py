@@ -1,4 +1,4 @@
-"""Commands sent together: each has an answer of its own, and a server that does not know a script gets its text."""
+"""Commands sent together: each has its own answer, and a server without a script gets its text."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from worker.redis.script import Script
 
 
 class Server:
-    """A server that answers what a test says, and notes what it is sent."""
+    """A server with scripted answers, which records its requests."""
 
     def __init__(self, *answers: list[Any]) -> None:
         self.answers, self.sent = list(answers), list[list[str]]()

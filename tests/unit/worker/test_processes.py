@@ -73,7 +73,7 @@ def until(condition, turn=lambda: None):
 
 
 def gone(pid):
-    """Whether a process is there no more, or only its exit code is."""
+    """Whether a process has ended, even if its exit code is unread."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def command(tmp_path, monkeypatch):
 
 @pytest.fixture
 def start(command, monkeypatch):
-    """Starts so many stand-ins, and waits until they answer; ends them with the test."""
+    """Starts a number of stand-ins, and waits until they answer; ends them with the test."""
     monkeypatch.setattr(processes, "_FIRST_RETRY", 0.05)
     monkeypatch.setattr(processes, "_ANSWER_SECONDS", 60.0)
     started = []
@@ -108,7 +108,7 @@ def start(command, monkeypatch):
 
 
 def known(folder, number):
-    """Whether a stand-in has said its id."""
+    """Whether a stand-in has reported its id."""
     file = folder / f"pid-{number}"
     return file.exists() and file.read_text()
 
@@ -124,7 +124,7 @@ ODD = 'a "quoted" \\ b\n{c="d"} # 1, 2'
 
 
 def shown(scale):
-    """What a process shows, in both forms; all numbers of another process are others."""
+    """Metrics of a process in both formats; all numbers of another process differ."""
     registry = CollectorRegistry()
     counter = Counter("records_total", "Records,\nby outcome.", ("stream", "outcome"), registry=registry)
     counter.labels(ODD, "accepted").inc(3 * scale)
@@ -427,7 +427,7 @@ def test_each_process_is_of_the_same_installation_and_says_which_it_is(tmp_path)
     )
     (tmp_path / "worker.py").write_text(
         "raise SystemExit('this is no worker')"
-    )  # what python -m finds in the folder
+    )  # the module that python -m finds in the folder
     log = tmp_path / "log"
     with (
         log.open("wb") as err,

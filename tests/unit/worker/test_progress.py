@@ -1,4 +1,4 @@
-"""Ready means that what is due happens: what fails for too long is named, and what is well again is forgotten."""
+"""Readiness means progress: failures that last too long are named, and recoveries are forgotten."""
 
 import pytest
 import redis

@@ -1,4 +1,4 @@
-"""`snapshots.methods`: what is published of fewer methods, and that nothing stays of those that were before."""
+"""`snapshots.methods`: fewer published methods, and deleted messages of the former ones."""
 
 import json
 import random

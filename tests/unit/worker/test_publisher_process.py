@@ -1,4 +1,4 @@
-"""A publisher in a process of its own: which streams have one, and that what it tells is shown as a thread's is."""
+"""The publisher process: which streams have one, and that its events equal those of a thread."""
 
 import pickle
 import threading
@@ -18,7 +18,7 @@ TOLD = [
     *("info", "warning", "publishing", "published", "windows_closed", "compared", "checked"),
     *("publish_failed", "ticked", "recommend_failed"),
 ]
-"""What a publisher tells, its recommender's and its comparer's included."""
+"""Events of a publisher, its recommender and its comparer."""
 
 
 def configured(d, every=5, **more):
@@ -28,7 +28,7 @@ def configured(d, every=5, **more):
 
 
 def listened(events, *told):
-    """Shows what was told over a line, and that its other end was heard."""
+    """Forwards events over a pipe, and acknowledges them."""
     ours, theirs = Pipe()
     with ours, theirs:
         for what in told:
@@ -46,7 +46,7 @@ def listened(events, *told):
 
 
 def seen(tell, verb):
-    """Returns the log and the metrics after a verb was told."""
+    """Returns the log and the metrics after an event."""
     listening = Listening()
     with structlog.testing.capture_logs() as logged:
         tell(listening, verb, CASES[verb][0])
@@ -69,7 +69,7 @@ def told(listening, verb, given):
 @pytest.mark.parametrize("verb", TOLD)
 def test_what_another_process_tells_is_shown_as_if_it_had_happened_here(verb):
     logged, samples, says = seen(directly, verb)
-    if verb == "recommend_failed":  # an error of any kind is told as one that every process knows
+    if verb == "recommend_failed":  # any kind of error arrives as one that every process can load
         logged[0]["error"] = f"RuntimeError: {logged[0]['error']}"
     assert seen(told, verb) == (logged, samples, says)
 
@@ -129,7 +129,7 @@ def test_the_other_process_is_told_what_changes_and_that_only():
         (configured(5 * publishing.MOST_VALUES), False),
         (configured(5 * publishing.MOST_VALUES + 1), True),
         (configured(5 * publishing.MOST_VALUES, every=4.9), True),
-        # of 25 windows that are open, and of all time
+        # for 25 open windows, and for all time
         (configured(3_150, windows=["24h every 1h"], grace="0s", max_out_of_orderness="1s"), False),
         (configured(3_151, windows=["24h every 1h"], grace="0s", max_out_of_orderness="1s"), True),
     ],

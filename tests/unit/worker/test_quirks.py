@@ -1,6 +1,6 @@
-"""What is mended of kafka-python is broken there, and mended here: a test fails if either is no longer so.
+"""Each quirk of kafka-python fails there, and works here: a test fails if either changes.
 
-No broker is needed: the clients are the library's own, and what they hear of brokers is put into them.
+No broker is needed: the clients are the library's own, with injected broker answers.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ NO_BROKER = {"api_version": (3, 0), "bootstrap_timeout_ms": 300}
 
 @pytest.fixture
 def silent():
-    """An address where connections are taken and nothing is said."""
+    """An address that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -51,7 +51,7 @@ def producer(silent):
 
 
 class Net:
-    """What a transport waits by: never waits, and notes whether a time-out was given."""
+    """Selector of a transport: never waits, and notes whether a time-out was given."""
 
     def __init__(self):
         self.timed = []
@@ -79,7 +79,7 @@ def to_end(coroutine):
 
 
 def last_words(made):
-    """What a protocol hears of a broker that writes and hangs up, and then of the end."""
+    """Bytes that a protocol receives from a broker that writes and closes, and then the end."""
     heard = []
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -108,7 +108,7 @@ def test_the_last_words_of_a_broker_are_thrown_away_upstream():
 
 
 def received(made, size):
-    """What a transport takes of so many bytes that are there, turn by turn."""
+    """Number of available bytes that a transport takes, turn by turn."""
     sent = bytes(i * 7 % 251 for i in range(size))
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -160,7 +160,7 @@ def test_an_answer_is_copied_whole_before_it_is_read_upstream():
 
 
 def shake_hands(made):
-    """Whether a handshake waits with a time-out for a listener that says nothing, and the error that ends it here."""
+    """Whether a handshake with a silent listener has a time-out, and the error that ends it here."""
     net = Net()
     ours, theirs = socket.socketpair()
     with theirs:
@@ -205,7 +205,7 @@ print(heard)
 
 @pytest.mark.slow
 def test_why_no_broker_lets_the_client_in_stands_in_its_log_alone():
-    """In a process of its own, as the client leaves its thread and its sockets behind."""
+    """In its own process, as the client leaves its thread and its sockets open."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and does not listen
         address = f"127.0.0.1:{held.getsockname()[1]}"
@@ -417,7 +417,7 @@ def test_a_producer_with_something_unsent_does_not_close_at_once_upstream(produc
 def test_a_paused_partition_is_given_a_position_upstream(consumer):
     consumer.assign([TP])
     consumer.pause(TP)
-    assert consumer._subscription.missing_fetch_positions() == {TP}  # what a poll looks for
+    assert consumer._subscription.missing_fetch_positions() == {TP}  # the metadata that a poll requires
     consumer.resume(TP)
     quirks.hold(consumer, TP)
     assert consumer._subscription.missing_fetch_positions() == set()
@@ -454,7 +454,7 @@ def test_a_leader_forgets_that_it_is_joining_upstream(consumer, monkeypatch):
     coordinator._join_task = SimpleNamespace(is_done=False)
     coordinator._assignment_snapshot = coordinator._metadata_snapshot
     coordinator._joined_subscription = {"t"}
-    assert join(consumer)  # it takes itself to be joined, and waits for the answer no more
+    assert join(consumer)  # it considers itself joined, and no longer waits for the answer
     assert consumer.group_metadata().state is MemberState.REBALANCING
     quirks.go_on_joining(consumer)
     assert not join(consumer)
@@ -469,7 +469,7 @@ def test_a_member_that_has_joined_is_left_alone(consumer):
 
 @pytest.fixture
 def named(silent):
-    """A member with a name that takes itself to be joined; what it asks of its group is answered by `answers`."""
+    """A member with a name that considers itself joined; `answers` answers its requests to the group."""
     member = KafkaConsumer(
         "t", bootstrap_servers=silent, group_id="g", group_instance_id="worker-1", **NO_BROKER
     )
@@ -502,7 +502,7 @@ def test_a_member_whose_name_another_has_takes_itself_to_be_joined_upstream(name
     send_heartbeat(named, monkeypatch, answer)
     assert named.group_metadata().state is MemberState.STABLE
     assert not named._coordinator.need_rejoin()
-    named._coordinator.poll_heartbeat()  # what `poll` does then: nothing is raised
+    named._coordinator.poll_heartbeat()  # as `poll` then does: no exception
     assert quirks.displaced(named) == lost
 
 
@@ -517,7 +517,7 @@ def test_who_joins_or_is_to_join_is_not_displaced(named):
 
 
 def left(member, monkeypatch):
-    """What a member asks of its coordinator when it is closed."""
+    """Requests of a closing member to its coordinator."""
     sent = []
     coordinator = member._coordinator
 
@@ -588,7 +588,7 @@ def test_the_brokers_are_asked_for_a_topics_id_as_fetches_name_none(consumer, mo
     monkeypatch.setattr(manager, "_conns", connections)
     assert quirks.topic_id(consumer, "t", 1000) == "7"
     assert sent[-1][1] == "coordinator-1"
-    # where each has something before it, what the group's has is no fetch
+    # each answer has an earlier one queued, and the group's answer is not a fetch
     monkeypatch.setattr(manager, "_conns", {1: connection(1), "coordinator-1": connection(1)})
     assert quirks.topic_id(consumer, "t", 1000) == "7"
     assert sent[-1][1] == "coordinator-1"
@@ -608,7 +608,7 @@ def test_the_brokers_are_asked_for_a_topics_id_as_fetches_name_none(consumer, mo
 
 
 def to_its_end(steps):
-    """Returns what a coroutine that waits for nothing returns: a loop may be running already, a browser's."""
+    """Returns the result of a coroutine that never waits: a browser's loop may be running already."""
     with pytest.raises(StopIteration) as ended:
         steps.send(None)
     return ended.value.value
@@ -618,7 +618,7 @@ def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_ot
     leaders = {0: 1, 1: -1, 2: 1, 3: None}
 
     class Heard(Fetcher):
-        """What asks, up to the request to a broker."""
+        """Coroutine up to the request to a broker."""
 
         def __init__(self):
             async def wait_for(step, _ms):
@@ -650,7 +650,7 @@ def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_ot
 
     assert quirks.bounds(consumer, lost, tps, 1000) == {}
 
-    # who needs them all is told which have none
+    # a caller that needs all of them learns which lack a leader
     consumer.beginning_offsets, consumer.end_offsets = fetcher.beginning_offsets, fetcher.end_offsets
     assert quirks.whole_bounds(consumer, [tps[0], tps[2]], 1000) == {tps[0]: (7, 7), tps[2]: (7, 7)}
     with pytest.raises(errors.LeaderNotAvailableError, match="topic t: no leader of partition 1, 3"):
@@ -658,7 +658,7 @@ def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_ot
 
 
 def hears(consumer, monkeypatch, said):
-    """Has a client's requests for metadata answered by a partition's leader, or an error; returns what was said."""
+    """Answers a client's metadata requests with a partition's leader, or an error; returns the log lines."""
     asked = []
 
     def request_update():
@@ -685,7 +685,7 @@ def test_a_partition_that_has_no_leader_alone_is_left_out_once_the_brokers_said_
     def answered(tps, timeout_ms):
         return dict.fromkeys(tps, 7)
 
-    with pytest.raises(errors.KafkaTimeoutError):  # nobody said anything
+    with pytest.raises(errors.KafkaTimeoutError):  # no broker answered
         quirks.bounds(consumer, answered, found, 50)
     asked = hears(consumer, monkeypatch, -1)
     assert quirks.bounds(consumer, consumer.end_offsets, found, 1000) == {}
@@ -694,5 +694,5 @@ def test_a_partition_that_has_no_leader_alone_is_left_out_once_the_brokers_said_
     assert quirks.bounds(consumer, answered, found, 1000) == {found[0]: 7}
     consumer._cluster._partitions = {}
     hears(consumer, monkeypatch, errors.KafkaConnectionError())
-    with pytest.raises(errors.KafkaConnectionError):  # nobody said that it has none
+    with pytest.raises(errors.KafkaConnectionError):  # no broker reported a missing leader
         quirks.bounds(consumer, answered, found, 1000)

@@ -10,7 +10,7 @@ from worker.kafka.client import raw_fetch
 
 
 def fetched(data, offset):
-    """What the library makes of a fetch from an offset on, through the raw fetch hook; and what it says about it."""
+    """Result of a fetch from an offset through the raw fetch hook; and its log lines."""
     aborted = [SimpleNamespace(producer_id=7, first_offset=3), SimpleNamespace(producer_id=5, first_offset=1)]
     drained = []
     records = raw_fetch._Bytes(
@@ -24,7 +24,7 @@ def fetched(data, offset):
 
 
 def batches(*counts):
-    """Batches of so many records one behind the other."""
+    """A number of batches with consecutive offsets."""
     made, offset = [], 0
     for count in counts:
         builder = MemoryRecordsBuilder(2, 0, 1 << 20)

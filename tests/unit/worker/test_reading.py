@@ -31,7 +31,7 @@ TP = TopicPartition("snapshots", 0)
 
 
 def decoded(data, *, start=0, begins=b"", aborted=(), times=1):
-    """What a consumer is given of a fetch that comes so often: records, positions, and what is passed over."""
+    """Result of a repeated fetch for a consumer: records, positions, and skipped parts."""
     passed = []
     decode = reading._Decoder(begins, passed.append)
     fetched = raw_fetch.Fetched(start, start, np.frombuffer(data, np.uint8), list(aborted))
@@ -131,7 +131,7 @@ def test_more_records_than_are_picked_at_once():
 
 
 def polled(data, offset, bound):
-    """The records of one fetch as the client library takes them, and its position behind."""
+    """The records of one fetch as the client library decodes them, and its next position."""
     decode = reading._Decoder(b"", lambda passed: None)
     made = raw_fetch._Decoded(decode, offset, TP, MemoryRecords(data), aborted_transactions=[])
     made.bound = bound
@@ -215,7 +215,7 @@ def test_up_to_where_all_could_be_read_depends_on_the_isolation_level(level, bou
 
 
 class Consumer:
-    """A consumer whose position moves as it is told, a step a poll."""
+    """A consumer with scripted positions, one step per poll."""
 
     def __init__(self, *steps):
         self.steps, self.at, self.now = list(steps), None, 0.0

@@ -1,4 +1,4 @@
-"""Recommendations are found beside the publishing, in time, and said in the snapshots that follow."""
+"""Recommendations are computed while publishing continues, in time, and appear in later snapshots."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ MORE = STREAM.oracle.estimate(2 * COUNTS, 1600)
 
 
 class Bench:
-    """A recommender with a clock that the test moves and work that begins when the test says."""
+    """A recommender with a clock and an executor under the test's control."""
 
     def __init__(self, stream=STREAM, queries=QUERIES):
         self.now, self.work, self.told, self.metrics = 0.0, [], [], Metrics()
@@ -180,7 +180,7 @@ def test_in_the_background_the_caller_goes_on_and_the_process_may_end():
 
 
 class Counted:
-    """A store whose one partition has counted as many reports as the test says."""
+    """A store whose one partition has a chosen number of reports."""
 
     def __init__(self):
         self.state = PartitionState.fresh(STREAM, 0)
@@ -240,7 +240,7 @@ def test_snapshots_carry_what_is_known_and_never_wait():
     for step in range(4):
         counted.count([0, 0, 1, 5])
         publisher.tick()
-        if step == 1:  # two snapshots were published while it was thought over
+        if step == 1:  # two snapshots were published during the computation
             bench.finish()
         bodies = snapshot_producer.snapshots[-1]
         assert len(snapshot_producer.snapshots) == step + 1
@@ -286,7 +286,7 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
     bench.now = 3600.0
     publisher.tick()
     assert len(snapshot_producer.snapshots) == 2
-    assert not bench.work  # nor is anything to be thought over
+    assert not bench.work  # and no computation is needed
     counted.count([1])
     publisher.tick()
     assert recommended() == (3, 5, said)
@@ -294,7 +294,7 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
     bench.now = 7200.0
     publisher.tick()
     assert len(snapshot_producer.snapshots) == 3  # the same methods, though newly chosen
-    said["three"] = None  # no method is clear any more
+    said["three"] = None  # no method is a clear choice now
     counted.count([2])
     publisher.tick()
     bench.finish()

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def makers(seeds):
-    """Logs, and for each where to begin, and the aborted transactions that a broker tells of from there on."""
+    """Logs with their start offset, and the aborted transactions that a broker reports from there on."""
     for seed in seeds:
         rng = np.random.default_rng(seed)
         maker = Maker(rng)
@@ -112,7 +112,7 @@ def test_what_is_read_does_not_depend_on_where_a_chunk_ends(monkeypatch):
 
 def test_what_is_read_does_not_depend_on_where_a_fetch_ends():
     for log, start, _, rng in makers(range(60)):
-        # also damaged ones, but none whose last offset lies: that shows by the next batch alone
+        # also damaged ones, except wrong last offsets, which only the next batch shows
         worse = [damaged(one, rng) if rng.random() < 0.3 else one for one in log]
         lies = [
             bad[:8] != one[:8] or decoding.end_of(bad, b"") != decoding.end_of(one, b"")
@@ -178,7 +178,7 @@ def old(magic, codec):
             batch(5, b"", 0)[:11] + b"\x30" + batch(5, b"", 0)[12:60],
             6,
             "length",
-        ),  # 48 bytes behind the length
+        ),  # 48 bytes after the length
         *((old(magic, codec), 6, "magic") for magic in (0, 1) for codec in (0, 1)),
         (batch(5, ONE, 1, magic=3, last=7), 13, "magic"),
         (batch(5, ONE, 1, magic=-1, last=7), 13, "magic"),
@@ -234,7 +234,7 @@ def test_a_chunk_of_what_unpacks_to_nothing_ends_by_what_is_read(codec):
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_checksum_of_an_old_message_is_no_leader_epoch(magic):
-    # the brokers would be asked for that epoch, and say that the log was truncated
+    # the client would ask brokers for that epoch, and they would report a truncated log
     fetched = old(magic, 0)
     assert struct.unpack_from(">i", fetched, 12) != (-1,)
     assert scan_headers(np.frombuffer(batch(4, ONE, 1, leader=7) + fetched, np.uint8))[1:] == (6, -1)

@@ -48,7 +48,7 @@ CODES = {code: error.__name__ for code, error in kafka_errors.kafka_errors.items
 
 @pytest.fixture(scope="module")
 def consumer():
-    """A consumer that no broker answers; what is answered the tests say."""
+    """A consumer with scripted answers instead of a broker."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         consumer = KafkaConsumer(
@@ -106,7 +106,7 @@ def list_offsets(consumer, answers, code):
 
 
 def asked(consumer, answers, handle):
-    """What a claim makes of an answer: see `worker.kafka.reports.offsets`."""
+    """Outcome of an answer for a claim: see `worker.kafka.reports.offsets`."""
     offsets = Offsets(SimpleNamespace(commit=lambda *_, **__: handle()), TOPIC, answers)
     try:
         confirmed = offsets.confirm({BAD: (7, ""), GOOD: (7, "")})

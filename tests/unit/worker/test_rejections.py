@@ -1,4 +1,4 @@
-"""What is rejected is said, by the worker once a minute and by the commands; what a record held is not."""
+"""Rejections are reported, by the worker once a minute and by the commands, without record contents."""
 
 import json
 from collections import Counter
@@ -51,7 +51,7 @@ class Said:
 
 
 def test_point_21_the_first_rejections_are_gathered_for_two_seconds():
-    """300 malformed records come in batches of one: the first event has them all, where it said 1."""
+    """300 malformed records in batches of one: the first event counts them all, where it once counted 1."""
     said = Said()
     for start in range(300):
         said.add(*batch(0, start=start, size=1))
@@ -74,7 +74,7 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     facts = {"dead_letters_left_out": 0, "accepted": 8, "partition": 2, "offset": 103}
     facts |= {"reasons": {"version": 2}}
     assert said.events == [("records.rejected", facts)]
-    # what comes within the minute is said together, with the first of it
+    # rejections within the minute are reported together with the first
     for start in range(0, 500, 10):
         said.now += EVERY_SECONDS / 51
         said.add(*batch(*range(10), partition=1, start=start), left_out=3)
@@ -85,12 +85,12 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     facts = {"dead_letters_left_out": 150, "accepted": 0, "partition": 1, "offset": 0}
     facts |= {"reasons": {"version": 500}}
     assert said.events[1:] == [("records.rejected", facts)]
-    # and silence when nothing more comes, or only good records
+    # and silence when only good records or none follow
     said.now += 10 * EVERY_SECONDS
     said.add(*batch())
     said.rejections.say()
     assert len(said.events) == 2
-    # what was accepted before is no part of it
+    # earlier accepted records are not part of it
     said.add(*batch(9, start=70))
     said.now += GATHER_SECONDS
     said.rejections.say()

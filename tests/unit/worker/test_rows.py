@@ -69,7 +69,7 @@ def test_rows_are_those_of_the_windows_whatever_was_configured_before(seed):
     rng, there = random.Random(seed), world(seed)
     choices = [(["base"], 2), (["norm-sub", "base"], 3), (["norm"], 1), (["base", "power"], 1), None]
     written = {}
-    """Window -> the places of its rows, as its last publisher had them; None where that one had no rows."""
+    """Window -> positions of its rows from its last publisher; None if that one had no rows."""
     there.tick()
     gone = shrunk = 0
     for end in range(15, 121, 15):
@@ -203,7 +203,7 @@ A, B = Slots(("base",), {"": 3}), Slots(("norm",), {"": 1})
         (Rows("rows", A), CLOSED, (A, 100_000)),
         (Rows("rows", A, B, 60_000), CLOSED, (A | B, 100_000)),
         (Rows("rows", B, A, 60_000), CLOSED, (A, 60_000)),
-        # no window that is there, or open, ends by then
+        # no existing or open window ends by then
         (Rows("rows", B, A, 50_000), CLOSED, (None, 0)),
         (Rows("rows", B, A, 110_000), {"10s": Closed(100_000)}, (A, 110_000)),
         (Rows("rows", B, A, 100_000), {"10s": Closed(100_000)}, (None, 0)),

@@ -56,7 +56,7 @@ def test_point_16_a_rule_begins_no_earlier_than_one_that_is_recorded_ahead():
 
 
 def test_point_16_turns_of_old_and_new_workers_never_flap():
-    """Whatever takes turns, each configuration adds one rule at most, and in the end nobody adds any."""
+    """In any order of configurations, each adds at most one rule, and finally none adds any."""
     some = [RequestedRule(r, t) for r in (None, 1, 2, 3) for t in (A, B, C)]
     for seed in range(500):
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""No secret comes out: every place that somebody may put one in, by everything that the worker says."""
+"""No secret is printed: every place for a secret, against every output of the worker."""
 
 import contextlib
 import gc
@@ -228,7 +228,7 @@ def test_point_12_a_refused_variable_does_not_say_a_secret(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [*COMMANDS, "run"])
 def test_point_12_no_command_says_the_secret_of_a_refused_configuration(tmp_path, command):
-    for text in [*REFUSED.values()][::12]:  # a command prints what `parse` raises
+    for text in [*REFUSED.values()][::12]:  # a command prints the error that `parse` raises
         result = said_by(tmp_path, command, text + STREAM)
         assert result.exit_code == 2
         assert_unsaid(result.output)
@@ -300,7 +300,8 @@ main()
 
 
 def log_of_run(folder, terminal):
-    """What `run` logs, as JSON or as on a terminal, up to the traceback of an error that had the secrets at hand."""
+    """Log of `run`, as JSON or as on a terminal, up to the traceback of an error that had access to the
+    secrets."""
     (folder / "worker.toml").write_text(
         f'http.port = 0\n{LOGIN}[redis]\nurl = "redis://me:{SECRET}@{NOWHERE}"{STREAM}', encoding="utf-8"
     )

@@ -13,7 +13,7 @@ SERVED = CONFIG.served(None)
 
 
 class Producer:
-    """A producer whose records are acknowledged only when somebody waits for them; notes what happens."""
+    """A producer that acknowledges records only on a flush; records its events."""
 
     def __init__(self, error=None):
         self.sent, self.times, self.error = [], [], error
@@ -59,7 +59,7 @@ def test_records_go_to_all_partitions_in_runs(monkeypatch):
     sent = send(monkeypatch, producer, iter(records), on_acknowledged=told.append)
     assert [value for _, value, _ in producer.sent] == [value for value, _ in records]
     assert [partition for *_, partition in producer.sent] == [i // 64 % 3 for i in range(400)]
-    assert set(producer.times) == {None}  # of now
+    assert set(producer.times) == {None}  # the present
     assert (sent.reports, sent.records, sent.malformed) == (720, 360, 40)
     assert told[-1] == 720
 
@@ -73,7 +73,8 @@ def test_what_is_in_flight_is_bounded(monkeypatch):
 
 @pytest.mark.parametrize("batch", [1, 100])
 def test_the_rate_is_one_of_reports_however_many_a_record_has(monkeypatch, batch):
-    """At 100 reports a second the i-th is not sent before i/100 s, but for what may be ahead: 50 ms and a record."""
+    """At 100 reports a second, report i is sent no earlier than i/100 s, minus the allowed lead: 50 ms and a
+    record."""
     now, moments, producer = [1000.0], [], Producer()
 
     def sleep(seconds):
@@ -96,7 +97,7 @@ def test_the_rate_is_one_of_reports_however_many_a_record_has(monkeypatch, batch
 
 
 def no_number(_):
-    """What the client raises where the brokers give its login no producer's number."""
+    """Error of the client if the brokers refuse a producer id to its login."""
     return errors.KafkaError(
         "Unexpected error in InitProducerIdResponse: [Error 31] ClusterAuthorizationFailedError"
     )

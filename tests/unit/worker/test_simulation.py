@@ -106,7 +106,7 @@ def test_times_are_spread_in_order_but_for_the_jitter(jitter):
     assert jitter < 700 or (newest - given).max() > jitter / 2
     again = times.spread(users, begin=begin, end=end, jitter=jitter, seed=4)
     assert [again(before) for before in range(users)] == given.tolist()
-    assert at(users + 7) <= end  # a malformed record behind the last one
+    assert at(users + 7) <= end  # a malformed record after the last one
 
 
 TOPIC = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.ms": str((1 << 63) - 1)}

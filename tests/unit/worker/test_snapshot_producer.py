@@ -1,4 +1,4 @@
-"""Where the head is looked for, of a topic that is compacted while it is read."""
+"""Search for the head on a topic that is compacted meanwhile."""
 
 import itertools
 from itertools import pairwise
@@ -77,7 +77,7 @@ class Compacted:
                 offset: record for offset, record in self.records.items() if record[0] != b"s/head"
             }
             self.records[self.end] = b"s/head", head(self.meanwhile.pop(0))
-            self.end += 7  # what else is written
+            self.end += 7  # other records
 
 
 def looked(meanwhile, records=None, end=40):
@@ -92,7 +92,7 @@ def looked(meanwhile, records=None, end=40):
         ([], 1, [0]),
         # one is written behind the end, and compaction takes the one before it
         ([2], 2, [0, 40]),
-        # and once more, while what is behind is read: the second look goes on to the end as it is then
+        # and again during the first read: the second look reads to the end at that time
         ([2, 3], 3, [0, 40]),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_stream_without_a_head_is_found_to_have_none_however_fast_others_write
 
 
 class Far(Compacted):
-    """A topic on which other streams keep much: a poll brings 500 records in a tenth of a second, or none any more."""
+    """A topic with many records of other streams: a poll returns 500 records in 0.1 s, or none at the end."""
 
     def __init__(self, records, stops=10**9):
         super().__init__({0: (b"s/head", head(5))}, records, ())
@@ -176,7 +176,8 @@ def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
 
 @pytest.mark.parametrize("decided", [False, True])
 def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
-    """Else a watchdog ends a worker that is silent for two minutes, and the next one begins the same anew."""
+    """Otherwise a watchdog ends a worker that is silent for 2 minutes, and the next one fails in the same
+    way."""
     topic, alive = Far(1_000_000), [0.0]
     snapshot_producer = KafkaSnapshotProducer(
         topic, STREAM, lambda: topic.now, heartbeat=lambda: alive.append(topic.now)
@@ -187,7 +188,7 @@ def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
 
 
 class Slow:
-    """A producer whose broker answers only whoever waits, a record at a time; what it is told is written down."""
+    """A producer whose broker answers one record at a time, only during a wait; its calls are recorded."""
 
     def __init__(self, fails_at=None):
         self.open, self.most, self.fails_at, self.committed = [], 0, fails_at, False
@@ -281,7 +282,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("nth", range(1, 13))
 def test_point_9_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie, nth):
-    """The publisher goes on from the newest head, or opens once more."""
+    """The publisher continues from the newest head, or opens once more."""
     monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
     seconds = itertools.count()
     snapshot_producer = KafkaSnapshotProducer(Liar(nth, lie), STREAM, lambda: next(seconds), lambda _: None)
@@ -339,7 +340,7 @@ def test_a_record_that_is_no_head_is_passed_over_for_the_newest_that_is_one(forg
 
 @pytest.mark.parametrize("decided", [False, True])
 def test_where_only_what_is_no_head_is_left_no_number_is_guessed(decided):
-    """The head that was published may have been compacted away: what it said is not known, and it said something."""
+    """The published head may have been compacted away: its content is unknown, but it existed."""
     topic = Compacted({3: (b"s/head", b"forged"), 5: (b"t/head", head(9))}, 40, [])
     with pytest.raises(StateLost, match="no head, and no older one is there"):
         KafkaSnapshotProducer(topic, STREAM).head(decided=decided)

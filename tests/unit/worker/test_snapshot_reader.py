@@ -71,7 +71,7 @@ class Topic:
 
 @pytest.fixture
 def log(monkeypatch):
-    """What the topic has, in its order."""
+    """Records of the topic in their order."""
     monkeypatch.setattr(snapshots.reading, "connect", Topic)
     monkeypatch.setattr(Topic, "log", [], raising=False)
     monkeypatch.setattr(Topic, "a_poll", 5, raising=False)
@@ -175,7 +175,7 @@ def test_another_streams_windows_are_not_read(config, log):
 
 
 def test_what_is_no_snapshots_stops_no_reader(config, log):
-    """As somebody may have written it who may write to the topic."""
+    """As a producer with write access could have written it."""
     numbered = [("sequence", b"1"), ("snapshot", b"x"), ("parts", b"1"), ("schema", b"1")]
     for key, headers in (
         (b"s/x", [("end", b"soon")]),
@@ -295,7 +295,7 @@ def test_a_snapshot_of_a_number_that_was_shown_is_another_one(config, log):
 
 @pytest.fixture
 def watch(monkeypatch, tmp_path, log):
-    monkeypatch.setattr(Topic, "a_poll", 1000)  # so that what is there is read in any time
+    monkeypatch.setattr(Topic, "a_poll", 1000)  # so that the existing records are read at any time
     monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
     monkeypatch.setattr("worker.cli.watch.why_none", lambda config, served: "nobody knows")
     path = tmp_path / "worker.toml"

@@ -32,7 +32,7 @@ def vector(request):
 
 
 def read(vector):
-    """What this version makes of a stored partition."""
+    """A stored partition as this version loads it."""
     metadata = layout.parse(vector["fields"], KEY)
     return metadata, layout.load(
         STREAM, metadata, {name: bytes.fromhex(blob) for name, blob in vector["blobs"].items()}
@@ -87,7 +87,7 @@ def test_the_vectors_blobs_are_the_bytes_that_the_layout_defines(vector):
 
 
 def counts_of(blob):
-    """What a blob of three entries says, by its layout's bytes as they are defined."""
+    """Content of a blob of three entries, from the bytes that its layout defines."""
     *said, width = struct.unpack_from("<4sIq16sqI", blob)
     return *said, *struct.unpack_from(f"<3{ {1: 'B', 2: 'H', 4: 'I', 8: 'Q'}[width] }", blob, 48)
 

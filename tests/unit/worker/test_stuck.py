@@ -1,4 +1,4 @@
-"""A thread that hangs: the watchdog ends the process, so that whoever supervises it starts another one."""
+"""A hung thread: the watchdog ends the process, so that its supervisor starts another one."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ def test_a_process_whose_polling_thread_hangs_ends_itself_and_says_where(tmp_pat
     )
     assert done.returncode == 1
     assert "worker.stuck" in done.stdout + done.stderr
-    assert "_serve" in done.stderr  # where each thread is
+    assert "_serve" in done.stderr  # the stack of each thread
 
 
 def test_while_kernels_are_compiled_nothing_is_stuck_and_readiness_says_so(tmp_path):

@@ -1,4 +1,4 @@
-"""Tokens by client credentials: asked for as RFC 6749 says, renewed ahead, and never waited for twice."""
+"""Tokens by client credentials: requested by RFC 6749, renewed ahead, and never waited for twice."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ SECRET = "p=#s s"
 
 
 class Endpoint:
-    """Answers as it is told, and notes what it was asked."""
+    """Gives scripted answers, and records its requests."""
 
     def __init__(self):
         self.asked = []
@@ -100,7 +100,7 @@ def test_the_next_one_is_there_before_the_one_before_is_over(endpoint):
         assert seen[-1] >= seen[-2]
         assert time.monotonic() - started < 30
         time.sleep(0.02)
-    # nobody asks: nobody is asked for
+    # no token is requested without a call
     until(lambda: not given._renewing)
     many = len(endpoint.asked)
     assert given.token() >= seen[-1]
@@ -160,7 +160,7 @@ def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said
 def test_one_that_is_good_for_ever_is_fetched_again_some_day(endpoint):
     endpoint.replies = lambda n: (200, {"access_token": "a", "expires_in": 1e300})
     assert fetch(endpoint.credentials()) == ("a", 86_400)
-    endpoint.replies = lambda n: (200, {"access_token": "a"})  # which does not say for how long
+    endpoint.replies = lambda n: (200, {"access_token": "a"})  # without a lifetime
     assert fetch(endpoint.credentials()) == ("a", 60)
 
 

@@ -115,7 +115,7 @@ class Reading:
 
 
 def several(monkeypatch, second):
-    """Returns a configuration of two streams, whose snapshots are one and what is given."""
+    """Returns a configuration of two streams, with one snapshot and the given ones."""
     readers = {"colours": Reading("colours", taken()), "shapes": Reading("shapes", *second)}
     monkeypatch.setattr("worker.cli.overview.reach", lambda config, topic: None)
     monkeypatch.setattr(

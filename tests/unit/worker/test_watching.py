@@ -1,4 +1,4 @@
-"""What is looked at for poisoning reports: all that is counted, once."""
+"""Every counted report is checked for poisoning once."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The page on windows says what its own commands compute, and what the configuration takes."""
+"""The page on windows matches the output of its commands, and the accepted configuration."""
 
 import contextlib
 import io
@@ -18,12 +18,12 @@ STREAM = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\
 
 
 def printed(number):
-    """What the section's command of this number prints."""
+    """Output of the section's command with this number."""
     code = re.findall(r"^```sh\n\.venv/bin/python -c '\n(.*?)'\n```$", SECTION, re.MULTILINE | re.DOTALL)[
         number
     ]
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(code, {})  # what the page has its readers run
+        exec(code, {})  # commands of the page
     return out.getvalue()
 
 

@@ -29,7 +29,7 @@ LENGTH = 120
 
 
 class Partition:
-    """One partition: what is counted of it, and what is committed of that."""
+    """One partition with its counted and committed state."""
 
     def __init__(self, rng, records, limits, changes=(), stream=STREAM):
         self.rng, self.stream, self.commits = rng, stream, 0
@@ -156,7 +156,7 @@ class World:
         return verdict_of("s", verdicts, published, compared)
 
     def wholes(self):
-        """What is there now: for each window, or `all`, the places of its messages on the topic."""
+        """Positions of the messages on the topic: for each window, or `all`."""
         newest = {each.key: i for i, each in enumerate(self.topic)}
         there = [i for i in newest.values() if self.topic[i].value]
         found = {}
@@ -168,12 +168,12 @@ class World:
         return found
 
     def compacted(self):
-        """The topic with the newest message of each key alone."""
+        """The topic with only the newest message of each key."""
         newest = {each.key: i for i, each in enumerate(self.topic)}
         return [each for i, each in enumerate(self.topic) if newest[each.key] == i]
 
     def counts(self):
-        """How many windows are final, and how many are not."""
+        """Numbers of final and of open windows."""
         places = [at for of, at in self.wholes().items() if of != "all"]
         found = Counter(of_final(self.topic[at[0]]) for at in places)
         return found[True], found[False]

@@ -61,7 +61,7 @@ def frame(stream, *reports):
 
 
 def some_reports(stream, rng, n):
-    """Well-formed reports, uniformly drawn; those that are vectors as users send them."""
+    """Well-formed reports, uniformly drawn; vector reports as users send them."""
     oracle = stream.oracle
     if isinstance(oracle, ldp.RatedResponse):
         return [(rng.randrange(len(oracle.rates)), rng.randrange(2)) for _ in range(n)]

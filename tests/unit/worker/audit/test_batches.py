@@ -56,7 +56,7 @@ def test_both_readings_agree_on_whole_batches():
 
 
 def test_a_negative_length_is_unreadable_though_the_checksum_is_right():
-    """All that is left belongs to it, and may look like one whole batch."""
+    """The rest of the fetch belongs to it, and may look like one complete batch."""
     good = batch(40, record(0, b"\x01frame"), 1)
     negative = good[:8] + struct.pack(">i", -89) + good[12:]
     assert ours(negative) == theirs(negative) == ([], 1)

@@ -1,4 +1,4 @@
-"""Decoding: what a state supports, and Base's frequencies of it, are the oracle's to the last bit."""
+"""Decoding: supports and Base's frequencies of a state equal the oracle's bit for bit."""
 
 from fractions import Fraction
 

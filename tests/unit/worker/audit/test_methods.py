@@ -1,4 +1,4 @@
-"""The methods: what the worker publishes by each is what the audit makes of the plain estimate, and nothing else is."""
+"""The methods: the audit computes each published method from the plain estimate, and finds every change."""
 
 import json
 import random
@@ -23,7 +23,7 @@ OF_BASE += [("poisoning_tolerance", 1), ("poisoning_tolerance", -1)]
 
 
 def snapshot_of(stream, n, seed=1):
-    """A snapshot of made-up reports: some of users, a few values of which are frequent, or of noise alone."""
+    """A snapshot of simulated reports: from users with a few frequent values, or only noise."""
     rng, coins = random.Random(seed), np.random.default_rng(seed)
     oracle, d = stream.oracle, stream.oracle.domain_size
     if seed % 3:
@@ -162,5 +162,5 @@ def test_the_epsilon_of_a_stream_is_what_a_report_spends_and_no_other(stream):
 def test_the_epsilon_at_several_rates_is_that_of_the_lowest():
     document = STREAMS["rated"].document()
     assert spent(document) == "87889/40000"  # ln 9 = 2.1972246 of the rate 1/5, rounded up
-    with pytest.raises(Difference, match="epsilon is '1100001/1000000'"):  # of the rate in the middle
+    with pytest.raises(Difference, match="epsilon is '1100001/1000000'"):  # middle rate
         expect_spent({"epsilon": "1100001/1000000"}, document)

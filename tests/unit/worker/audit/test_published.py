@@ -50,13 +50,13 @@ def topic_with(world, places, change, headers=None):
 
 
 def bodies(world, of, method=None):
-    """The places of the bodies of a window, or of the newest snapshot: of one method, or of all, with the head."""
+    """Positions of a window's bodies, or of the newest snapshot; for one method, or for all with the head."""
     places = [i for i in world.wholes()[of] if not world.topic[i].key.startswith("s/domain")]
     return [i for i in places if method in (None, world.topic[i].key.rpartition("/")[2])]
 
 
 def of_kind(world, final):
-    """A window that is final or is not; others of its name lie before and behind it."""
+    """A final or open window; others of its name lie before and after it."""
     found = [of for of, at in world.wholes().items() if of != "all" and of_final(world.topic[at[0]]) == final]
     found.sort(key=lambda of: (of.split("/")[0], int(of.split("/")[1])))
     return found[len(found) // 2]
@@ -211,7 +211,7 @@ def test_a_final_window_that_is_published_again_is_found(world):
     found(world, world.topic + later, of, "though it was final")
     provisional = [replace(each, headers=each.headers | {"final": b"false"}) for each in later]
     found(world, world.topic + provisional, of, "though it was final")
-    # where compaction has left the last one alone, its number is what tells
+    # after compaction only the last one is left, so its number decides
     compacted = [each for each in world.compacted() if not each.key.startswith(f"s/{of}/")]
     world_after = [replace(each, headers=each.headers | {"sequence": b"1"}) for each in again]
     found(world, compacted + world_after, of, "published after")
@@ -237,7 +237,7 @@ def test_a_key_that_is_anothers_is_found(world):
         for i in world.wholes()[of]:
             topic[i].key = topic[i].key.replace(of, other)
         assert world.audit(topic=topic).verdict == "different"
-        for i in world.wholes()[of]:  # its document goes with it, but its counts do not
+        for i in world.wholes()[of]:  # its document is deleted with it, but its counts remain
             said = json.loads(topic[i].value)
             shifted(said, int(other.split("/")[1]) - int(start))
             topic[i].value = json.dumps(said).encode()
@@ -259,7 +259,7 @@ def test_a_tombstone_too_early_and_one_that_is_missing_are_found(world):
 
 
 def difference(world, change):
-    """What the audit finds where the newest head is changed."""
+    """Findings of the audit after a change of the newest head."""
     (place,) = [i for i in world.wholes()["all"] if world.topic[i].key == "s/head"]
     verdict = world.audit(topic=topic_with(world, [place], change))
     assert verdict.verdict == "different"
@@ -297,7 +297,7 @@ def test_every_field_of_the_head_that_is_another_is_found(world):
 
 
 def unlisted(world, change=lambda said: None, gone=lambda sent: True):
-    """The topic as compaction leaves it, without the windows that are gone, whose newest head lists none."""
+    """The topic after compaction, without expired windows; its newest head lists no windows."""
 
     def bare(said):
         for line in said["windows"].values():
@@ -329,7 +329,7 @@ def test_open_windows_have_to_be_there_though_the_head_lists_none(world):
         said["windows"][name]["bounded"] = [[said["windows"][name]["closed"] + 1, 10**9]]
 
     found(world, unlisted(world, gone=gone), of, "is not there, and has ")
-    # nor does it help to be bounded, or that time has come further
+    # bounded windows or later times do not change that
     for change in (bounded, lambda said: said.update(reached=10**6)):
         assert world.audit(topic=unlisted(world, change, gone)).verdict == "different"
 
@@ -342,7 +342,7 @@ def test_of_final_windows_that_are_not_there_it_is_said_how_many(world):
     assert verdict.provisional_recounted == provisional
     assert verdict.gone == finals + whole.gone
     assert outcome(verdict).endswith(f"; windows: {verdict.gone} final by the lines, none on the topic")
-    # of those that retention deleted the same is said; for ever all are there
+    # windows deleted by retention give the same finding; without retention all are present
     deleted = {each.key.rpartition("/")[0] for each in world.topic if not each.value and is_of_a_window(each)}
     assert whole.gone == len(deleted)
     assert outcome(whole).endswith(f", {finals} on the topic") == bool(deleted)
@@ -404,7 +404,7 @@ def test_where_no_windows_are_counted_any_more_open_ones_may_be_deleted():
 
 
 def test_what_waits_to_become_final_may_be_deleted():
-    """More windows are over than become final in one snapshot, and the line of others is further than theirs."""
+    """More windows are over than become final in one snapshot, and other windows are closed further."""
     limits = RecordLimits(3, hamming_weight=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
     world = World(2, limits, retain=1_000)
     world.tick()
@@ -432,7 +432,7 @@ def test_what_retention_deleted_cannot_be_recounted_and_it_is_said():
     assert (verdict.verdict, verdict.published, verdict.recounted) == ("not recountable", None, 0)
     gone = f"records before offset {START + 40} of partition 1 are gone"
     assert verdict.unknown == f"{finals + provisional} windows cannot be recounted: {gone}"
-    # more than there can be is a difference all the same
+    # more than possible is also a difference
     of = of_kind(world, True)
     topic = topic_with(world, bodies(world, of), lambda said: said.update(reports=1))
     verdict = world.audit(begins={1: START + 40}, topic=topic)
@@ -451,7 +451,8 @@ def test_what_a_store_that_was_set_back_has_not_reached_is_not_looked_at():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
-    """The store lost everything, and the operator said to go on; the log's beginning was deleted, or not."""
+    """The store lost everything, and the operator allowed a restart; the log's beginning was deleted, or
+    not."""
     lost = (0, 30, 60)[seed % 3]
     world = World(seed, TENS if seed < 2 else MANY).run(to=60)
     finals, provisional = world.counts()
@@ -507,7 +508,7 @@ def test_a_window_in_doubt_for_a_gap_is_not_complete_and_others_are():
 
 
 def test_a_partition_that_was_admitted_again_is_recounted():
-    """Heads were deleted: the next one says another floor, and what was counted before it has the one of before."""
+    """Heads were deleted: the next head has another admission, and earlier counts keep the old one."""
     for floors in ((0, 40_000), (30_000, 50_000), (30_000, 0)):
         world = World(6, TENS)
         for each, floor in zip(world.partitions, (floors[0], 0), strict=True):

@@ -19,7 +19,7 @@ TP = TopicPartition("reports", 3)
 
 
 class Consumer:
-    """A consumer as `connect_kafka` makes it; each fetch brings the next answer, the last one for ever."""
+    """A consumer of `connect_kafka`; each fetch returns the next answer, and then the last one again."""
 
     def __init__(self, *answers, aborted=(), fetch=1 << 20):
         self.answers, self.aborted, self.fetch = list(answers), aborted, fetch
@@ -62,7 +62,7 @@ class Consumer:
 
 
 def read(consumer, begin, end, caps=((0, None),)):
-    """Values, how many batches cannot be read, and what is deleted."""
+    """Values, number of unreadable batches, and deleted records."""
     reached = []
     items = [*reading.read(consumer, TP, reached.append, begin, end, list(caps))]
     assert reached == sorted(reached)

@@ -203,7 +203,7 @@ def mutated_json(stream, rng):
 
 
 def mutated_base64(wire, rng):
-    """The base64 of a report, most often unchanged; of other bytes, or with other characters."""
+    """The base64 of a report, most often unchanged; else changed bytes or characters."""
     wire = bytearray(wire)
     match rng.randrange(60):
         case 0:

@@ -1,4 +1,4 @@
-"""The audit of rows: those of the worker's publisher are right, and every changed one is found."""
+"""The audit of rows: the publisher's rows are right, and every changed row is found."""
 
 import json
 import random

@@ -43,7 +43,7 @@ def log(n=50, seed=1):
 
 
 def stored(state, group=GROUP, stream=STREAM):
-    """What a commit of a state leaves in the store."""
+    """The store after a commit of a state."""
     before = layout.initial(lineage_of(group, stream, "topic-id"), PartitionState.fresh(stream, state.start))
     metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, KEY), dict(blobs)
@@ -133,7 +133,7 @@ def test_a_single_entry_of_the_state_is_enough():
 
 
 def checked(fields):
-    """The fields with the checksum that they have, if all that it is of are there."""
+    """The fields with a matching checksum, if none of them is missing."""
     names = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
     if not fields.keys() >= {*names}:
         return fields
@@ -206,7 +206,7 @@ def test_metadata_and_counts_of_another_partition_are_a_difference():
     records = log()
     fields, blobs = stored(counted_by_worker(STREAM, records, START))
     assert verify((fields, blobs), records).difference is None
-    for name, partition in (("s", 1), ("s2", 0)):  # both keys, and the metadata alone
+    for name, partition in (("s", 1), ("s2", 0)):  # both keys, and only the metadata
         for there in (blobs, {"all": blobs["all"].replace(bytes.fromhex(COMMIT), bytes(16))}):
             row = verify((fields, there), records, partition=partition, name=name)
             assert row.difference.startswith("metadata: damaged, or of another partition")
@@ -222,7 +222,7 @@ def test_counts_of_another_stream_or_group_are_refused():
 
 
 def with_gap(records, lost, found, recorded=None):
-    """A worker's state that counted up to ``lost`` and went on at ``found``."""
+    """State of a worker that counted up to ``lost`` and continued at ``found``."""
     state = counted_by_worker(STREAM, records[: lost - START], START, recorded=recorded)
     state.skip(found)
     rest = records[found - START :]
@@ -239,11 +239,11 @@ def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
     said = "not recountable: offsets 100 to 119: counted, then deleted; nothing differs in what remains: 30 records"
     assert (row.difference, row.deleted, row.verdict) == (said, ((100, 120),), "not recountable")
     assert (row.records, row.reports, row.malformed) == (30, 72, 6)
-    # all of it is gone, and more was not counted yet
+    # all of it was deleted, and more was not counted yet
     row = verify(cut, records, begin=START + 60, end=START + 70)
     said = "not recountable: offsets 100 to 149: counted, then deleted; none remains"
     assert (row.difference, row.deleted, row.records) == (said, ((100, 150),), 0)
-    # what was not counted when it was deleted is no part of it: the worker's next claim records it as a gap
+    # records deleted before they were counted do not matter: the worker's next claim records them as a gap
     assert verify(cut, records, begin=START + 1).deleted == ((100, 101),)
 
 
@@ -343,7 +343,7 @@ def test_point_7_retention_that_passes_during_the_audit():
 
 def test_a_gap_is_named_and_the_rest_recounted():
     records = log()
-    # lost before anything was counted: all that remains can be read again
+    # lost before any count: the audit can read all remaining records
     row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 20)
     said = (
         "gap: offsets 100 to 119: recorded as lost, deleted before they were counted; all else equals the log"
@@ -351,7 +351,7 @@ def test_a_gap_is_named_and_the_rest_recounted():
     assert (row.difference, row.gaps, row.verdict, row.records) == (said, ((100, 120),), "gap", 30)
     row = verify(stored(with_gap(records, START, START + 1)), records, begin=START + 1)
     assert row.difference.startswith("gap: offset 100: recorded as lost")
-    # counted to 110, the log then began at 120: what was counted before is gone too
+    # counted to 110, then the log began at 120: the earlier counted records are deleted too
     row = verify(stored(with_gap(records, START + 10, START + 20)), records, begin=START + 20)
     said = (
         "gap: offsets 110 to 119: recorded as lost, deleted before they were counted;"
@@ -390,7 +390,7 @@ RULES = [
 
 
 def of_all_lengths(stream, n=50, seed=2):
-    """Records of 1 to 4 reports; some of the unary ones of nothing but ones."""
+    """Records of 1 to 4 reports; some unary ones have only 1 bits."""
     rng = random.Random(seed)
     records = []
     for t in range(n):
@@ -485,7 +485,7 @@ def test_counts_that_were_lost_are_a_difference():
 
 
 def test_point_15_counts_of_another_redis_are_never_equal():
-    """The group counts from two stores: this one has nothing of what the other one counted."""
+    """The group counts from two stores: this one lacks the counts of the other one."""
     good = stored(counted_by_worker(STREAM, log(), START))
     offset = int(good[0]["offset"])
     assert verify(good, log(), committed=(offset, "counted")).difference is None

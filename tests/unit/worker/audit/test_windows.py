@@ -25,7 +25,7 @@ LIMITS = [PLAIN, TENS, SHORTER, HOPS, MANY]
 
 
 def log(rng, n=120, stream=STREAM):
-    """Records whose time goes on, with some that are late, early, undated or malformed, and of all lengths."""
+    """Records with advancing times; some are late, early, undated or malformed, and lengths vary."""
     records, now = [], 0
     for _ in range(n):
         now += rng.choice((0, 200, 900, 3_000))
@@ -54,7 +54,7 @@ class Counting:
             part = self.records[state.offset - START : last - START]
             columns = Columns.of(range(state.offset, last), [t for t, _ in part], [v for _, v in part])
             state.apply(self.stream, Batch(0, state.offset, last, columns))
-            if state.offset < last:  # there was no room
+            if state.offset < last:  # the capacity was exhausted
                 before = len(state.cells)
                 state.evict(state.windows.closed if droppings else 0)
                 if len(state.cells) == before:
@@ -109,7 +109,7 @@ def test_panes_of_every_protocol_are_recounted(stream):
 
 
 def test_the_panes_and_lines_of_a_log_by_hand():
-    """Windows of 10 s that wait for 6 s: what each record comes to was written down, not computed."""
+    """Windows of 10 s that wait for 6 s: the expected verdicts were written down, not computed."""
     times = [1_000, 12_000, 9_000, -1, 16_000, 9_999, 31_000, 19_999, 20_000]
     #        0+     10+     0+    none 10+     late   30+     late    late? its pane ends at 30 s, the line is 25 s
     records = [(time, frame(STREAM, (i % 3,))) for i, time in enumerate(times)]
@@ -123,7 +123,7 @@ def test_the_panes_and_lines_of_a_log_by_hand():
     }
     assert (state.windows.closed, state.windows.late, state.windows.undated) == (25_000, {"1m": 2}, 1)
     assert verify(state, records).difference is None
-    # of the hopping windows that come at the end, the first whole one begins beyond 31 s
+    # the first complete hopping window at the end begins after 31 s
     state.set_rules([*state.rules, Rule(START + 9, 2, HOPS)])
     assert state.windows.first_start == {"10s": 0, "40s every 20s": 40_000}
     assert verify(state, records).difference is None
@@ -276,13 +276,14 @@ def test_late_records_behind_a_gap_do_not_count_as_the_first_after_it():
     counting.to(START + 6)
     ((line, first),) = counting.state.windows.gap_bounds
     assert first == 60_000
-    # what was before the gap is deleted, and may have been later than some of what is left
+    # records before the gap are deleted, and may have been later than some remaining records
     for kept, right in ((60_000, True), (20_000, True), (70_000, True), (None, True), (19_999, False)):
         counting.state.windows.gap_bounds = [(line, kept)]
         assert (verify(counting.state, records, begin=START + 2).verdict != "different") == right, kept
 
 
-# --- where retention deleted what was counted -------------------------------------------------------------------------
+# --- after retention deleted counted records
+# --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(12))

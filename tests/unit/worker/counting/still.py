@@ -1,4 +1,4 @@
-"""A world in which nothing happens but what a test says: a step of a worker is a call."""
+"""A simulated world with only the events of the test: each step of a worker is a call."""
 
 import random
 from collections.abc import Callable
@@ -16,7 +16,7 @@ STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 
 
 class Still(World):
-    """A world in which between two steps happens what the test says."""
+    """A world in which the test chooses the events between two steps."""
 
     def __init__(self, partitions: int = 1) -> None:
         super().__init__(STREAM, partitions)
@@ -40,7 +40,7 @@ class Still(World):
 
 
 def turn(process: Process, *, commit: bool = True) -> None:
-    """What the service does again and again."""
+    """One round of the service loop."""
     ownership = process.ownership
     try:
         batches = process.log.poll()
@@ -72,7 +72,7 @@ def count_all(world: Still, process: Process) -> None:
 
 
 def alone(world: Still, number: int, events: Events | None = None) -> Process:
-    """A new worker that gets every partition, because there is no other any more."""
+    """Starts a worker that gets every partition, as no other one is left."""
     world.members.clear()
     return world.member(number, events)
 

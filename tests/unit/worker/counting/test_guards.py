@@ -1,4 +1,4 @@
-"""Each guard of claim, commit and publish, alone: where its absence costs more than a history would show."""
+"""Each guard of claim, commit and publish: its absence costs more than a history would show."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from worker.observe.progress import Progress
 
 
 def both_owners(world: Still) -> tuple[Process, Process]:
-    """Two that claim one partition: the group never does this; two generations side by side look like it."""
+    """Two workers claim one partition: a group never assigns so, but two generations at once look like it."""
     slow, quick = world.member(1), world.member(2)
     slow.log.poll()
     world.assignment = {1: {0}, 2: {0}}
@@ -61,7 +61,7 @@ def test_claim_step_9_one_that_another_overtakes_and_publishes_is_no_state_loss(
 
 
 def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answers() -> None:
-    """Whether another owner came between is asked; no answer is none, and the claim is made again."""
+    """The worker asks whether another owner came between; without an answer it claims again."""
     world = Still()
     world.send()
     count_all(world, world.member(1))
@@ -183,7 +183,7 @@ def test_a_range_without_records_writes_no_blob() -> None:
 
 
 def configure(world: Still, most: int) -> None:
-    """What the workers from here on are configured with."""
+    """Configuration of the workers that start from here on."""
     world.configured = RequestedRule(limits=RecordLimits(most, True, MAX_BATCH_BYTES))
 
 
@@ -209,7 +209,7 @@ def test_point_16_a_rule_says_nothing_of_progress_before_anything_is_counted() -
 
 
 def unread(process: Process) -> Callable[[], None]:
-    """Has a worker's polling thread read no head; returns what ends that."""
+    """Stops a worker's polling thread from reading heads; returns a function that ends this."""
     ownership = process.ownership
     head_reader = ownership._head_reader
 
@@ -299,7 +299,7 @@ def test_point_10_what_would_stay_waits_for_the_head(why: str) -> None:
 
 
 def relabel(world: Still, **changes: Any) -> str:
-    """Has the store say something else of what its counts are; returns the text."""
+    """Makes the store return another lineage; returns its text."""
     stored = world.stored[0]
     lineage = json.dumps(json.loads(stored.metadata.lineage) | changes, indent=1)
     world.stored[0] = replace(stored, metadata=replace(stored.metadata, lineage=lineage))
@@ -406,7 +406,7 @@ def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
     old = world.member(1)
     count_all(world, old)
     publish(world, old)
-    # another stream's publisher dies inside a transaction: what is committed behind it is not seen
+    # another stream's publisher dies inside a transaction: later committed records stay hidden
     world.open_until = world.clock + 1000
     world.send()
     count_all(world, old)
@@ -424,7 +424,7 @@ def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
 
 
 def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction() -> None:
-    """Else the owner of partition 0, who alone can end its own stream's open transaction, would wait for it."""
+    """Otherwise the owner of partition 0 would wait for the open transaction that only it can end."""
     world = Still()
     world.send()
     count_all(world, world.member(1))
@@ -465,7 +465,8 @@ def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: i
 
 
 def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
-    """A store set back between a publisher's cut and its publishing: counts would be by other rules than they say."""
+    """The store is set back between a publisher's cut and its publishing, so that counts and rules would
+    differ."""
     world = Still()
     process = world.member(1)
     turn(process)

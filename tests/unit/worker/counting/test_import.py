@@ -1,4 +1,4 @@
-"""An import among the workers: each of its steps cut short, whoever comes first, and what it must not touch."""
+"""An import among the workers: each step interrupted, any worker first, and untouched other state."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from worker.importing import Prefix, Refused
 
 
 def world_of(records: int = 10, partitions: int = 1) -> Still:
-    """A log of good records and a malformed one, of which nothing is counted yet."""
+    """A log of good records and a malformed one, all uncounted."""
     world = Still(partitions)
     world.send(records - 1)
     for partition in range(partitions):
@@ -78,7 +78,7 @@ def test_another_history_of_the_same_partition_is_never_taken_for_the_first() ->
     count_all(world, alone(world, 1))
     for different in (batch(world, 0, 0, 7), batch(world, 0, 0, 6, most=1)):
         assert "it has counts up to offset 10 already" in refusal(world, different)
-    # what comes before the worker's rule was judged by the batch's, so this is a part of it
+    # the batch's rule applied before the worker's rule, so this is a part of it
     assert imported(world, batch(world, 0, 0, 5)) == [(0, True)]
 
 
@@ -103,7 +103,7 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("first", [0, 4])
 def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, nth: int, first: int) -> None:
-    """Of the log that begins at 4 it is stored from there; where there are records before that it is refused."""
+    """A log that begins at 4 is stored from there; with earlier records the import is refused."""
     world, (name, change) = world_of(), LIES[lie]
     world.firsts[0] = first
     importer = Importer(world)
@@ -136,13 +136,13 @@ def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
     process.publisher.tick()
     world.deliver()
     assert (world.offsets[0], world.heads[-1].offsets) == ((10, COUNTED), {0: 10})
-    # all is lost, and more was counted than the import has: Kafka says so
+    # everything is lost, and Kafka's offset shows that more was counted than the import has
     del world.stored[0]
     assert refusal(world, history) == (
         "partition 0: Redis has no counts, but group 'group' has offset 10 committed in Kafka ('counted'): they were"
         " lost, or another Redis has them, and reached beyond these"
     )
-    # where the group has forgotten that, the head says by which rules: those of the import, so it is only set back
+    # without the group's offset, the head names the rules of the import, so it is only set back
     world.offsets.clear()
     assert imported(world, history) == [(0, False)]
     count_all(world, alone(world, 3))
@@ -171,7 +171,7 @@ def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_plac
     process.publisher.tick()
     del world.stored[0]
     world.offsets.clear()
-    # what lies between was judged by the configuration's rule
+    # the configuration's rule applied in between
     assert "they were lost" in refusal(world, batch(world, 0, 0, 8))
 
 
@@ -181,7 +181,7 @@ def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_plac
         (
             Head(3, {0: 7}, 5),
             "snapshot 3 was published with those up to offset 7",
-        ),  # of before there were rules
+        ),  # written before rules existed
         (Head(3, uncounted=(0,)), "those before offset 2 would be missing without a word"),
         (Head(3, lineage={"group": "others"}), "snapshot 3 in the snapshot topic is of other counts"),
     ],
@@ -235,7 +235,7 @@ def test_an_import_begins_where_the_log_does() -> None:
         world.produce(0, None, [], marker=True)
     world.send()
     assert "the log has records before that, from 0 on" in refusal(world, batch(world, 0, 4, 8))
-    # what has no record is no hole
+    # a range without records is not a hole
     assert imported(world, batch(world, 0, 3, 8)) == [(0, False)]
     assert layout.load(world.stream, *vars(world.stored[0]).values()).start == 0
     count_all(world, alone(world, 1))

@@ -31,7 +31,7 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "snapshot topic: another deployment's head": ("head", lambda _: Head(7, lineage={"group": "other"})),
     "Fetch: out of range, by a proof that never ends": ("firsts", lambda _: {}),
 }
-"""What one answer says -> the method of the log or the head reader that says it, and what it makes of the truth."""
+"""Wrong answer -> the method of the log or the head reader that gives it, and its change of the truth."""
 
 
 def resuming(world: Still) -> Process:

@@ -20,7 +20,7 @@ GAP = 5, 8
 
 
 def gapped(world: Still) -> Process:
-    """Has a worker record a gap and publish it; then the log has all records again. Returns that worker."""
+    """Makes a worker record and publish a gap, then restores all records of the log. Returns that worker."""
     world.send()
     count_all(world, world.member(1))
     world.deliver()
@@ -54,7 +54,7 @@ def test_point_9_the_operator_takes_a_recorded_gap_back() -> None:
     world.verify(0)
     worker.publisher.tick()
     assert (world.heads[-1].sequence, world.heads[-1].gaps, world.heads[-1].reports) == (2, {}, 15)
-    count_all(world, alone(world, 4))  # nothing is left to take back: it goes on where the one before stopped
+    count_all(world, alone(world, 4))  # nothing is left to take back
     assert stored(world).accepted == 15
 
 

@@ -44,7 +44,7 @@ def test_a_turn_claims_a_hundred_partitions_with_one_request_a_step_and_the_next
     for turn in (1, 2, 3):
         process.ownership.claim(lambda: beats.append(turn))  # noqa: B023
         assert len(process.ownership.counted()) == min(turn * MOST, MANY)
-        # what the store has nothing of is asked for twice
+        # the worker asks twice for missing keys
         assert kafka == {"committed": 2 * turn, "bounds": 2 * turn, "firsts": turn, "confirm": turn}
         # a fresh claim needs a decided head, and the metadata once more
         assert redis == {"peek_all": 2 * turn, "claim_all": turn}

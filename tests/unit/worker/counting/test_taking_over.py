@@ -16,13 +16,13 @@ SOON = publisher._SOON_SECONDS
 
 
 class Turns:
-    """What a publishing thread waits by: something happens at the end of each wait, and then it is to tick."""
+    """Wait of a publishing thread: an event occurs at the end of each wait, and then it must tick."""
 
     def __init__(self) -> None:
         self.waits, self._now = list[float](), 1000.0
 
     def run(self, process: Process, *happen: Callable[[], object] | None) -> list[float]:
-        """Lets things happen in turn; returns what was waited before each of them, and at last."""
+        """Runs events in turn; returns the wait before each of them, and the final one."""
         process.publisher._clock = lambda: self._now
         self.waits.clear()
         left = list(happen)
@@ -56,7 +56,7 @@ def test_a_tick_that_takes_long_is_over_once_however_often_it_says_that_it_is_al
 
 
 def sent_and_counted(world: Still, process: Process) -> Callable[[], None]:
-    """What happens when reports come."""
+    """Events on the arrival of reports."""
 
     def happen() -> None:
         world.send()

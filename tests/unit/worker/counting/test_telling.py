@@ -1,6 +1,6 @@
-"""What claim, commit and publish tell of what happens: each verb once, when it happens, with its facts; no more.
+"""Events of claim, commit and publish: each one occurs once, at its time, with its facts.
 
-What becomes of it, in log, metrics and readiness, is tested in `tests/unit/worker/test_events.py`.
+Their effect on log, metrics and readiness is tested in `tests/unit/worker/test_events.py`.
 """
 
 import inspect
@@ -26,7 +26,7 @@ Said = tuple[Any, ...]
 
 
 class Told:
-    """Keeps what is told, as (verb, facts ...)."""
+    """Keeps the events as (verb, facts ...)."""
 
     def __init__(self) -> None:
         self.said: list[Said] = []
@@ -46,7 +46,7 @@ class Told:
         return tell
 
     def new(self) -> list[Said]:
-        """What was told since it was asked last."""
+        """Events since the last call."""
         said, self.said = self.said, []
         return said
 
@@ -164,7 +164,7 @@ def late_or_undated() -> Iterator[list[Said]]:
 
 
 def changed() -> Iterator[list[Said]]:
-    """Of a second all have value 1, of the next one, too, of the one after it all have value 0."""
+    """In the first and second seconds all have value 1; in the third all have value 0."""
     world = Still()
     world.configured = RequestedRule(
         1, RecordLimits(400, hamming_weight=True, windowing=Windowing(("all", "1s"), 0, 0))

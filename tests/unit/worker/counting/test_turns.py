@@ -1,4 +1,4 @@
-"""A store of which a part alone fails: the partitions of the others go on, whichever step fails, and take turns."""
+"""A store that fails partially: other partitions continue at whichever step it fails, and take turns."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Each rule of windows alone: where its absence costs more than a history would show."""
+"""Each rule of windows: its absence costs more than a history would show."""
 
 from typing import Any
 

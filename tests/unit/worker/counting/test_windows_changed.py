@@ -1,4 +1,4 @@
-"""Windows that are added, left out, or wait for less: what goes on must go on, and what stands must stay."""
+"""Windows that are added, removed, or wait for less: open windows continue, and final windows stay."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_a_partition_that_is_added_while_little_is_new_does_not_take_the_snapsho
 
 
 def checks(process: Any) -> list[float | None]:
-    """Notes when the publisher says that the newest snapshot has all that was counted."""
+    """Notes when the publisher finds that the newest snapshot has all counted records."""
     told = list[float | None]()
     process.publisher._events.checked = told.append
     return told

@@ -1,4 +1,4 @@
-"""A world whose workers count in windows, and what was published of them."""
+"""A simulated world with windows, and its published windows."""
 
 import json
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Windowed(Still):
 
 
 def settle(world: Windowed, *processes: Process, turns: int = 12) -> None:
-    """Turns and ticks until nothing more is to be said."""
+    """Turns and ticks until the world is quiet."""
     for _ in range(turns):
         for process in processes:
             process.ownership.compare()
@@ -68,7 +68,7 @@ def listen(world: Windowed, process: Process) -> None:
 
 
 def windows(world: Windowed, name: str = "1s") -> list[tuple[int, bool, bool, int]]:
-    """What was published of windows of a name: start in seconds, final, complete, reports."""
+    """Published windows of a name: start in seconds, final, complete, reports."""
     return [
         (milli(said["window"]["start"]) // 1000, said["window"]["final"], said["complete"], said["reports"])
         for said in world.published
