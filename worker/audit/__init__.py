@@ -1,11 +1,11 @@
-"""Audit: recounts the log and compares it with Redis and with the published snapshots, bit for bit.
+"""Audit: recounts the log and compares it with Redis and the snapshots.
 
-The audit shares no code with what it audits. From this project it imports only configuration, login and the
-connection to Redis. Every format, hash and formula is therefore stated twice in this project, here the second time.
+The audit imports only configuration, login and the Redis connection from this project. It implements every format,
+hash and formula again, so that an error in the worker cannot hide itself.
 
-Each partition is read from Redis in one script, so its counts and its offset belong together, and is recounted to that
-offset. The audit is right while workers count on. Records that retention deleted after they were counted cannot be
-recounted; for such a partition, the audit compares what remains.
+One script reads a partition's counts and offset atomically from Redis. The audit recounts the partition up to that
+offset, so its verdict is also right while workers count. Counted records that retention deleted cannot be recounted;
+for such a partition the audit compares the remaining records.
 
 Only `reading` uses Kafka and Redis. `verification` audits a stream, `comparison` a partition, `published` the
 snapshots.

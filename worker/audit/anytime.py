@@ -1,7 +1,7 @@
 """Anytime-valid intervals and poisoning tolerances.
 
-Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Poisoning tolerances are
-checked by adding reports: so many put an estimate out of its interval, and one fewer does not.
+Intervals are computed by the formulas of `ldp.intervals.confidence_sequence`. A tolerance of m is correct if m
+additional reports move the estimate out of its interval, and m − 1 do not.
 """
 
 import math
@@ -16,12 +16,12 @@ from worker.audit.errors import Difference
 
 Vector = npt.NDArray[np.float64]
 
-_TIMES = tuple(100.0 * 4.0**i for i in range(19))  # Numbers of reports for which the steps are optimal
+_TIMES = tuple(100.0 * 4.0**i for i in range(19))  # Numbers of reports at which a step is optimal
 _DEVIATIONS = 3.5
 
 
 def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of values, (d,) each, from (d,) counts of n reports at a level.
+    """Returns anytime-valid intervals, (d,) each, from (d,) counts.
 
     Example:
         >>> low, high = interval(np.array([6000.0, 4000.0]), 10_000, 0.75, 0.25, 0.95)
@@ -37,7 +37,7 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
 def interval_of_rates(
     counts: npt.NDArray[np.int64], rates: list[Fraction], level: float
 ) -> tuple[Vector, Vector]:
-    """Returns the intervals of two values, (2,) each, from (rates, 2) counts of reports at several rates.
+    """Returns the intervals of two values, (2,) each, from (rates, 2) counts.
 
     Example:
         >>> low, high = interval_of_rates(np.array([[5000, 3000], [1200, 800]]), [Fraction(1, 2), Fraction(4, 5)], 0.95)
@@ -54,7 +54,7 @@ def interval_of_rates(
         slope = _DEVIATIONS / min(spreads) / math.sqrt(time)
         exponent = np.full(2, -fee)
         for pair, q in zip(counts, chances, strict=True):
-            # the step at which a report weighs as much as the slope, or half of the most possible
+            # the step whose weight per report is the slope, or half of the largest possible weight
             own = min(slope, math.log((1 - q) / q) / 2)
             step = math.log1p(math.expm1(own) / (1 - q - q * math.exp(own)))
             exponent += step * pair - pair.sum() * _log_mean(q, step)
@@ -71,8 +71,8 @@ def _ends(
     deviation: float,
     level: float,
 ) -> tuple[Vector, Vector]:
-    """Returns the best bounds of all steps, (k,) each, for sums over n reports."""
-    # `own` and `other` map a step to log E e^(step·X) of a report X of a user with the value, and without it
+    """Returns the tightest bounds over all steps, (k,) each."""
+    # `own` and `other`: log E e^(step·X) for a report X of a user with the value, and of one without it
     fee = math.log(2 * len(_TIMES) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))
     for time in _TIMES:
@@ -80,7 +80,7 @@ def _ends(
         for sign in (1.0, -1.0):
             base = other(sign * step)
             if (apart := own(sign * step) - base) * sign <= 0:
-                continue  # does not distinguish them
+                continue  # the step does not separate the two
             bound = (sign * step * counts - n * base - fee) / (n * apart)
             if sign > 0:
                 low = np.maximum(low, bound)
@@ -105,10 +105,10 @@ def expect_tolerance(
     steps: tuple[float, float],
     off: Vector,
 ) -> None:
-    """Raises `Difference` unless the poisoning tolerance is the fewest reports that move an estimate outside.
+    """Raises `Difference` unless each poisoning tolerance is correct.
 
     `published`: `low`, `high` and `poisoning_tolerance`, (k,) each, −1 for infinity; `frequencies`: (k,) estimates;
-    `off`: (k,) most distance of two computations of an estimate, and of the published ends.
+    `off`: (k,) rounding tolerance of an estimate and of the published interval.
     """
     low, high, fewest = (published[name] for name in ("low", "high", "poisoning_tolerance"))
     up, down = steps
@@ -126,6 +126,6 @@ def expect_tolerance(
     if len(wrong):
         v = int(wrong[0])
         raise Difference(
-            f"{what}: poisoning_tolerance[{v}] is {float(fewest[v])} as published, which is not the fewest poisoning"
-            f" reports that move the value out of its interval; {len(wrong)} differ"
+            f"{what}: poisoning_tolerance[{v}] is {float(fewest[v])} as published, which is not the smallest number of"
+            f" poisoning reports that moves the value out of its interval; {len(wrong)} differ"
         )

@@ -1,8 +1,7 @@
-"""Record batches: turns fetched bytes into records, and counts batches that cannot be read.
+"""Record batches: parses fetched bytes into records, and counts unreadable batches.
 
-Kafka's record batch of magic 2, and the rule which of them can be read, are stated in `worker.kafka.decoding` and
-read here a second time. A batch is read as a whole or not at all, depending on its bytes and the cap at its first
-offset only.
+Implements Kafka's record batch of magic 2 independently of `worker.kafka.decoding`. Whether a batch is readable
+depends only on its bytes and on the cap at its first offset; an unreadable batch has no records.
 """
 
 import struct
@@ -20,25 +19,25 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 _HIGHEST_BASE = 2**63 - 1 - 2**31
 _LEAST_RECORD = 7
-_TOGETHER = 1 << 20  # Bytes of records that are parsed at once
+_TOGETHER = 1 << 20  # Bytes of records parsed at once
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A whole batch of a log."""
+    """A complete batch of a log."""
 
     data: bytes
     base: int
-    end: int  # the offset behind it
+    end: int  # the offset after its last record
     sound: bool  # header and checksum allow parsing
-    corrupt: bool  # only the checksum is wrong: the next fetch may bring it right
+    corrupt: bool  # only the checksum is wrong; another fetch may return correct bytes
 
 
 def whole(fetched: bytes) -> list[Batch]:
-    """Cuts fetched bytes into batches, without one that is cut off at the end; O(bytes)."""
+    """Splits fetched bytes into complete batches; O(bytes)."""
     found = []
     for data, base, end in _cut_out(fetched):
-        # after a negative length, all that is left may look like one batch with the right checksum
+        # after a negative length, the rest of the bytes may look like one batch with a valid checksum
         due = len(data) >= _HEADER.size and data[16] == 2 and data[8] < 0x80
         intact = due and crc32c.crc32c(data[21:]) == int.from_bytes(data[17:21], "big")
         found.append(Batch(data, base, end, intact, due and not intact))
@@ -46,7 +45,7 @@ def whole(fetched: bytes) -> list[Batch]:
 
 
 def reach(fetched: bytes) -> tuple[int, int]:
-    """Returns the bytes of whole batches, and the offset behind them, −1 if there are none; O(bytes)."""
+    """Returns the size of all complete batches and the offset after them, or −1."""
     size, reached = 0, -1
     for data, _, end in _cut_out(fetched):
         size, reached = size + len(data), max(reached, end)
@@ -54,7 +53,7 @@ def reach(fetched: bytes) -> tuple[int, int]:
 
 
 def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yields each whole batch, its first offset, and the offset behind it."""
+    """Yields each complete batch, its first offset and its end offset."""
     at, size = 0, _size(fetched, 0)
     while size:
         data, at = fetched[at : at + size], at + size
@@ -65,7 +64,7 @@ def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _size(fetched: bytes, at: int) -> int:
-    """Returns the size of the batch at a place, 0 if it is cut off."""
+    """Returns the size of the batch at a position, 0 if it is truncated."""
     left = len(fetched) - at
     if left < 12:
         return 0
@@ -76,7 +75,7 @@ def _size(fetched: bytes, at: int) -> int:
 
 
 def _end(data: bytes, base: int, following: int) -> int:
-    """Returns the offset behind a batch, at most the first of the following one."""
+    """Returns a batch's end offset, at most the first offset of the next batch."""
     if base > _HIGHEST_BASE:
         return 2**63 - 1
     last = 0
@@ -87,17 +86,17 @@ def _end(data: bytes, base: int, following: int) -> int:
 
 @dataclass
 class _Section:
-    """Records of a batch, among those of others."""
+    """Location of a batch's records in the data of a group."""
 
     base: int  # first offset
     last: int  # last offset delta
-    count: int  # records that the header claims
-    timestamp: int  # base of the records' own timestamps, or the one of all
-    created: bool  # records have timestamps of their own
-    begin: int  # the first offset that is wanted
-    end: int  # the first that is not
-    counts: bool  # an unreadable batch counts here
-    place: int = 0  # where its records begin and stop in the data
+    count: int  # number of records by the header
+    timestamp: int  # base of the timestamp deltas, or the append time of all records
+    created: bool  # records have creation times
+    begin: int  # first wanted offset
+    end: int  # end of the wanted offsets
+    counts: bool  # if unreadable, this range counts it
+    place: int = 0  # bounds of its records in the data
     stop: int = 0
 
 
@@ -111,10 +110,10 @@ class _Group:
 def read(
     batches: Iterable[Batch], start: int, stop: int, aborted: Sequence[tuple[int, int]], caps: Caps
 ) -> Iterator[Records]:
-    """Reads the committed records of [start, stop) in the batches of a fetch, 1 MiB or one batch at a time.
+    """Yields the committed records of [start, stop) in groups of about 1 MiB.
 
-    Skips control batches and aborted transactions, (producer id, first offset), unless their checksum is wrong. An
-    unreadable batch counts in the range that its end is in. The last cap not above a batch's first offset applies.
+    Skips control batches and transactions in `aborted`, (producer id, first offset), unless their checksum is wrong.
+    The range that contains a batch's end counts it if it is unreadable. Each cap applies from its offset on.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start
@@ -141,7 +140,7 @@ def read(
 def _section(
     batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
 ) -> _Section | None:
-    """Reads a batch's header; returns None if the batch is to be skipped."""
+    """Reads a batch's header; returns None for a batch to skip."""
     if not batch.sound:
         raise Unreadable
     base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
@@ -165,7 +164,7 @@ def _section(
 
 
 def _is_abort_marker(data: bytes, attributes: int) -> bool:
-    """Returns whether a batch is an ABORT marker: the key of its record is a version and the type 0."""
+    """Returns whether a batch is an ABORT marker: its record's key has type 0."""
     if not attributes & _CONTROL or attributes & _CODEC:
         return False
     at, end = _HEADER.size, len(data)
@@ -177,7 +176,7 @@ def _is_abort_marker(data: bytes, attributes: int) -> bool:
 
 
 def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns a zigzag varint of at most `most` bytes and the place behind it, which is behind the end if invalid."""
+    """Returns a zigzag varint and the position after it, beyond `end` if invalid."""
     number = 0
     for k in range(most):
         if at >= end:
@@ -193,7 +192,7 @@ def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int,
 
 
 def _parsed(group: _Group) -> Records:
-    """Parses the records of batches; a batch with a damaged record is unreadable as a whole. O(bytes)."""
+    """Parses the records of batches; one damaged record makes a batch unreadable."""
     begins, ends, sizes = list[int](), list[int](), list[int]()
     unreadable, sections = group.unreadable, list[_Section]()
     for section in group.sections:
@@ -210,7 +209,7 @@ def _parsed(group: _Group) -> Records:
     def of_its_batch(values: Iterable[int]) -> Ints:
         return np.array([*values], np.int64)[of]
 
-    timestamps, at = _varints(data, np.array(begins, np.int64) + 1, 10)  # behind the record's attributes
+    timestamps, at = _varints(data, np.array(begins, np.int64) + 1, 10)  # after the record's attributes
     deltas, at = _varints(data, at, 5)
     keys, at = _varints(data, at, 5)
     values, at = _varints(data, at + np.maximum(keys, 0), 5)
@@ -243,7 +242,7 @@ def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
     assert records.starts is not None
     data = records.data.tobytes()
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
-        _, at = _varint(data, start + 1, len(data), 10)  # behind the record's attributes
+        _, at = _varint(data, start + 1, len(data), 10)  # after the record's attributes
         _, at = _varint(data, at, len(data), 5)
         key, at = _bytes(data, at)
         if key is None or not key.startswith(prefix):
@@ -259,13 +258,13 @@ def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Returns bytes behind their length, None if it is negative, and the place behind them."""
+    """Returns length-prefixed bytes, None for a negative length, and their end."""
     size, at = _varint(data, at, len(data), 5)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
-    """Appends the bounds of each record of a batch; returns whether the claimed number fills the batch."""
+    """Appends each record's bounds; returns whether the records fill the batch."""
     at, stop = section.place, section.stop
     if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
         return False
@@ -286,7 +285,7 @@ def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int])
 
 
 def _varints(data: npt.NDArray[np.uint8], at: Ints, most: int) -> tuple[Ints, Ints]:
-    """Returns zigzag varints of at most `most` bytes and the places behind them, which are far if invalid."""
+    """Returns zigzag varints and the positions after them, `_FAR` if invalid."""
     if not len(data):
         return at, at
     last, at = len(data) - 1, at.copy()
@@ -311,7 +310,7 @@ _FAR = 1 << 48
 
 
 def _behind_headers(data: bytearray, at: int, end: int, headers: int) -> int:
-    """Returns the place behind headers, which is behind the end if they do not fit."""
+    """Returns the position after headers, beyond `end` if they do not fit."""
     if headers < 0:
         return end + 1
     for _ in range(headers):

@@ -1,4 +1,4 @@
-"""Base beside its frequencies: intervals and poisoning tolerances of values and of the most frequent ones."""
+"""Intervals and poisoning tolerances of Base, of all and of the top values."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -15,9 +15,9 @@ _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
 
 
 def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
-    """Raises `Difference` unless what Base publishes beside its frequencies is right.
+    """Raises `Difference` unless Base's intervals and poisoning tolerances are correct.
 
-    Takes the intervals of queries as published; those of top values only to check the poisoning tolerances.
+    Does not check intervals of queries, nor the pointwise intervals of top values.
     """
     level, off = float(body["level"]), max(of.rounding, ROUNDING * of.sigma)
     rates = [Fraction(rate) for rate in body["document"].get("rates", ())]
@@ -43,14 +43,14 @@ def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, R
             name: np.array(answer[name], np.float64)
             for name in ("low", "high", "poisoning_tolerance", *_ANYTIME)
         }
-        # any of the d values could be among them
+        # the level holds for all d values together, as any of them can be a top value
         for name, due in zip(_ANYTIME, anytime_ends(1.0 - (1.0 - level) / len(of.base)), strict=True):
             expect_vector(f"{what}: {name}", found[name], due[values], off)
         anytime.expect_tolerance(what, found, of.base[values], of.reports, steps, np.full(len(values), off))
 
 
 def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
-    """Returns the users that one poisoning report adds to a value at most, and removes from it."""
+    """Returns the most users that a poisoning report adds to a value, and removes."""
     q = max(rates) / 2 if rates else of.q
     apart = 1 - 2 * q if rates else of.p - q
     return float((1 - q) / apart), float(q / apart)

@@ -1,8 +1,7 @@
-"""Decompression of record batches, by the formats' own definitions and never beyond a limit.
+"""Decompression of record batches within a limit.
 
-The worker and the audit have to agree on every batch. The rule is stated in `worker.kafka.decoding` and read here a
-second time. Snappy and LZ4 are unpacked here; DEFLATE and Zstandard are left to libraries, behind headers that are
-read here.
+The audit and `worker.kafka.decoding` must agree on which batches are readable. This module unpacks Snappy and LZ4, and
+parses the headers of gzip and Zstandard before libraries decompress them.
 """
 
 import zlib
@@ -13,14 +12,14 @@ import zstandard
 NO_LIMIT = 1 << 62
 
 
-class Unreadable(Exception):  # noqa: N818  # an outcome of reading
-    """The bytes are not of the format, or are more than the limit."""
+class Unreadable(Exception):  # noqa: N818  # an outcome, not an error
+    """The bytes are invalid, or exceed the limit."""
 
 
 def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
     r"""Returns decompressed bytes; O(limit).
 
-    Raises `Unreadable`: an unknown number, another format, or over the limit.
+    Raises `Unreadable`: an unknown codec, invalid bytes, or more than the limit.
 
     Example:
         >>> bytes(unpack(2, b"\x06\x04ab\x01\x02", 6))
@@ -35,7 +34,7 @@ def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
 
 
 def _gzip(section: bytes, limit: int) -> bytearray:
-    """Unpacks members and nothing else (RFC 1952)."""
+    """Unpacks gzip members; rejects other bytes (RFC 1952)."""
     made, at, member = bytearray(), 0, zlib.decompressobj(wbits=31)
     while True:
         piece = section[at : at + 4096]
@@ -53,7 +52,7 @@ def _gzip(section: bytes, limit: int) -> bytearray:
 
 
 def _snappy(section: bytes, limit: int) -> bytearray:
-    """Unpacks a block, or xerial's frame of blocks behind their lengths."""
+    """Unpacks a block, or xerial's frame of length-prefixed blocks."""
     made = bytearray()
     if len(section) < 16 or section[:8] != b"\x82SNAPPY\x00":
         _snappy_block(section, made, limit)
@@ -105,7 +104,7 @@ def _snappy_block(block: bytes, made: bytearray, limit: int) -> None:
 
 
 def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> None:
-    """Appends n bytes from a distance back, which may overlap the appended ones."""
+    """Appends n bytes from a distance back; source and target may overlap."""
     place = len(made) - distance
     if distance == 0 or place < first or place + distance + n > stop:
         raise Unreadable
@@ -116,7 +115,7 @@ def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> No
 
 
 def _lz4(section: bytes, limit: int) -> bytearray:
-    """Unpacks one frame; ignores its checksums, as the batch's covers all bytes."""
+    """Unpacks one frame; the batch's checksum replaces the frame's checksums."""
 
     def number(at: int, n: int) -> int:
         if at + n > len(section):
@@ -155,7 +154,7 @@ def _lz4(section: bytes, limit: int) -> bytearray:
 
 
 def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
-    """Appends a block: sequences of literals and a copy, the last without a copy."""
+    """Appends a block: sequences of literals and a copy; the last has no copy."""
     at, end = 0, len(block)
     while at < end:
         token = block[at]
@@ -182,7 +181,7 @@ def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
 
 
 def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
-    """Returns a length with the bytes that extend it, and the place behind them."""
+    """Returns a length with its extension bytes, and the position after them."""
     while at < len(block):
         n += block[at]
         at += 1
@@ -192,7 +191,7 @@ def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
 
 
 def _zstd(section: bytes, limit: int) -> bytearray:
-    """Unpacks frames and skippable frames and nothing else (RFC 8878)."""
+    """Unpacks frames and skippable frames; rejects other bytes (RFC 8878)."""
     at, left = 0, limit
     while at < len(section):
         magic = int.from_bytes(section[at : at + 4], "little")
@@ -218,7 +217,7 @@ def _zstd(section: bytes, limit: int) -> bytearray:
 
 
 def _behind_zstd_frame(section: bytes, at: int) -> tuple[int, int]:
-    """Returns the place behind a frame and its declared content size, 0 if it declares none."""
+    """Returns the end of a frame and its declared content size, 0 if undeclared."""
     flags = section[at]
     single = flags >> 5 & 1
     window_at, at = at + 1, at + 2 - single

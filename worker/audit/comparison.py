@@ -1,4 +1,4 @@
-"""Verdict on one partition: compares its stored counts with its log, without Kafka or Redis."""
+"""Verdict on one partition: compares its stored counts with its log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +22,9 @@ _LOST = "the counts were lost, or another Redis has them"
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest snapshot's facts about a partition."""
+    """Fields of the newest head for one partition."""
 
-    offset: int = 0  # up to which it was counted
+    offset: int = 0  # end of the counted offsets
     admitted_from: int | None = None
     rules: Sequence[Mapping[str, Any]] = ()
 
@@ -45,8 +45,8 @@ def assess(
 ) -> PartitionVerdict:
     """Returns the verdict on one partition.
 
-    The order of reads matters: `committed` is read before the cut, `bounds` after it, fields and blobs of `cut`
-    together. `read` yields the committed records of [from, to), and what of it was deleted meanwhile.
+    The caller must read `committed` before the cut and `bounds` after it. `read` yields the committed records of
+    [from, to), and the ranges deleted meanwhile.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
@@ -80,27 +80,27 @@ def assess(
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
-    """Raises if Kafka's group or a snapshot counted a partition without stored counts."""
+    """Raises if Kafka's group or a snapshot has progress of an uncounted partition."""
     if offset_metadata not in ("", "claimed"):
-        raise Difference(f"nothing in Redis, but Kafka's group has counted progress: {_LOST}")
+        raise Difference(f"no counts in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:
         raise Difference(
-            f"nothing in Redis, but a snapshot was published of offsets up to {published}: {_LOST}"
+            f"no counts in Redis, but a snapshot was published of offsets up to {published}: {_LOST}"
         )
 
 
 def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
-    """Raises if the newest snapshot or the group contradicts a stored partition, whose log begins at an offset."""
+    """Raises if the newest snapshot or Kafka's group contradicts the stored counts."""
     offset = newest.offset
     if committed[1] == "counted" and stored.offset < committed[0]:
         raise Difference(
             f"offset: {stored.offset} in Redis, {committed[0]} counted by Kafka's group: another Redis has the rest, or"
-            " this one was set back and is not counted on yet"
+            " this Redis was reset and has not caught up"
         )
     if stored.offset < min(begin, offset):
         raise Difference(
             f"offset: {stored.offset} in Redis, {offset} in the newest snapshot, and the log begins at {begin}:"
-            " what was counted in between is lost"
+            " the counts in between are lost"
         )
     there, said = stored.admitted_from, newest.admitted_from
     if there is not None and said is not None and there != said:
@@ -108,7 +108,7 @@ def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple
     try:
         own = rules_of(newest.rules)
     except (KeyError, ValueError, TypeError) as error:
-        raise Difference(f"rules: those of the newest snapshot cannot be read ({error!r})") from None
+        raise Difference(f"rules: the newest snapshot's rules cannot be read ({error!r})") from None
     known, more = stored.rules[: len(own)], stored.rules[len(own) :]
     if stored.offset >= offset and own and (known != own or any(at < offset for at, _ in more)):
         raise Difference(f"rules: {_listed(stored.rules)} in Redis, {_listed(own)} in the newest snapshot")
@@ -126,7 +126,7 @@ def _recounted(
     read: _Read,
     published: Published,
 ) -> tuple[Recount, History, list[Range]]:
-    """Recounts a partition; returns the counts, the history, and the ranges that are deleted."""
+    """Recounts a partition; returns counts, history and deleted ranges."""
     ranges, deleted = ranges_of(stored, *bounds)
     caps = [(offset, limits.batch) for offset, limits in stored.rules]
 
@@ -151,7 +151,7 @@ def _recounted(
         counted = recount(document, partly.cut(remaining(first, last), last), limits, counted, partly.wanted)
     history.reach(stored.offset, counted)
     counted.closed = max([counted.closed, *(floor for _, floor in floors[1:])])
-    # snapshots may name offsets where nothing is read
+    # snapshots may name offsets in a deleted range
     counted = recount(document, partly.cut((), stored.offset), onto=counted, kept=partly.wanted)
     partly.end(counted)
     return counted, history, deleted
@@ -161,13 +161,13 @@ def _message(gaps: Sequence[Range], deleted: Sequence[Range], records: int) -> s
     parts = []
     if gaps:
         lost = ", ".join(_offsets(*gap) for gap in gaps)
-        parts.append(f"gap: {lost}: recorded as lost, deleted before they were counted")
+        parts.append(f"gap: {lost}: deleted before they were counted")
     if deleted:
         gone = ", ".join(_offsets(*span) for span in deleted)
         parts.append(f"not recountable: {gone}: counted, then deleted")
-        parts.append(f"nothing differs in what remains: {records:,} records" if records else "none remains")
+        parts.append(f"{records:,} remaining records match" if records else "no record remains")
     elif gaps:
-        parts.append("all else equals the log")
+        parts.append("all other counts match the log")
     return "; ".join(parts) or None
 
 

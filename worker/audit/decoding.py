@@ -1,8 +1,7 @@
-"""Decoding of a state: the support of each value, and Base's frequencies to the last bit.
+"""Decoding of a state: the support of each value, and Base to the last bit.
 
-p and q, the probabilities with which a report supports the own value and another, are fractions of E, the largest
-multiple of 2^-64 that is not above e^ε. A frequency is (count / reports − q) / (p − q), where q and p − q are rounded
-once.
+A report supports its user's value with probability p, and another value with probability q. Both are exact fractions
+of e^ε, rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q), with q and p − q as floats.
 """
 
 import decimal
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 
-_LARGEST = 1 << 25  # Most vectors of a projective geometry that are transformed
+_LARGEST = 1 << 25  # Maximum number of vectors in a transform
 
 
 def power_of(epsilon: str, halves: int = 1) -> Fraction:
@@ -35,7 +34,9 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns (p, q); for reports at several rates, counted in `state`, those of the one rate with the same error.
+    """Returns (p, q); for several rates, of the single rate with the same error.
+
+    `state` counts the reports at several rates.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -77,7 +78,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
 
 
 def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction]:
-    """Returns (p, q) with the mean variance of all reports."""
+    """Returns the (p, q) whose variance is the mean variance of all reports."""
     sums, total = Fraction(0), 0
     for rate, reports in zip(map(Fraction, rates), state.reshape(-1, 2).sum(axis=1).tolist(), strict=True):
         sums += reports * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2
@@ -90,9 +91,9 @@ def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction
 
 
 def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
-    """Returns Base's frequencies, (d,), from what `support` returns."""
+    """Returns Base's frequencies, (d,), from the result of `support`."""
     if "rates" in document:
-        # the W3C's procedure: the sum of each report's weight for a value
+        # the W3C's procedure: sums each report's weight for a value
         weighed = [Fraction(0), Fraction(0)]
         for rate, pair in zip(map(Fraction, document["rates"]), counts.reshape(-1, 2).tolist(), strict=True):
             for value in (0, 1):
@@ -104,7 +105,7 @@ def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt
 
 
 def support(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns how many reports support each value, (d,); None for a geometry that is too large.
+    """Returns the reports that support each value, (d,); None for a large geometry.
 
     For reports at several rates, returns the state. O(K), with a transform O(K log K).
     """
@@ -137,7 +138,7 @@ def _on_a_line(state: State, prime: int) -> State:
 
 
 def _orthogonal(state: State, prime: int, t: int) -> State:
-    """Returns the reports orthogonal to each point: the mean of a transform on its multiples."""
+    """Returns the reports orthogonal to each point: means of a Fourier transform."""
     words = np.concatenate([np.arange(prime**m, 2 * prime**m) for m in range(t)])
     everything = np.zeros(prime**t, np.float64)
     everything[words] = state
@@ -153,7 +154,7 @@ _PARTS = 10**6  # ε is a multiple of 10^-6
 
 
 def spent(document: Mapping[str, Any]) -> str | None:
-    """Returns ε of one report of a public document without `epsilon`; None for one with it.
+    """Returns ε of a document without `epsilon`, or None if it has `epsilon`.
 
     Example:
         >>> spent({"protocol": "response", "p": "3/4", "domain_size": 2})
@@ -182,6 +183,6 @@ def spent(document: Mapping[str, Any]) -> str | None:
 
 
 def expect_spent(body: Mapping[str, Any], document: Mapping[str, Any]) -> None:
-    """Raises `Difference` unless a head or a body has the ε that the stream's document lacks."""
+    """Raises `Difference` unless a head or body has the explicit channel's ε."""
     if body.get("epsilon") != (due := spent(document)):
-        raise Difference(f"epsilon is {body.get('epsilon')!r} as published, {due!r} by the channel")
+        raise Difference(f"epsilon is {body.get('epsilon')!r} as published, {due!r} by the explicit channel")

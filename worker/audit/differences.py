@@ -1,8 +1,8 @@
-"""Comparison of a stored partition with its recount, or with the recount of its remaining records.
+"""Comparison of a stored partition with its recount.
 
-Deleted records may have closed panes further than the remaining ones show. A remaining record certainly counts in its
-pane only if the pane is still open, and is certainly late only if the remaining records alone make it late. All else
-is bounds.
+If records were deleted, the audit compares bounds. Deleted records may have closed a pane earlier than the remaining
+records show, so a remaining record surely counts in its pane only if the pane is still open. It is surely late only if
+the remaining records make it late.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from worker.audit.windows import ends_of
 
 
 def compare(stored: Stored, counted: Recount, history: History) -> None:
-    """Compares everything that is kept of a partition, except its gaps.
+    """Compares all stored values of a partition, except its gaps.
 
-    Raises `Difference`: the first one.
+    Raises `Difference`: the first difference.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -45,7 +45,7 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
     expect_same("reports of pane", held_reports, found_reports, panes)
     for name, cell in stored.cells.items():
         own = counted.state if name == "all" else counted.panes[name].state
-        assert own is not None  # panes in Redis are wanted
+        assert own is not None  # the recount keeps the panes that Redis has
         differing = np.flatnonzero(cell.state != own)
         if len(differing):
             v, where = int(differing[0]), "" if name == "all" else f" of pane {name}"
@@ -62,7 +62,7 @@ def by_name(what: str, held: Mapping[str, int], found: Mapping[str, int]) -> Ite
 
 
 def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], names: Sequence[str]) -> None:
-    """Raises `Difference` unless both have the same number, or none, for each name."""
+    """Raises `Difference` unless both have the same number for each name."""
     for name in names:
         if held.get(name) != found.get(name):
             both = (each.get(name, "none") for each in (held, found))
@@ -70,26 +70,26 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
 
 
 def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: int = -1) -> None:
-    """Compares what is recorded on either side of each gap with the recount; raises `Difference`.
+    """Compares the recorded bounds of each gap with the recount.
 
-    `deleted` is the offset before which counted records are deleted, −1 if there is none. The remaining records close
-    windows no further than all did, and the first time after a gap is certain only behind this offset.
+    `deleted` is the end of the deleted records, or −1. With deleted records, the recount gives only a lower bound of
+    the window-close watermark; it determines the first timestamp after a gap only from `deleted` on.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
-        raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, of {len(stored.gaps)} gaps")
+        raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
     for gap, (line, first), (lines, found) in zip(stored.gaps, stored.gap_bounds, gap_bounds, strict=True):
         if line not in lines if deleted < 0 else not min(lines) <= line <= stored.closed:
             raise Difference(f"closed before the gap {[*gap]}: {line} in Redis, {max(lines)} recounted")
-        # deleted records may have been later than all that is recounted
+        # a deleted record may have a later timestamp than all recounted records
         later = deleted >= 0 and found is not None and (first is None or first > found)
         if first != found and gap[1] >= deleted and not later:
             raise Difference(f"first after the gap {[*gap]}: {first} in Redis, {found} recounted")
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if `admitted_from` or `evicted_to` contradict the window-close watermark.
+    """Raises `Difference` if a bound exceeds the window-close watermark.
 
-    Neither can be recounted.
+    The log does not determine `admitted_from` and `evicted_to`, so they cannot be recounted.
     """
     if stored.admitted_from is not None and stored.admitted_from > stored.closed:
         raise Difference(
@@ -101,16 +101,16 @@ def expect_lines(stored: Stored) -> None:
         )
     for pane in stored.cells.keys() - {"all"}:
         if ends_of(pane)[1] <= stored.evicted_to:
-            raise Difference(f"pane {pane}: in Redis, but those that end by {stored.evicted_to} were evicted")
+            raise Difference(f"pane {pane}: in Redis, but panes that end by {stored.evicted_to} were evicted")
 
 
 def compare_partly(
     stored: Stored, counted: Recount, history: History, deleted: Sequence[Range], ones: int | None
 ) -> None:
-    """Compares a partition with the recount of the records that remain beside the deleted ranges.
+    """Compares a partition with the recount of its remaining records.
 
-    `ones` is what each report adds to the sum of the state, if that is the same for all. Raises `Difference`:
-    more remains than is stored, or no deleted records can make up the rest.
+    `ones` is the amount that each report adds to the sum of the state, or None if it varies. Raises `Difference`: the
+    remaining records exceed the counts, or deleted records cannot explain the rest.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -118,32 +118,32 @@ def compare_partly(
         ("reports", stored.reports, counted.reports),
     ):
         if held < found:
-            raise Difference(f"{what}: {held} in Redis, {found} recounted of what remains")
+            raise Difference(f"{what}: {held} in Redis, {found} recounted from the remaining records")
     accepted = stored.accepted - counted.accepted
     records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
     reports, offsets = stored.reports - counted.reports, sum(end - begin for begin, end in deleted)
     _compare_windows(stored, counted, history, accepted, max(end for _, end in deleted))
     rest = _rest("", stored.state, counted.total())
     if records > offsets:
-        raise Difference(f"records: {offsets} offsets were deleted, {records} records were counted there")
+        raise Difference(f"records: {records} counted at {offsets} deleted offsets")
     if reports < accepted or (reports and not accepted):
-        raise Difference(f"reports: {reports} of {accepted} accepted records that were deleted")
+        raise Difference(f"reports: {reports} in {accepted} deleted accepted records")
     watermark, least = stored.watermark, counted.watermark
     later = watermark is not None and (least is None or watermark >= least)
     if not (later if accepted else watermark == least):
-        raise Difference(f"watermark: {watermark} in Redis, {least} recounted of what remains")
+        raise Difference(f"watermark: {watermark} in Redis, {least} recounted from the remaining records")
     _expect_at_most("", rest, reports)
     if ones is not None and (total := int(rest.sum())) != ones * reports:
-        raise Difference(f"state: the sum of {reports} deleted reports is {total}, {ones * reports} is due")
+        raise Difference(f"state: the sum of {reports} deleted reports is {total}, expected {ones * reports}")
     _compare_panes(stored, counted, reports)
 
 
 def _rest(where: str, held: State, found: State) -> State:
-    """Returns what deleted records must have added to counts."""
+    """Returns the counts that deleted records must have added."""
     if len(fewer := np.flatnonzero(held < found)):
         v = int(fewer[0])
         raise Difference(
-            f"state[{v}]{where}: {held[v]} in Redis, {found[v]} recounted of what remains; "
+            f"state[{v}]{where}: {held[v]} in Redis, {found[v]} recounted from the remaining records; "
             f"{len(fewer)} of {len(held)} entries are too small"
         )
     return held - found
@@ -153,13 +153,13 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
     if len(more := np.flatnonzero(rest > reports)):
         v = int(more[0])
         raise Difference(
-            f"state[{v}]{where}: {rest[v]} of {reports} deleted reports;"
+            f"state[{v}]{where}: {rest[v]} counted from {reports} deleted reports;"
             f" {len(more)} of {len(rest)} entries are too large"
         )
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Compares late and undated records, window-close watermarks and first starts with the bounds that remain."""
+    """Compares late and undated records, watermarks and first starts with bounds."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed
@@ -173,9 +173,7 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
         if not holds and held != least:
             raise Difference(f"{what}: {held} in Redis, {least} recounted")
         if not least <= held <= most:
-            raise Difference(
-                f"{what}: {held} in Redis, {least} recounted of what remains, and at most {most} with the rest"
-            )
+            raise Difference(f"{what}: {held} in Redis, {least} to {most} by the remaining records")
     expect_lines(stored)
     expect_gap_bounds(stored, history.gap_bounds, deleted)
     latest = next((rule for offset, rule in reversed(stored.rules) if offset <= stored.offset), None)
@@ -186,19 +184,19 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
         if mine is None or lowest is None or not lowest <= mine <= beyond[name]:
             both = ("none" if each is None else each for each in (mine, lowest))
             raise Difference(
-                "first_start of window {}: {} in Redis, {} recounted of what remains".format(name, *both)
+                "first_start of window {}: {} in Redis, {} recounted from the rest".format(name, *both)
             )
 
 
 def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
-    """Compares panes: an open one has what remains, and none has more than that and the deleted reports."""
+    """Compares panes: an open pane has at least the remaining reports."""
     for pane in sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of):
         where, cell, own = f" of pane {pane}", stored.cells.get(pane), counted.panes.get(pane)
         held, found = 0 if cell is None else cell.reports, 0 if own is None else own.reports
         is_open = ends_of(pane)[1] > stored.closed
         if (is_open and held < found) or held > found + reports:
             raise Difference(
-                f"reports{where}: {held} in Redis, {found} recounted of what remains, {reports} deleted"
+                f"reports{where}: {held} in Redis, {found} recounted from the remaining records, {reports} deleted"
             )
         if cell is None:
             continue

@@ -1,8 +1,8 @@
-"""Errors: one that ends the audit, and one that ends the comparison of a partition."""
+"""Errors of the audit."""
 
 
 class AuditError(RuntimeError):
-    """The audit could not be made; says nothing about the counts."""
+    """The audit failed; the counts may be right or wrong."""
 
 
 class Difference(Exception):  # noqa: N818  # the outcome that the audit looks for

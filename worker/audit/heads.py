@@ -1,4 +1,4 @@
-"""Heads: how far the windows of a stream are closed, and which of them are on the topic."""
+"""Heads: the window progress of a stream, and its windows on the topic."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from worker.audit.windows import shape_of
 
 @dataclass(frozen=True)
 class Closed:
-    """Progress of the windows of one name."""
+    """Progress of the windows of one configured window."""
 
-    closed: int  # windows that end at or before it are final, or bounded
-    bounded: tuple[Range, ...]  # ends [from, to) that were closed before every partition had passed them
-    starts: tuple[int, ...]  # windows on the topic, where they are to be deleted some day
+    closed: int  # windows that end at or before this time are final or bounded
+    bounded: tuple[Range, ...]  # ranges [from, to) of ends closed before every partition reached them
+    starts: tuple[int, ...]  # starts of the windows on the topic, if `retain` deletes windows
 
     def is_bounded(self, end: int) -> bool:
-        """Returns whether a window with this end was closed before every partition had passed it."""
+        """Returns whether a window closed before every partition reached its end."""
         return any(first <= end < last for first, last in self.bounded)
 
 
@@ -27,16 +27,16 @@ class Head:
     """Head of a snapshot."""
 
     sequence: int
-    offsets: Mapping[int, int]  # partition -> the offset up to which it was counted
+    offsets: Mapping[int, int]  # partition -> end of the counted offsets
     rules: Mapping[int, list[tuple[int, Set[str]]]]  # partition -> (offset, names of windows) of each rule
-    floors: Mapping[int, int]  # partition -> its floor
-    progress: Mapping[str, Closed]  # by name of windows
+    floors: Mapping[int, int]  # partition -> time at which its windows start
+    progress: Mapping[str, Closed]  # by configured window
     reports: int  # 0 for a head without a snapshot
-    reached: int  # how far some windows were closed; 0 without windows
+    reached: int  # latest time up to which any window was closed; 0 without windows
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
-        """Reads a head's document; raises one of `snapshots.UNREADABLE` if it is no head."""
+        """Parses a head; raises one of `snapshots.UNREADABLE` if it is invalid."""
         return cls(
             _whole(document["sequence"], 1),
             {int(p): _whole(offset) for p, offset in document["offsets"].items()},
@@ -64,69 +64,69 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the windows on the topic, (name, start, end) -> whether final, with the head.
+        """Compares the windows on the topic, (name, start, end) -> final, with the head.
 
-        A head lists windows only if they are deleted some day, and those published since that was configured.
+        A head lists windows only if `retain` is configured, and only windows published since then.
         """
         for name, line in self.progress.items():
             own = {start for other, start, _ in there if other == name}
             if missing := sorted({*line.starts} - own):
                 raise Difference(
-                    f"window {name}/{missing[0]}: by head {self.sequence} it is there, and it is not"
+                    f"window {name}/{missing[0]}: head {self.sequence} lists it, but it is not on the topic"
                 )
             more = sorted(start for start in own - {*line.starts} if start > min(line.starts, default=start))
             if more:
                 raise Difference(
-                    f"window {name}/{more[0]}: is there, and head {self.sequence} does not list it"
+                    f"window {name}/{more[0]}: on the topic, but head {self.sequence} does not list it"
                 )
         for (name, start, end), final in there.items():
             if name not in self.progress:
-                raise Difference(f"window {name}/{start}: head {self.sequence} knows no windows {name!r}")
+                raise Difference(f"window {name}/{start}: head {self.sequence} has no windows {name!r}")
             if final and end > self.progress[name].closed:
                 at = self.progress[name].closed
                 raise Difference(
-                    f"window {name}/{start}: final, and by head {self.sequence} closed only up to {at}"
+                    f"window {name}/{start}: final, but head {self.sequence} has closed windows only up to {at}"
                 )
 
 
 def _whole(number: Any, least: int = 0) -> int:
     if type(number) is not int or not least <= number < 2**63:
-        raise ValueError(f"{number!r} where a whole number from {least} on is due")
+        raise ValueError(f"{number!r}; allowed are integers from {least}")
     return number
 
 
 def expect_follows(head: Head, before: Head) -> list[str]:
-    """Returns the windows that left the list since an earlier head; Difference if the head cannot follow it."""
+    """Returns the windows unlisted since an earlier head, or raises `Difference`."""
     where = f"head {head.sequence} after {before.sequence}"
     for p, offset in before.offsets.items():
         if head.offsets.get(p, -1) < offset:
-            raise Difference(f"{where}: offset {head.offsets.get(p)} of partition {p}, {offset} before")
+            raise Difference(f"{where}: offset {head.offsets.get(p)} of partition {p}, previously {offset}")
     for p, floor in before.floors.items():
         if head.floors.get(p) != floor:
-            raise Difference(f"{where}: floor {head.floors.get(p)} of partition {p}, {floor} before")
-    # a deleted head between them may have set the floor when windows were closed less far
+            raise Difference(f"{where}: floor {head.floors.get(p)} of partition {p}, previously {floor}")
+    # a deleted head in between may have set the floor when fewer windows were closed
     added = head.floors.keys() - before.floors.keys() if head.sequence == before.sequence + 1 else set[int]()
     for p in sorted(added):
         if head.floors[p] > head.reached:
             raise Difference(
-                f"{where}: floor {head.floors[p]} of partition {p}, and windows are closed up to {head.reached}"
+                f"{where}: floor {head.floors[p]} of partition {p}, but windows are closed only up to {head.reached}"
             )
     for name, line in before.progress.items():
         after = head.progress.get(name)
         if after is None or after.closed < line.closed:
             at = None if after is None else after.closed
-            raise Difference(f"{where}: windows {name!r} are closed up to {at}, up to {line.closed} before")
+            raise Difference(f"{where}: windows {name!r} are closed up to {at}, previously {line.closed}")
     listed, kept = before.ends_of_listed(), head.ends_of_listed()
-    if not kept:  # deletion is no longer configured
+    if not kept:  # `retain` is no longer configured
         return []
     gone = sorted(listed.keys() - kept.keys())
-    # a window that was not final before is published now, and stays until the next snapshot at least
+    # a window that became final with this head stays at least until the next snapshot
     stay = {
         of for of in listed.keys() & kept.keys() if listed[of] <= before.progress[of.split("/")[0]].closed
     }
     for of in gone:
         if earlier := [other for other in stay if listed[other] <= listed[of]]:
             raise Difference(
-                f"window {of}: left the list in snapshot {head.sequence}, and {min(earlier)} stays, which ends no later"
+                f"window {of}: unlisted since snapshot {head.sequence}, though {min(earlier)} ends no later"
             )
     return gone

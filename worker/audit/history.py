@@ -1,4 +1,4 @@
-"""Effects of rules and gaps: the first start of each window, and what surrounds each gap."""
+"""Effects of rules and gaps: first starts of windows, and bounds of gaps."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ GapBounds = tuple[set[int], int | None]
 class History:
     """Follows a recount from offset to offset.
 
-    A window that the previous rule lacks begins at its first start beyond the highest timestamp so far. A window that
-    the rule no longer has is forgotten.
+    A window that a rule adds starts at the first start after the highest timestamp so far. A window that a rule removes
+    is dropped.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -24,18 +24,18 @@ class History:
         self._all = [*stored.gaps]
 
     def reach(self, offset: int, counted: Recount) -> None:
-        """Applies the rules and gaps up to an offset, before which everything is counted."""
+        """Applies the rules and gaps up to the end of the counted offsets."""
         while self._rules and self._rules[0][0] <= offset:
             self.first_start = _begun(self._rules.pop(0)[1], self.first_start, counted)
         self.gap_bounds = _filled(self.gap_bounds, counted)
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
-            # before the first record in a window, the watermark may or may not have been at the floor
+            # before the first record in a window, the watermark may be 0 or the start of the windows
             self.gap_bounds.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
             counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[GapBounds]]:
-        """Returns `first_start` and `gap_bounds` at an offset up to which everything is counted; changes nothing."""
+        """Returns `first_start` and `gap_bounds` at the end of the counted offsets."""
         first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             first_start = _begun(limits, first_start, counted)

@@ -1,4 +1,4 @@
-"""Recount of the newest head: how far windows can be closed at its offsets, and which have to be on the topic."""
+"""Recount of the newest head: its window progress, and the windows it requires."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -16,11 +16,11 @@ from worker.audit.windows import shape_of
 @dataclass(frozen=True)
 class _Reached:
     closed: int
-    admitted_from: int  # the time from which the head admits it
+    admitted_from: int  # start of its windows by the head
     watermark: int | None
-    first_start: Mapping[str, int]  # the first start of each window
-    names: Set[str]  # its windows when the head was published
-    evicted_to: int  # windows that begin below may not be published any more
+    first_start: Mapping[str, int]  # by window
+    names: Set[str]  # its configured windows when the head was published
+    evicted_to: int  # windows that begin earlier may no longer be published
 
 
 class Latest:
@@ -37,7 +37,7 @@ class Latest:
     def add(
         self, partition: int, counted: Recount, stored: Stored, first_start: Mapping[str, int], gone: int
     ) -> None:
-        """Adds a partition that is counted up to the head's offset."""
+        """Adds a partition counted up to the head's offset."""
         self._lossy |= bool(gone or stored.gaps or stored.readmitted)
         self._reached[partition] = _Reached(
             counted.closed,
@@ -53,20 +53,20 @@ class Latest:
         offset = self._head.offsets[partition]
         if begun := [names for at, names in self._head.rules.get(partition, ()) if at <= offset]:
             return begun[-1]
-        # a rule from this very offset may have come after the head
+        # a rule that begins at the head's offset may be newer than the head
         windows = next((limits.windows for at, limits in reversed(stored.rules) if at < offset), None)
         return set() if windows is None else {*windows.shapes}
 
     def expect_right(self) -> int:
-        """Compares the head's progress and the windows on the topic; returns how many closed windows are not there.
+        """Compares the head with the windows on the topic; returns the closed windows missing from it.
 
-        Does nothing where records are lost, where a partition has not reached the head's offset, or for a head without
-        a snapshot. An open window has to be there. Windows older than all that are there may have been deleted.
+        Skips the check if records are lost, a partition is behind the head, or the head has no snapshot. An open window
+        must be on the topic. Windows older than all on the topic may have been deleted.
         """
         number = self._head.sequence
         if self._alone and self._head.reports:
             raise Difference(
-                f"head {number}: {self._head.reports} reports, and nothing of its snapshot is there"
+                f"head {number}: {self._head.reports} reports, but its snapshot is not on the topic"
             )
         if self._alone or self._lossy or not self._reached:
             return 0
@@ -75,7 +75,7 @@ class Latest:
         come, gone = self._come(), 0
         names = set[str].intersection(*({*each.names} for each in self._reached.values()))
         if lacking := sorted(names - self._head.progress.keys()):
-            raise Difference(f"head {number}: says nothing of windows {lacking[0]!r}, which are counted")
+            raise Difference(f"head {number}: lacks windows {lacking[0]!r}, which are counted")
         for name, line in self._head.progress.items():
             self._expect_progress(name, line)
             if name in names and all(name in each.first_start for each in self._reached.values()):
@@ -83,8 +83,8 @@ class Latest:
         return gone
 
     def _come(self) -> int:
-        """Returns how far windows may be closed: only those that end by then can have been deleted."""
-        # a partition that has not begun yet has closed nothing
+        """Returns the latest time up to which windows may be closed, and so deleted."""
+        # a partition without records has closed no window
         head, closed = self._head, [max(each.closed, each.admitted_from) for each in self._reached.values()]
         bounded = [
             min(last - shape_of(name)[1], line.closed)
@@ -94,26 +94,26 @@ class Latest:
         most = max(0, *closed, *bounded)
         if head.reached > most:
             raise Difference(
-                f"head {head.sequence}: windows are closed up to {head.reached}, and no partition is further than"
+                f"head {head.sequence}: windows are closed up to {head.reached}, but the partitions only up to"
                 f" {most} at its offsets"
             )
         come = max(min(closed), *bounded, head.reached)
         if any(listed and listed[-1][1] for listed in head.rules.values()):
             return come
-        # where the newest rules have no windows, windows close by the records' time
+        # if the newest rules have no windows, timestamps close the old windows
         return max(come, min(each.watermark or 0 for each in self._reached.values()))
 
     def _expect_windows(self, name: str, line: Closed, come: int) -> int:
-        """Compares the windows of one name; returns how many are closed and not there."""
+        """Compares one configured window; returns its closed windows missing from the topic."""
         length, gone = shape_of(name)[0], 0
         begin = max(each.first_start[name] for each in self._reached.values())
         whole = max(each.evicted_to for each in self._reached.values())
-        # windows are there from the first listed one on; windows that were never listed are not deleted
+        # the topic has every window from the oldest listed one on; unlisted windows are not deleted
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
         for start, reports in self._windows(name, begin):
             end, is_there = start + length, (name, start) in self._there
             is_open = end > max(line.closed, come)
-            # a window that waits to become final may have been deleted
+            # a closed window that is not yet final may have been deleted
             waits = line.closed < end <= come and not is_there
             listed = oldest is not None and start >= oldest and not line.is_bounded(end) and not waits
             if listed or (is_open and start >= whole):
@@ -132,7 +132,7 @@ class Latest:
             begin = max(begin, each.first_start.get(name, after))
         if line.closed > max(0, *most, begin - hop + length):
             raise Difference(
-                f"head {self._head.sequence}: windows {name!r} are closed up to {line.closed}, and the partitions only"
+                f"head {self._head.sequence}: windows {name!r} are closed up to {line.closed}, but the partitions only"
                 f" up to {closed} at its offsets"
             )
 
@@ -140,20 +140,20 @@ class Latest:
         window, number = self._there.get((name, start)), self._head.sequence
         if window is None:
             raise Difference(
-                f"window {name}/{start}: is not there, and has {reports} reports by snapshot {number}"
+                f"window {name}/{start}: not on the topic, but has {reports} reports by snapshot {number}"
             )
         if window.reports != reports:
             raise Difference(
-                f"window {name}/{start}: {window.reports} reports published in snapshot {window.sequence}, and it has"
-                f" {reports} by snapshot {number}"
+                f"window {name}/{start}: {window.reports} reports published in snapshot {window.sequence},"
+                f" but {reports} by snapshot {number}"
             )
         if not window.final and window.end <= line.closed:
-            raise Difference(f"window {name}/{start}: provisional, though closed by head {number}")
+            raise Difference(f"window {name}/{start}: provisional, but head {number} has closed it")
 
     def _windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
-        """Yields start and reports of each window with reports, from a start on; O(panes log panes + windows)."""
+        """Yields start and reports of each window with reports, from a start on."""
         length, hop = shape_of(name)
-        changes = Counter[int]()  # by start: what each pane adds to, and takes from, a run of windows
+        changes = Counter[int]()  # start -> reports added from it on; O(panes) for any number of windows
         for (begin, end), reports in self._reports.items():
             if (first := max(-(-(end - length) // hop) * hop, oldest)) <= begin:
                 changes[first] += reports

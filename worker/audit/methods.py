@@ -1,7 +1,7 @@
-"""The paper's methods (Section IV), computed from the plain estimate and compared with what is published.
+"""The paper's methods (Section IV), recomputed from Base and compared.
 
-Numbers are equal within rounding, those of Power within a millionth of a standard error. Where a threshold is passed
-within rounding, either side of it is right.
+Numbers must be equal within rounding, for Power within a millionth of a standard error. For an estimate within rounding
+of a threshold, both results are correct.
 """
 
 import math
@@ -21,13 +21,13 @@ from worker.audit.vectors import Read, Vector
 
 ROUNDING = 1e-9
 _OF_SIGMA = 1e-6
-_SHORT = 0.01  # Most rounding of a number, in standard errors
-_MOST = 4096  # Most different estimates that Power is computed of; others are interpolated
+_SHORT = 0.01  # Maximum rounding of a number, in standard errors
+_MOST = 4096  # Maximum number of different estimates with exact Power; others are interpolated
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The plain estimate: (d,) frequencies of some reports, and the channel."""
+    """Base: (d,) frequencies of a number of reports, and the channel."""
 
     base: Vector
     reports: int
@@ -41,7 +41,7 @@ class Estimate:
 
     @cached_property
     def rounding(self) -> float:
-        """Most distance of two computations of a number."""
+        """Maximum distance of two computations of a number."""
         return ROUNDING * max(1.0, float(np.abs(self.base).max()))
 
     @cached_property
@@ -66,12 +66,12 @@ class Estimate:
 
     @cached_property
     def computed(self) -> npt.NDArray[np.bool_]:
-        """Whether `powers` is computed and not interpolated, (d,)."""
+        """Whether `powers` is exact and not interpolated, (d,)."""
         return np.isin(self.base, self._nodes)
 
 
 def _base_cut(of: Estimate, found: Vector) -> Vector:
-    """Keeps estimates above a threshold that 2 of d values without users pass on average."""
+    """Keeps estimates above a threshold that 2 of d values without users exceed on average."""
     d = len(of.base)
     above = -NormalDist().inv_cdf(2 / d) * of.sigma if d > 4 else 0.0
     due = np.where(of.base >= above, of.base, 0.0)
@@ -87,7 +87,7 @@ def _norm_mul(of: Estimate, _found: Vector) -> Vector:
 
 
 def _norm_cut(of: Estimate, found: Vector) -> Vector:
-    """Keeps the largest estimates with a sum of at most 1; equal ones together."""
+    """Keeps the largest estimates with a sum of at most 1; equal estimates together."""
     positive = np.maximum(of.base, 0.0)
     levels, sizes = np.unique(positive[positive > 0], return_counts=True)
     sums = np.cumsum((levels * sizes)[::-1])
@@ -105,7 +105,7 @@ def _norm_cut(of: Estimate, found: Vector) -> Vector:
 
 
 def _on_simplex(values: Vector) -> Vector:
-    """Returns max(value + δ, 0) for the δ at which the sum is 1."""
+    """Returns max(value + δ, 0) for the δ that makes the sum 1."""
     ordered = np.sort(values)[::-1]
     shifts = (1.0 - np.cumsum(ordered)) / np.arange(1, len(ordered) + 1)
     kept = int((ordered + shifts > 0).sum())
@@ -114,18 +114,18 @@ def _on_simplex(values: Vector) -> Vector:
 
 
 def _mle_apx(of: Estimate, _found: Vector) -> Vector:
-    """Minimizes Σ (f − f̃)²/(Q + f·B) on the simplex: (f − f̃)/(Q + f·B) is one number x wherever f is positive."""
-    # so f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of the positive ones
+    """Minimizes Σ (f − f̃)²/(Q + f·B) on the simplex."""
+    # (f − f̃)/(Q + f·B) is one number x wherever f > 0, so f = (f̃ + x·Q)/(1 − x·B); Σ f = 1 determines x
     p, q = of.p, of.q
     if p == 1 and len(on_top := np.flatnonzero(of.base >= 1.0 - of.rounding)):
-        # nothing is uncertain about a value that all reports support
+        # a value that all reports support has no error
         sure = np.zeros(len(of.base))
         sure[on_top] = 1.0 / len(on_top)
         return sure
     variance, more = float(q * (1 - q)), float((p - q) * (1 - p - q))
     possible = np.clip(of.base, float(-q / (p - q)), float((1 - q) / (p - q)))
     ordered = np.sort(possible)[::-1]
-    with np.errstate(divide="ignore"):  # by 0 where p is 1, for the first only
+    with np.errstate(divide="ignore"):  # by 0 if p is 1, only for the first
         x = (1.0 - np.cumsum(ordered)) / (np.arange(1, len(ordered) + 1) * variance + more)
     kept = max(1, int((ordered + x * variance > 0).sum()))
     own = float(x[kept - 1])
@@ -150,12 +150,12 @@ METHODS = frozenset(_DUE)
 
 
 def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
-    """Raises `Difference` unless a method's body and vectors are what it makes of the plain estimate."""
+    """Raises `Difference` unless a method's body and vectors follow from Base."""
     if method not in METHODS:
-        raise Difference(f"{method} is no method")
+        raise Difference(f"{method} is not a method")
     found, short = vectors["frequencies"].values, rounded_by(vectors["frequencies"], of)
     if found.shape != of.base.shape:
-        raise Difference(f"{method}: {len(found)} frequencies published, {len(of.base)} are due")
+        raise Difference(f"{method}: {len(found)} frequencies published, expected {len(of.base)}")
     if method in ("power", "power-ns"):
         _expect_power(method, found, short, of)
     else:
@@ -166,12 +166,12 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
 
 
 def rounded_by(vector: Read, of: Estimate) -> Vector:
-    """Returns the most rounding of each number, (d,)."""
+    """Returns the maximum rounding of each number, (d,)."""
     return np.minimum(vector.off, _SHORT * of.sigma)
 
 
 def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> None:
-    """Compares Power's frequencies; Norm-Sub of them is shifted by one number wherever it is positive."""
+    """Compares Power; PowerNS is Power shifted by one number where it is positive."""
     off = max(of.rounding, _OF_SIGMA * of.sigma)
     order = np.argsort(of.base, kind="stable")
     if (np.diff(found[order]) < -of.rounding).any():
@@ -196,7 +196,7 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
 def _expect_answers(
     method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
 ) -> None:
-    """Compares the sum and the answers with the frequencies, or with Base's for Post-Pos."""
+    """Compares sum and query answers with the frequencies, for Post-Pos with Base."""
     off = len(found) * of.rounding + short
     expect_number(f"{method}: sum", body["sum"], total, off)
     summed = of.base if method == "post-pos" else found
@@ -208,7 +208,7 @@ def _expect_answers(
         values = np.array(answer["values"], np.intp)
         if values.tolist() != np.argsort(-of.base, kind="stable")[: len(values)].tolist():
             raise Difference(
-                f"{method}: query {answer['name']!r}: {answer['values']} are not the most frequent"
+                f"{method}: query {answer['name']!r}: {answer['values']} are not the most frequent values"
             )
         expect_vector(
             f"{method}: query {answer['name']!r}: frequency",
@@ -219,9 +219,9 @@ def _expect_answers(
 
 
 def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
-    """Raises `Difference` unless all numbers are within a distance of those due."""
+    """Raises `Difference` unless all numbers are within a distance of the expected ones."""
     if found.shape != due.shape:
-        raise Difference(f"{what}: {len(found)} published, {len(due)} are due")
+        raise Difference(f"{what}: {len(found)} published, expected {len(due)}")
     differing = np.flatnonzero(~(np.abs(found - due) <= off))
     if len(differing):
         v = int(differing[0])
@@ -231,6 +231,6 @@ def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) ->
 
 
 def expect_number(what: str, found: float, due: float, off: float) -> None:
-    """Raises `Difference` unless a number is within a distance of the one due."""
+    """Raises `Difference` unless a number is within a distance of the expected one."""
     if not abs(found - due) <= off:
         raise Difference(f"{what} is {found} as published, {due} by the method")

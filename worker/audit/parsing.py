@@ -1,4 +1,4 @@
-"""Parsing of a record's value: its reports as the wire's bytes, or the reason for its rejection."""
+"""Parsing of a record's value into reports, or the reason for its rejection."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ from worker.audit.windows import Windows
 
 @dataclass(frozen=True)
 class Limits:
-    """Rule for records, stored with the offset from which it holds."""
+    """Limits of a record, stored with the offset at which they begin."""
 
-    most: int | None = None  # reports of a record
-    hamming_weight: bool = True  # whether unlikely numbers of ones in unary reports are rejected
-    batch: int | None = None  # bytes of a decompressed record batch
+    most: int | None = None  # maximum reports in a record
+    hamming_weight: bool = True  # whether unlikely Hamming weights of unary reports are rejected
+    batch: int | None = None  # maximum bytes of a decompressed record batch
     windows: Windows | None = None
 
 
-class Malformed(Exception):  # noqa: N818  # an outcome of parsing
-    """A record is rejected as a whole."""
+class Malformed(Exception):  # noqa: N818  # an outcome, not an error
+    """A record is rejected with all its reports."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class Malformed(Exception):  # noqa: N818  # an outcome of parsing
 
 
 def fingerprint_of(document: Mapping[str, Any]) -> bytes:
-    """Returns the first four bytes of SHA-256 over a stream's public document in canonical JSON.
+    """Returns the first four bytes of the document's SHA-256 in canonical JSON.
 
     Example:
         >>> fingerprint_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3}).hex()
@@ -49,7 +49,7 @@ def _canonical(tree: object) -> bytes:
 
 
 def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns a record's reports as the wire's bytes. Raises `Malformed`: the record is rejected."""
+    """Returns a record's reports in binary format; raises `Malformed`."""
     if not value:
         raise Malformed("empty")
     if value[:1] == b"{":
@@ -76,18 +76,18 @@ def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits:
 
 
 def _json_body(value: bytes, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns the reports of a JSON record; those of another stream are not parsed."""
+    """Returns the reports of a JSON record, after a check of its fingerprint."""
     try:
         tree = _JSON.decode(value.decode("utf-8"))
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
         raise Malformed("json") from None
-    # objects come as tuples of pairs, so that repeated keys and nested objects show
+    # objects are tuples of pairs, which keeps repeated keys
     if sorted(key for key, _ in tree) != ["fingerprint", "reports"]:
         raise Malformed("json")
     mark, listed = dict(tree)["fingerprint"], dict(tree)["reports"]
     if type(mark) is not str or len(mark) != 8 or not set(mark) <= set("0123456789abcdef"):
         raise Malformed("json")
-    # reports of any protocol: numbers, texts, lists of numbers
+    # a report of any protocol is a number, a string or a list of numbers
     if type(listed) is not list or any(
         {type(number) for number in item} - {int} if type(item) is list else type(item) not in (int, str)
         for item in listed
@@ -108,7 +108,7 @@ def _json_body(value: bytes, fingerprint: bytes, protocol: Protocol, limits: Lim
             raise Malformed("json")
     try:
         return b"".join(protocol.numbers.pack(*report) for report in reports)
-    except struct.error:  # a number that its bytes cannot hold
+    except struct.error:  # the number exceeds its column
         raise Malformed("range") from None
 
 
@@ -119,16 +119,16 @@ def _from_base64(item: object, size: int) -> bytes:
 
 
 _BASE64 = re.compile(
-    # four characters are three bytes; the last bytes have padding, and no bit set that is no byte's
+    # groups of four characters; the last group has padding, and its unused bits are 0
     "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"
 )
 
 
 def _integer(text: str) -> int:
-    # Python refuses very long integers; in a report they are out of range
+    # Python rejects very long integers; in a report they are out of range
     return int(text) if len(text) < 30 else -1
 
 
-_JSON = json.JSONDecoder(  # floats and NaN become None, which is no part of a report
+_JSON = json.JSONDecoder(  # floats and NaN become None, which no report contains
     object_pairs_hook=tuple, parse_float=lambda _: None, parse_constant=lambda _: None, parse_int=_integer
 )

@@ -1,9 +1,9 @@
-"""Power: the expected count of a value with a known estimated count, under a power-law prior.
+"""Power: the expected count of a value given its estimate, under a power-law prior.
 
-The prior: k of the n users have a value with probability proportional to k^−α, k = 1..n; α in [0, 4] is such that the
-mean is n/d. An estimated count t is normal around k with standard deviation s. Sums are taken term by term at either
-end, where they may be steep. Between, they are an integral and the first correction of Euler and Maclaurin: Σ f(k) =
-∫ f + (f'(begin) − f'(end))/24, from half before the first term to half behind the last.
+Prior: k of the n users have a value with probability proportional to k^−α, k = 1..n, with α in [0, 4] such that the
+mean is n/d. An estimated count t is normal around k with standard deviation s. Sums add the terms at both ends, where
+they may be steep, one by one. In between they use the Euler–Maclaurin formula: Σ f(k) = ∫ f + (f'(begin) − f'(end))/24,
+from 1/2 before the first term to 1/2 after the last.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
 
-_SINGLE = 256  # Terms at either end that are added one by one
-_BELOW, _ABOVE = 20.0, 10.0  # Standard deviations around an estimate beyond which no count is likely
+_SINGLE = 256  # Number of terms at each end that are added one by one
+_BELOW, _ABOVE = 20.0, 10.0  # Standard deviations around an estimate that the sum covers
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def exponent(n: int, d: int) -> float:
-    """Returns α, to the last few bits, or the end of [0, 4] beyond which it would be."""
+    """Returns α by bisection, clipped to [0, 4]."""
     below, above = 0.0, 4.0
     if _prior_mean(n, below) <= n / d:
         return below
@@ -46,10 +46,7 @@ def _sum_of_powers(n: int, beta: float) -> float:
 
 
 def means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """Returns the expected count, (m,), for each estimated count; O(m), whatever n is.
-
-    `t`: (m,) estimated counts.
-    """
+    """Returns the expected counts, (m,), for (m,) estimated counts; O(m) for any n."""
     return np.clip([_mean(float(each), n, s, alpha) for each in t], 1.0, n)
 
 
@@ -58,7 +55,7 @@ def _mean(t: float, n: int, s: float, alpha: float) -> float:
     low, high = max(1.0, np.floor(top - _BELOW * s)), min(float(n), np.ceil(max(top, 1.0) + _ABOVE * s))
     k, weights = _points(low, high, s)
     centre = float(min(max(t, low), high))
-    # (t − k)² less (t − centre)², so that nothing cancels for an estimate far outside
+    # (t − k)² − (t − centre)², factored: avoids cancellation for a t far outside [1, n]
     logs = np.log(np.abs(weights)) - alpha * np.log(k)
     logs -= (k - centre) / s * ((k + centre - 2 * t) / s) / 2
     terms = np.sign(weights) * np.exp(logs - logs.max())
@@ -66,7 +63,7 @@ def _mean(t: float, n: int, s: float, alpha: float) -> float:
 
 
 def _points(low: float, high: float, s: float) -> tuple[Vector, Vector]:
-    """Returns points and weights of a sum over the integers of [low, high]."""
+    """Returns points and weights that sum over the integers of [low, high]."""
     if high - low < 8 * _SINGLE:
         k = np.arange(low, high + 1)
         return k, np.ones(len(k))

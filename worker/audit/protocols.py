@@ -18,7 +18,7 @@ from worker.audit.hashes import HASHES, State, count_olh
 
 
 def _width(limit: int) -> int:
-    """Returns log2 of the bytes of the smallest unsigned integer that holds limit - 1."""
+    """Returns log2 of the byte width of the smallest unsigned integer for limit - 1."""
     return next(power for power in range(4) if limit <= 1 << (8 << power))
 
 
@@ -26,22 +26,22 @@ def _width(limit: int) -> int:
 class Protocol:
     """Format and counting of the reports of a protocol."""
 
-    entries: int  # of the state
+    entries: int  # length of the state
     columns: np.dtype[np.void]  # bytes of one report
-    numbers: struct.Struct | None  # packs a report from JSON's numbers; None where JSON has base64
-    ones: int | None  # what each report adds to the state's sum; None where that varies
-    allowed: Callable[[bytes], bool]  # whether whole reports are in range
-    likely: Callable[[bytes], bool]  # whether they could be honest clients'
+    numbers: struct.Struct | None  # packs a report from numbers in JSON; None if JSON has base64
+    ones: int | None  # amount that each report adds to the state's sum; None if it varies
+    allowed: Callable[[bytes], bool]  # whether all reports are in range
+    likely: Callable[[bytes], bool]  # whether honest clients could have sent all reports
     count: Callable[..., None]  # adds columns of reports to a state
     rates: int | None = None  # declared rates; a report's first byte is its rate
 
     def declared(self, body: bytes) -> bool:
-        """Returns whether whole reports are at declared rates."""
+        """Returns whether all reports have declared rates."""
         return self.rates is None or max(body[:: self.columns.itemsize]) < self.rates
 
 
 def protocol_of(document: Mapping[str, Any]) -> Protocol:
-    """Returns the protocol of a stream's public document; AuditError for an unknown protocol or hash."""
+    """Returns a document's protocol; raises `AuditError` for an unknown one."""
     d: int = document["domain_size"]
     match document:
         case {"protocol": "response", "rates": [*rates]}:
@@ -69,7 +69,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
-    """Returns the protocol whose report is a few numbers, each below its limit."""
+    """Returns the protocol with reports of a few numbers, each below its limit."""
     numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
     columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
 
@@ -83,7 +83,7 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
 
 
 def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
-    """Returns the protocol whose report is d bits: bit v is value v, the least significant byte is first."""
+    """Returns the protocol with reports of d bits, little-endian; bit v is value v."""
     size = (d + 7) // 8
 
     def reports(body: bytes) -> Iterator[int]:
@@ -106,12 +106,12 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns the fewest and the most ones of a unary report, except for 5·10^-13 on either side; O(d)."""
+    """Returns the 5·10^-13 quantiles of a unary report's Hamming weight; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")
         low, below = 0, Decimal(0)
-        fewer, others = Decimal(0), (1 - q) ** (d - 1)  # probability of k-1 and of k ones among the others
+        fewer, others = Decimal(0), (1 - q) ** (d - 1)  # P(k−1) and P(k) of the weight of the other bits
         for k in range(d + 1):
             if below <= unlikely:
                 low = k
@@ -119,11 +119,11 @@ def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
             if 1 - below <= unlikely:
                 return low, k
             fewer, others = others, others * (odds * (d - 1 - k) / (k + 1))
-    raise AssertionError("the probabilities of 0 to d ones add up to 1")
+    raise AssertionError("the probabilities of weights 0 to d add up to 1")
 
 
 def _of_indices(d: int, k: int) -> Protocol:
-    """Returns the protocol whose report is k different values in ascending order."""
+    """Returns the protocol with reports of k different values in ascending order."""
     columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
 
     def allowed(body: bytes) -> bool:

@@ -1,7 +1,7 @@
-"""Recount of what is published: each snapshot at the offsets that it names, and the newest head at its own.
+"""Recount of the published snapshots and of the newest head, each at its offsets.
 
 A window is the sum of its panes, up to the offsets of its own snapshot. Windows that the rules no longer have are
-recounted, too. A snapshot whose records are partly gone is not recountable.
+recounted, too. A snapshot with deleted records is not recountable.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,36 +26,36 @@ from worker.audit.stored import Stored
 
 @dataclass
 class _Count:
-    """Counts of one snapshot in the partitions that are counted so far."""
+    """Recount of one snapshot in the partitions recounted so far."""
 
     reports: int
     state: State
     partitions: set[int] = field(default_factory=set)
-    # (partition, window-close watermark) that had not reached its end
+    # (partition, window-close watermark) of partitions that had not reached its end
     early: list[tuple[int, int]] = field(default_factory=list)
-    gone: dict[int, int] = field(default_factory=dict)  # partition -> offset before which records are gone
+    gone: dict[int, int] = field(default_factory=dict)  # partition -> end of its deleted records
     wrong: str | None = None
-    # whether a gap can have taken reports from it, by the least that is known of the rules, and by the most
+    # whether a gap can have lost its reports: by the least and by the most information on rules and gaps
     tainted: tuple[bool, bool] = (False, False)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Outcome of the comparison of everything that is published."""
+    """Outcome of the comparison of all snapshots."""
 
-    finals: int = 0  # final windows compared
-    provisional: int = 0  # others compared
+    finals: int = 0  # compared final windows
+    provisional: int = 0  # other compared windows
     difference: str | None = None
-    unknown: str | None = None  # what cannot be recounted
-    gone: int = 0  # closed windows with reports that are not on the topic
+    unknown: str | None = None  # reason why snapshots cannot be recounted
+    gone: int = 0  # closed windows with reports, missing from the topic
 
 
 class Published:
-    """Snapshots of a stream, counted while its partitions are.
+    """Snapshots of a stream, recounted along with its partitions.
 
     Attributes:
         windows: the snapshots of windows.
-        snapshots: those that are recounted: the newest one, and as many windows as memory allows.
+        snapshots: the recounted snapshots: the newest, and as many windows as memory allows.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class Published:
         self.latest = None if head is None else Latest(head, snapshots)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns the part of one partition; history and deleted ranges grow as it is counted."""
+        """Returns the part of one partition; `history` and `deleted` grow during its recount."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
     def named(self) -> set[int]:
-        """Partitions that snapshots name."""
+        """Partitions in the offsets of any snapshot."""
         return {partition for each in self.snapshots for partition in each.offsets}
 
     def add(
         self, i: int, partition: int, counted: Recount, stored: Stored, bounds: Sequence[GapBounds], gone: int
     ) -> None:
-        """Adds a partition at the offset of snapshot i; records before the offset `gone` are gone, 0 for none."""
+        """Adds a partition at the offset of snapshot i; `gone` is the end of its deleted records, or 0."""
         snapshot, count = self.snapshots[i], self._counts[i]
         offset = snapshot.offsets[partition]
         count.partitions.add(partition)
@@ -99,7 +99,7 @@ class Published:
         if gone:
             count.gone[partition] = gone
             return
-        # at the offset of a readmission, the watermark may have been the next floor already
+        # at the offset of a readmission, the watermark may already have been the new start of the windows
         raised = any(at == offset for at, _ in stored.readmitted)
         if snapshot.final and counted.closed < snapshot.end and not (raised or self._is_bounded(snapshot)):
             count.early.append((partition, counted.closed))
@@ -111,12 +111,12 @@ class Published:
             return
         for pane, cell in counted.panes.items():
             if snapshot.has(pane):
-                assert cell.state is not None  # not released before its last window is counted
+                assert cell.state is not None  # released only after its last window
                 count.reports += cell.reports
                 count.state += cell.state
 
     def due(self, partition: int) -> dict[int, list[int]]:
-        """Returns the snapshots of each offset of a partition that is named."""
+        """Returns the snapshots at each published offset of a partition."""
         due = dict[int, list[int]]()
         for i, each in enumerate(self.snapshots):
             if partition in each.offsets:
@@ -130,7 +130,7 @@ class Published:
         return None if self._head is None else self._head.offsets.get(partition)
 
     def compare(self, partitions: Collection[int]) -> Compared:
-        """Compares what was published with what was counted; `partitions` are those of the topic."""
+        """Compares the snapshots with the recount; `partitions` are the topic's partitions."""
         finals = provisional = gone = 0
         lacking, unknown = dict[int, int](), 0
         try:
@@ -154,7 +154,7 @@ class Published:
             return Compared(finals, provisional, None, self._unknown, gone)
         where = " and ".join(f"before offset {lacking[p]} of partition {p}" for p in sorted(lacking))
         what = f"{unknown} window{'s' * (unknown != 1)}" if unknown else "the newest snapshot"
-        return Compared(finals, provisional, None, f"{what} cannot be recounted: records {where} are gone")
+        return Compared(finals, provisional, None, f"{what} cannot be recounted: records {where} are deleted")
 
     def _is_bounded(self, snapshot: Snapshot) -> bool:
         line = None if self._head is None else self._head.progress.get(snapshot.name)
@@ -170,53 +170,51 @@ class Published:
         due = {not (taken or bounded or snapshot.uncounted) for taken in count.tainted}
         if snapshot.complete not in due:
             names = ("complete", "not complete")[:: 1 if snapshot.complete else -1]
-            raise Difference("{}: published as {}, and it is {}".format(snapshot, *names))
+            raise Difference("{}: published as {}, but it is {}".format(snapshot, *names))
         counts, found = support(self._document, count.state), snapshot.frequencies
         if counts is None or found is None:
             return
         expected = frequencies(self._document, counts, count.reports)
         if len(expected) != len(found):
-            raise Difference(f"{snapshot}: {len(found)} frequencies published, {len(expected)} are due")
+            raise Difference(f"{snapshot}: {len(found)} frequencies published, expected {len(expected)}")
         by_rate = snapshot.by_rate
         if by_rate is not None and (by_rate != counts).any():
-            raise Difference(
-                f"{snapshot}: {by_rate.tolist()} by rate as published, {counts.tolist()} recounted"
-            )
+            raise Difference(f"{snapshot}: {by_rate.tolist()} by rate published, {counts.tolist()} recounted")
         differing = np.flatnonzero(found != expected)
         if len(differing):
             v = int(differing[0])
             raise Difference(
-                f"{snapshot}: frequency[{v}] is {float(found[v])} as published, {float(expected[v])} recounted;"
+                f"{snapshot}: frequency[{v}] is {float(found[v])} published, {float(expected[v])} recounted;"
                 f" {len(differing)} of {len(expected)} differ"
             )
 
 
 def _expect_named(snapshots: Iterable[Snapshot]) -> None:
-    """Raises unless each snapshot names the partitions of the one before, and one sequence has one set of offsets."""
+    """Raises if a partition is lost between snapshots, or a sequence has two sets of offsets."""
     for before, each in pairwise(sorted(snapshots, key=lambda each: each.sequence)):
         if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
-            raise Difference(f"{each}: partition {lacking[0]} is not named, as in {before}")
+            raise Difference(f"{each}: partition {lacking[0]} is missing, which {before} has")
         if each.sequence == before.sequence and each.offsets != before.offsets:
-            raise Difference(f"{each}: other offsets than in {before}, of the same snapshot")
+            raise Difference(f"{each}: other offsets than {before} of the same snapshot")
 
 
 def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[int]) -> None:
-    """Raises if a snapshot cannot be of this topic, even if some of its records are gone."""
+    """Raises if a snapshot contradicts the topic, even without its deleted records."""
     if others := sorted(snapshot.offsets.keys() - set(partitions)):
-        raise Difference(f"{snapshot}: partition {others[0]} is named, which the topic does not have")
+        raise Difference(f"{snapshot}: partition {others[0]} does not exist in the topic")
     if count.wrong is not None:
         raise Difference(f"{snapshot}: {count.wrong}")
     if snapshot.reports < count.reports:
-        more = "" if not count.gone else " of what remains"
+        more = "" if not count.gone else " from the remaining records"
         raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted{more}")
 
 
 def _taints(
     snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
 ) -> tuple[bool, bool]:
-    """Returns whether gaps can have taken reports from a snapshot: by the least that is known of them, and the most."""
-    # A lost report was not late: the window-close watermark before the gap had not passed the window's end. Its time
-    # was at most the first later time after the gap plus the delay that a rule allows; a rule may be recorded ahead.
+    """Returns whether gaps can have lost a snapshot's reports, by the least and the most information."""
+    # The lost report was not late, so the window-close watermark before the gap was below the window's end. Its time
+    # was below the first later time after the gap plus a rule's delay; a rule may be stored before it applies.
     if snapshot.name == "all":
         return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
@@ -239,7 +237,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class Partly:
-    """Snapshots of a stream in one partition; `wanted` are the panes whose states its recount has to keep."""
+    """Snapshots of a stream in one partition; `wanted`: panes that its recount must keep."""
 
     def __init__(
         self,
@@ -253,7 +251,7 @@ class Partly:
         self._history, self._deleted = history, deleted
         self._kept: Collection[str] = stored.cells.keys()
         self._due = published.due(partition)
-        self._last: dict[str, int] = {}  # pane -> the last offset at which it is wanted
+        self._last: dict[str, int] = {}  # pane -> last offset at which it is wanted
         lengths = {limits.windows.pane for _, limits in stored.rules if limits.windows is not None}
         for offset, listed in self._due.items():
             for i, length in product(listed, lengths):
@@ -264,7 +262,7 @@ class Partly:
         self.wanted = {*self._kept, *self._last}
 
     def cut(self, records: Iterable[Records], end: int) -> Iterator[Records | Mark]:
-        """Yields records up to an offset, with a mark at each offset that snapshots name."""
+        """Yields records up to an offset, with a mark at each published offset."""
         marks = sorted(offset for offset in self._due if offset <= end)
         for read in records:
             rest = read
@@ -277,7 +275,7 @@ class Partly:
             yield partial(self._reach, offset)
 
     def end(self, counted: Recount) -> None:
-        """Releases the panes of snapshots whose offsets are not counted yet."""
+        """Releases the panes of snapshots beyond the counted offsets."""
         for pane in self.wanted.difference(self._kept):
             counted.release(pane)
 

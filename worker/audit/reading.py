@@ -1,4 +1,4 @@
-"""Reads Kafka and Redis: the log, the group, snapshots, rows, and a partition's stored counts."""
+"""Reads Kafka and Redis: log, group, snapshots, rows, and stored counts."""
 
 import json
 import time
@@ -28,20 +28,20 @@ AbstractTokenProvider.register(Tokens)  # the client requires it of token provid
 _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
 _BOUNDS_MS = 30_000
-_LARGEST = 64 << 20  # Most bytes of a decompressed batch on the topics of snapshots and rows
+_LARGEST = 64 << 20  # Maximum bytes of a decompressed batch on the topics of snapshots and rows
 _OF_HEADS = {"schema", "stream", "fingerprint", "window", "complete", "gaps"}
-"""Fields of every head, in addition to those that `Head.of` reads."""
+"""Required fields of a head, in addition to those that `Head.of` reads."""
 
 
 def connect_kafka(config: Config) -> KafkaConsumer:
-    """Connects a consumer without a group, which polls record batches as they were fetched.
+    """Connects a consumer without a group, which polls undecoded record batches.
 
-    Its `nothing` maps each partition whose last fetch was empty to the fetched offset and the last stable offset.
+    `nothing` maps each partition with an empty last fetch to the fetched offset and the last stable offset.
     """
     consumer = KafkaConsumer(
         **config.kafka.client(),
-        max_poll_records=1,  # one fetch, so that it can be repeated
-        enable_incremental_fetch_sessions=False,  # a session leaves out partitions without news
+        max_poll_records=1,  # one fetch per poll, so that it can be repeated
+        enable_incremental_fetch_sessions=False,  # a session omits partitions without new records
         group_id=None,
         enable_auto_commit=False,
         auto_offset_reset="none",
@@ -65,17 +65,17 @@ def connect_kafka(config: Config) -> KafkaConsumer:
 
 
 def connect_redis(config: Config) -> Client:
-    """Connects to Redis; repeats a command once, as all of them only read."""
+    """Connects to Redis; retries a command once, which is safe for reads."""
     return connect(config.redis, retries=1)
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[TopicPartition]:
-    """Returns the partitions of a topic in ascending order; AuditError if it is missing."""
+    """Returns the partitions of a topic in ascending order, or raises `AuditError`."""
     numbers = consumer.partitions_for_topic(topic)
     if not numbers:
         raise AuditError(
-            f"topic {topic!r}: there is none at {', '.join(config.kafka.bootstrap_servers)};"
-            " ldp-worker create-topics makes what is missing"
+            f"topic {topic!r}: missing at {', '.join(config.kafka.bootstrap_servers)};"
+            " ldp-worker create-topics creates missing topics"
         )
     return [TopicPartition(topic, number) for number in sorted(numbers)]
 
@@ -83,17 +83,17 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
 def bounds_of(
     consumer: KafkaConsumer, topic: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns the first offset and the last stable one of each partition; AuditError if they are not known."""
+    """Returns each partition's first and last stable offset, or raises `AuditError`."""
     try:
         begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
         ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)
-    except KeyError as error:  # the client looks up a partition that it left out
+    except KeyError as error:  # the client looks up a partition that its answer lacks
         (tp,) = error.args
-        raise AuditError(f"{tp.topic}-{tp.partition}: it has no leader now; audit once it has one") from None
+        raise AuditError(f"{tp.topic}-{tp.partition}: no leader; audit again once it has one") from None
     except KafkaTimeoutError:
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in topic)
         raise AuditError(
-            f"{names}: no broker says in {_BOUNDS_MS // 1000} s where they begin and end"
+            f"{names}: no broker returned the first and last offsets in {_BOUNDS_MS // 1000} s"
         ) from None
     return {tp: (begins[tp], ends[tp]) for tp in topic}
 
@@ -108,7 +108,10 @@ return found
 
 
 def cut_of(client: Client, prefix: str) -> StoredCut:
-    """Reads a partition's metadata and the blobs that they name in one script; Difference for a key of another type."""
+    """Reads a partition's metadata and its blobs in one script.
+
+    Raises `Difference`: a key has another type.
+    """
     together = Script(client, _TOGETHER)
     names = ["all"]
     while True:
@@ -117,13 +120,13 @@ def cut_of(client: Client, prefix: str) -> StoredCut:
         except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            raise Difference(f"a key in Redis is of another type than was written: {error}") from None
+            raise Difference(f"a key in Redis does not have its written type: {error}") from None
         texts = [item.decode(errors="replace") for item in flat]
         fields = dict(zip(texts[::2], texts[1::2], strict=True))
         try:
             named = sorted(json.loads(fields["blobs"])) or ["all"]
         except (KeyError, ValueError, TypeError, RecursionError):
-            named = ["all"]  # no names, or damaged ones, which the decoding reports
+            named = ["all"]  # names are missing or damaged, which `decode` reports
         if names == named:
             return fields, dict(zip(names, blobs, strict=True))
         names = named
@@ -133,18 +136,18 @@ def cut_of(client: Client, prefix: str) -> StoredCut:
 class _Fetched:
     start: int
     data: bytes
-    offset: int  # the last one; the client moves behind it
+    offset: int  # last offset; the client continues after it
     aborted: list[tuple[int, int]]  # transactions
 
 
 class _AsFetched(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Replaces the client's decoding: one item with the bytes of a fetch; nothing here may raise."""
+    """Replaces the client's decoding: one item with the bytes of a fetch; must not raise."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[_Fetched]:
         data = bytes(records._buffer)
         size, end = batches.reach(data)
         if size:
-            self.bytes_read = size  # else the client fetches this partition first, again and again
+            self.bytes_read = size  # else the client keeps fetching this partition first
             self.next_fetch_offset = max(end, self.fetch_offset)
             aborted = [(one.producer_id, one.first_offset) for one in self.aborted_transactions]
             yield _Fetched(self.fetch_offset, data[:size], max(end - 1, self.fetch_offset), aborted)
@@ -159,9 +162,9 @@ def read(
     end: int,
     caps: Caps,
 ) -> Iterator[Records | Deleted]:
-    """Yields the committed records of [begin, end) within caps, and the ranges that are deleted meanwhile.
+    """Yields the committed records of [begin, end), and the ranges deleted meanwhile.
 
-    A batch with a wrong checksum is fetched again; one with the same bytes twice was written so.
+    A batch with a wrong checksum is fetched again. If the bytes are the same again, it is damaged in the log.
     """
     seen = set[bytes]()
     for item in _polled(consumer, tp, on_advance, begin, end):
@@ -179,9 +182,9 @@ def read(
 def _polled(
     consumer: KafkaConsumer, tp: TopicPartition, on_advance: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Any]:
-    """Yields fetches of [begin, end), until its end is reached or nothing more comes below it."""
-    # Nothing more comes after an empty fetch with a last stable offset not below the end: compaction may have
-    # removed a control batch at the end. Where records are deleted meanwhile, yields their range and goes on.
+    """Yields fetches of [begin, end), and ranges deleted meanwhile."""
+    # An empty fetch with a last stable offset of at least `end` is also the end: compaction may have removed a
+    # control batch there.
     consumer.assign([tp])
     consumer.seek(tp, begin)
     position, moved = begin, time.monotonic()
@@ -192,7 +195,7 @@ def _polled(
             first, _ = bounds_of(consumer, [tp])[tp]
             if first <= position:
                 raise AuditError(
-                    f"{tp.topic}-{tp.partition}: the log now ends before offset {position}: it was truncated"
+                    f"{tp.topic}-{tp.partition}: the log now ends before offset {position}; it was truncated"
                 ) from None
             yield Deleted((position, min(first, end)))
             consumer.seek(tp, first)
@@ -214,7 +217,7 @@ def _polled(
 
 
 def topic_id(settings: dict[str, Any], topic: str) -> str:
-    """Returns Kafka's id of a topic, which changes when it is created again."""
+    """Returns Kafka's id of a topic, which a recreated topic does not keep."""
     with closing(KafkaAdminClient(**settings)) as admin:
         (found,) = admin.describe_topics([topic])
     return str(found["topic_id"])
@@ -236,7 +239,7 @@ def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tup
 
 
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
-    """Returns the newest head of a stream and its offset; an empty document if there is none."""
+    """Returns the newest head of a stream, or an empty document, and its offset."""
     found: tuple[dict[str, Any], int] = {}, 0
     for offset, message in _messages(consumer, topic, stream, 0, lambda _: None):
         if message.key == "head":
@@ -251,7 +254,7 @@ def published(
     begin: int = 0,
     on_passed: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Message]:
-    """Yields a stream's messages on the snapshot topic from an offset on; calls `on_passed` for each invalid head."""
+    """Yields a stream's snapshot messages; calls `on_passed` for each invalid head."""
     for _, message in _messages(consumer, topic, stream, begin, on_passed):
         yield message
 
@@ -267,12 +270,12 @@ def _messages(
                 document = json.loads(value)
                 Head.of(document)
                 if missing := sorted(_OF_HEADS - document.keys()):
-                    raise ValueError(f"it says no {missing[0]}")
+                    raise ValueError(f"{missing[0]} is missing")
                 if document["stream"] != stream:
-                    raise ValueError(f"it is of stream {document['stream']!r}")
+                    raise ValueError(f"the stream is {document['stream']!r}")
             except UNREADABLE as error:
                 at = f"topic {topic}, partition 0, offset {offset}"
-                on_passed(f"{at} is passed over (no head: {type(error).__name__}: {error})")
+                on_passed(f"skipped the invalid head at {at} ({type(error).__name__}: {error})")
                 continue
         yield offset, Message(name, headers, value or b"")
 
@@ -285,7 +288,7 @@ def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]
 
 
 def _keyed(consumer: KafkaConsumer, topic: str, begin: int, prefix: bytes) -> Iterator[batches.Keyed]:
-    """Yields the committed records with a prefix of the key from an offset on; skips unreadable batches."""
+    """Yields committed records by a prefix of their key; skips unreadable batches."""
     if not consumer.partitions_for_topic(topic):
         return
     tp = TopicPartition(topic, 0)

@@ -1,4 +1,4 @@
-"""Records of a log, and ranges of offsets."""
+"""Records of a log, and offset ranges."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,22 +8,22 @@ import numpy.typing as npt
 
 Range = tuple[int, int]  # Offsets [from, to) of a log
 Caps = list[tuple[int, int | None]]
-"""Most bytes of a decompressed record batch from an offset on, None for any number; ascending."""
+"""(offset, maximum bytes of a decompressed record batch from there on, None for no limit), ascending."""
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records that were read together; the value of record i is ``data[begins[i]:ends[i]]``."""
+    """A chunk of records; the value of record i is ``data[begins[i]:ends[i]]``."""
 
     offsets: Ints  # (m,) ascending
     timestamps: Ints  # (m,) milliseconds
     data: npt.NDArray[np.uint8]
     begins: Ints
     ends: Ints
-    unreadable: int = 0  # record batches that cannot be read; each is rejected as one record
-    starts: Ints | None = None  # where each record begins, behind its length
+    unreadable: int = 0  # unreadable record batches; each counts as one rejected record
+    starts: Ints | None = None  # start of each record after its length
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, bytes | None]], start: int = 0) -> "Records":
@@ -42,7 +42,7 @@ class Records:
         return cls(start + np.arange(len(listed)), timestamps, data, ends - sizes, ends)
 
     def split(self, offset: int) -> tuple["Records", "Records"]:
-        """Splits at an offset; unreadable batches go with the first part."""
+        """Splits at an offset; the first part keeps the unreadable batches."""
         at = int(np.searchsorted(self.offsets, offset))
         first, rest = (
             Records(self.offsets[part], self.timestamps[part], self.data, self.begins[part], self.ends[part])
@@ -53,6 +53,6 @@ class Records:
 
 @dataclass(frozen=True)
 class Deleted:
-    """A range that was deleted while it was read."""
+    """A range that was deleted during the audit."""
 
     span: Range

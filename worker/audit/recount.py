@@ -19,7 +19,7 @@ _FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are deco
 
 @dataclass
 class Cell:
-    """Counts of a pane: (K,) int64 reports by state entry, or None if they are among `Recount.stray`."""
+    """Counts of a pane: (K,) int64, or None if `Recount.stray` has them."""
 
     reports: int
     state: State | None
@@ -34,27 +34,25 @@ class Recount:
     watermark: int | None  # the highest accepted timestamp in milliseconds
     reports: int
     state: State  # (K,) counts in no pane
-    stray: State  # (K,) counts of all panes without a state
+    stray: State  # (K,) counts of panes without a state of their own
     panes: dict[str, Cell] = field(default_factory=dict)
-    in_windows: int = 0  # accepted records that were counted in windows
+    in_windows: int = 0  # accepted records while windows were configured
     late: Counter[str] = field(default_factory=Counter)  # by age
     undated: int = 0
-    closed: int = 0  # a pane that ends at or before this line takes no more
-    evicted_to: int = 0  # unwanted panes that end at or before this line are counted in none
-    first: int | None = None  # the first timestamp above all before, since this was None
-    heard: Counter[tuple[int, int]] = field(
-        default_factory=Counter
-    )  # reports by (begin, end) of every pane ever
+    closed: int = 0  # panes that end at or before this time are closed
+    evicted_to: int = 0  # other panes that end at or before this time are counted in `state`
+    first: int | None = None  # first new highest timestamp since this was set to None
+    heard: Counter[tuple[int, int]] = field(default_factory=Counter)  # reports by (begin, end) of every pane
 
     @classmethod
     def of_nothing(cls, document: Mapping[str, Any], closed: int = 0, evicted_to: int = 0) -> "Recount":
-        """Returns the recount of no records."""
+        """Returns an empty recount."""
         entries = protocol_of(document).entries
         state, stray = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
         return cls(0, Counter(), None, 0, state, stray, closed=closed, evicted_to=evicted_to)
 
     def total(self) -> State:
-        """Returns the counts of all time; O(panes · K)."""
+        """Returns the all-time counts; O(panes · K)."""
         states = (cell.state for cell in self.panes.values() if cell.state is not None)
         return sum(states, self.state + self.stray)
 
@@ -71,7 +69,7 @@ class Recount:
             cell.state = None
 
 
-Mark = Callable[[Recount], object]  # A call between records, with the recount of those before it
+Mark = Callable[[Recount], object]  # Called between records with the recount so far
 
 
 def recount(
@@ -81,9 +79,9 @@ def recount(
     onto: Recount | None = None,
     kept: Collection[str] | None = None,
 ) -> Recount:
-    r"""Counts records and calls marks, in the log's order; O(bytes) and for OLH O(reports · d) in bounded memory.
+    r"""Counts records and calls marks, in the log's order.
 
-    `kept`: the panes whose state is wanted; None for all.
+    `kept`: panes that keep their state; None for all. O(bytes), for OLH O(reports · d), in bounded memory.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
@@ -118,7 +116,7 @@ def recount(
 
 
 def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Counts accepted records, and returns the start of the pane of each; None if there are no windows."""
+    """Counts accepted records, and returns their panes' starts; None without windows."""
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -137,7 +135,7 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
 
 
 class _Pending:
-    """Reports that are counted together, by pane."""
+    """Uncounted reports, by pane."""
 
     def __init__(self, result: Recount, protocol: Protocol, kept: Collection[str] | None) -> None:
         self._result, self._protocol, self._kept = result, protocol, kept
@@ -145,7 +143,7 @@ class _Pending:
         self._size = 0
 
     def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        """Adds records of one length and the starts of their panes, and counts them if they are enough."""
+        """Adds records of one length with their panes' starts; counts from 1 MiB on."""
         if starts is None or limits.windows is None:
             self._bodies[""] += body
         else:
@@ -175,7 +173,7 @@ class _Pending:
         self._bodies, self._size = {"": bytearray()}, 0
 
     def _cell(self, name: str, reports: int) -> State:
-        """Adds reports to a pane; returns the state in which they are counted."""
+        """Adds to a pane's number of reports; returns the state that counts them."""
         result = self._result
         if not name:
             return result.state
@@ -190,7 +188,7 @@ class _Pending:
 def _verdicts(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields indices of records, their reports, and the reason of the rejection."""
+    """Yields indices of records, their reports, and the reason for a rejection."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
@@ -209,7 +207,7 @@ def _verdicts(
 def _together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of records of one length if all are good frames; None if each must be decoded alone."""
+    """Returns the reports of equally long records, or None if any may be malformed."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None
@@ -219,6 +217,6 @@ def _together(
     if (frames[:, :head] != np.frombuffer(b"\x01" + own, np.uint8)).any():
         return None
     body = frames[:, head:].tobytes()
-    # each condition on several reports is one on each of them
+    # a condition holds for all reports if it holds for each
     good = protocol.allowed(body) and protocol.declared(body)
     return body if good and (not limits.hamming_weight or protocol.likely(body)) else None

@@ -1,7 +1,6 @@
-"""Rows on their topic, compared with the bodies of the snapshots that they name.
+"""Comparison of the rows on their topic with the bodies of their snapshots.
 
-Rows are read first and snapshots then. Where a newer snapshot took a window's place meanwhile, its rows are not
-compared.
+Rows are read before snapshots. Rows of a window that was published again in between are not compared.
 """
 
 import json
@@ -18,16 +17,16 @@ from worker.audit.vectors import Vector, read
 
 _KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
 _TYPES = (str, str, int, str, str, int)
-_GONE = 1 << 63  # Sequence of a deleted body
+_GONE = 1 << 63  # Stands for the sequence of a deleted body
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def differing(
     head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Callable[[], Iterable[Message]]
 ) -> str | None:
-    """Returns the first row that differs from its snapshot, or None.
+    """Returns the first difference of a row from its snapshot, or None.
 
-    `head` is from before the rows were read; `rows` maps each key to its newest value on the topic of rows.
+    `head` was read before the rows; `rows` maps each key to its newest value.
     """
     if head.get("rows") is None:
         return None
@@ -36,7 +35,7 @@ def differing(
     except Difference as difference:
         return f"rows of {difference}"
     except UNREADABLE as error:
-        return f"rows: what is on the topic cannot be read ({type(error).__name__})"
+        return f"rows: the topic cannot be read ({type(error).__name__})"
     return None
 
 
@@ -46,14 +45,14 @@ class _Parts:
     types: dict[str, str] = field(default_factory=dict)
 
     def vectors(self, method: str) -> dict[str, Vector]:
-        """Returns the vectors that rows are made of."""
+        """Returns the vectors that rows contain."""
         body = json.loads(self.messages[method])
         names = ("frequencies", "low", "high") if method == "base" else ("frequencies",)
         return {name: read(name, method, body, self.messages, self.types).values for name in names}
 
 
 def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Iterable[Message]) -> None:
-    """Raises unless the rows of each window are those of its snapshot, and all time has rows."""
+    """Raises unless each window's rows match its snapshot, and `all` has rows."""
     listed, methods = dict[str, list[dict[str, Any]]](), {"base"}
     for key, value in rows.items():
         if (row := _row(key, value)) is not None:
@@ -62,7 +61,7 @@ def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages:
             methods.add(row["method"])
     sequences = {window: {row["sequence"] for row in own} for window, own in listed.items()}
     if "all" not in listed and head["reports"]:
-        raise Difference(f"all: has no rows, and by head {head['sequence']} there are some")
+        raise Difference(f"all: no rows, but head {head['sequence']} has reports")
     bodies, newest, labels = dict[str, _Parts](), dict[str, int](), list[str]()
     for message in messages:
         name, _, part = message.key.partition("/")
@@ -84,13 +83,13 @@ def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages:
     for window, own in sorted(listed.items()):
         sequence = max(sequences[window])
         if window not in newest:
-            raise Difference(f"{window}: has rows, and no snapshot of it is there")
+            raise Difference(f"{window}: rows without a snapshot")
         if newest[window] > sequence:
-            continue  # replaced or deleted meanwhile
+            continue  # published again or deleted meanwhile
         if len(sequences[window]) > 1:
-            raise Difference(f"{window}: has rows of snapshots {sorted(sequences[window])}")
+            raise Difference(f"{window}: rows of several snapshots, {sorted(sequences[window])}")
         if newest[window] < sequence:
-            raise Difference(f"{window}: has rows of snapshot {sequence}, and the newest is {newest[window]}")
+            raise Difference(f"{window}: rows of snapshot {sequence}, but the newest is {newest[window]}")
         _expect_window(window, own, bodies[window], labels or None, head)
 
 
@@ -101,35 +100,35 @@ def _expect_window(
     labels: list[str] | None,
     head: Mapping[str, Any],
 ) -> None:
-    """Raises unless the rows are those of a window's bodies, which are of one snapshot."""
+    """Raises unless the rows match a window's bodies."""
     order = np.argsort(-parts.vectors("base")["frequencies"], kind="stable")
     there = {(row["method"], row["query"], row["rank"]): row for row in rows}
     methods = {method for method, _, _ in there}
     ranks = max((rank for _, query, rank in there if not query), default=0)
     if any(row["sequence"] == head["sequence"] for row in there.values()):
-        # an older snapshot may have had another configuration
+        # an older snapshot may have been configured differently
         methods, ranks = {*head["rows"]["methods"]}, head["rows"]["ranks"][""]
     due = dict[tuple[str, str, int], dict[str, Any]]()
     for method in methods:
         if method not in parts.messages:
-            raise Difference(f"{window}: has rows of method {method!r}, and its snapshot has no such body")
+            raise Difference(f"{window}: rows of method {method!r}, which its snapshot lacks")
         for (query, rank), row in _due(method, parts, order[:ranks], labels).items():
             due[method, query, rank] = row
     for method, query, rank in sorted(there.keys() ^ due.keys()):
-        is_there = "is there" if (method, query, rank) in there else "is not there"
-        raise Difference(f"{window}: the row of {method}, query {query!r}, rank {rank} {is_there}")
+        kind = "unexpected" if (method, query, rank) in there else "missing"
+        raise Difference(f"{window}: {kind} row of {method}, query {query!r}, rank {rank}")
     for (method, query, rank), row in due.items():
         found = there[method, query, rank]
         for column in row:
             if column not in found or found[column] != row[column]:
                 raise Difference(
-                    f"{window}: the row of {method}, query {query!r}, rank {rank} has another {column} than snapshot"
+                    f"{window}: {column} of the row of {method}, query {query!r}, rank {rank} differs from snapshot"
                     f" {row['sequence']}"
                 )
 
 
 def _row(key: bytes, value: bytes) -> dict[str, Any] | None:
-    """Returns a row; None if its key is not a row's, which no reader of rows takes for one."""
+    """Returns a row, or None for a record with another kind of key."""
     try:
         place = json.loads(key)
     except (ValueError, RecursionError):
@@ -141,16 +140,16 @@ def _row(key: bytes, value: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         row = None
     if type(row) is not dict or type(row.get("sequence")) is not int:
-        raise Difference(f"{key.decode()}: its value is no row")
+        raise Difference(f"{key.decode()}: the value is not a row")
     if not place.items() <= row.items():
-        raise Difference(f"{key.decode()}: its value is of another place")
+        raise Difference(f"{key.decode()}: the value has another key")
     return row
 
 
 def _due(
     method: str, parts: _Parts, order: Any, labels: list[str] | None
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    """Returns the rows of a method without their keys, by query and rank."""
+    """Returns the expected rows of a method, by query and rank."""
     body = json.loads(parts.messages[method])
     end = body["window"]["end"]
     shared = {

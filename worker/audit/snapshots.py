@@ -1,11 +1,14 @@
-"""Snapshots on the topic: reads the messages of a stream and checks that they agree with each other.
+"""Consistency of the snapshot topic: parses and checks a stream's messages.
 
-The snapshot of all time, and that of each window, consists of as many messages as their headers say, all of one
-sequence and identity. This module checks that a snapshot is complete, that its documents, headers and keys agree,
-that each vector is what its method makes of the plain estimate, that final windows are not published again, that
-heads do not go back, and that windows that leave a head's list are deleted. `published` compares them with the log.
+The all-time snapshot and each window's snapshot have as many messages as their headers state, with one sequence and
+identity. This module checks that
 
-Compaction leaves the newest message of each key and some older ones; superseded messages need not be complete.
+- each snapshot is complete, and its documents, headers and keys agree
+- each vector follows from Base by its method
+- final windows are not published again, heads do not go back, and unlisted windows are deleted
+
+`published` compares the snapshots with the log. Compaction keeps the newest message of each key and some older
+messages, so a superseded snapshot may be incomplete.
 """
 
 import heapq
@@ -32,8 +35,8 @@ from worker.audit.windows import ends_of, shape_of
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = "all"
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors from reading a message that another program wrote."""
-# Fields that are equal in all documents of a snapshot
+"""Errors from parsing a message of another program."""
+# Fields with equal values in all documents of a snapshot
 _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
     *("gaps", "uncounted", "epsilon"),
@@ -44,55 +47,55 @@ _BESIDE = (
     "anytime_low",
     "anytime_high",
     "poisoning_tolerance",
-)  # Vectors of Base beside its frequencies
+)  # Vectors of Base in addition to its frequencies
 
 
 @dataclass(frozen=True)
 class Message:
     """A message of the snapshot topic; its value is empty for a tombstone."""
 
-    key: str  # without the stream: `head`, `all/base`, `1h/7200000/base/frequencies/0`
+    key: str  # without the stream's name: `head`, `all/base`, `1h/7200000/base/frequencies/0`
     headers: Mapping[str, bytes]
     value: bytes
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot of all time, or of a window."""
+    """An all-time snapshot, or the snapshot of a window."""
 
-    name: str  # of its windows, or `all`
+    name: str  # configured window, or `all`
     start: int  # milliseconds; 0 for all time
     end: int
     final: bool
     sequence: int
     reports: int
-    offsets: Mapping[int, int]  # partition -> the offset up to which it was counted
+    offsets: Mapping[int, int]  # partition -> end of the counted offsets
     gaps: Mapping[int, list[Range]]  # by partition
     uncounted: tuple[int, ...]  # partitions without counts
     complete: bool
-    frequencies: npt.NDArray[np.float64] | None  # (d,); None where it is not recounted, to save memory
-    fault: str | None  # the first number that is not its method's
+    frequencies: npt.NDArray[np.float64] | None  # (d,); None if dropped to save memory; then not recounted
+    fault: str | None  # first number that does not follow from Base
     by_rate: State | None = None  # reports at several rates: counts of each value at each rate
 
     def __str__(self) -> str:
         return f"snapshot {self.sequence}" if self.name == _ALL else f"window {self.name}/{self.start}"
 
     def has(self, pane: str) -> bool:
-        """Returns whether a pane is within the window."""
+        """Returns whether the window contains a pane."""
         begin, end = ends_of(pane)
         return self.name == _ALL or (self.start <= begin and end <= self.end)
 
 
 @dataclass
 class _Whole:
-    """Messages of one snapshot of all time or of a window."""
+    """Messages of one snapshot."""
 
     headers: Mapping[str, bytes]
     messages: dict[str, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     snapshot: Snapshot | None = None
-    of_another: bool = False  # of another stream
+    of_another: bool = False  # whether it belongs to another document
 
     @property
     def mark(self) -> tuple[bytes | None, bytes | None]:
@@ -108,27 +111,27 @@ class _Whole:
 
 
 class Snapshots:
-    """Reads the messages of a stream, in order; keeps the frequencies of the `most` windows that end last."""
+    """Parses a stream's messages in order; keeps frequencies of the `most` latest windows."""
 
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
-        self.head: Head | None = None  # the newest one
+        self.head: Head | None = None  # newest head
         self._begin()
 
     def _begin(self) -> None:
-        """Forgets a history whose heads were deleted."""
+        """Drops all snapshots, after the heads were deleted."""
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
         self._kept: list[tuple[int, str]] = []
-        self._left: dict[str, set[str]] = {}  # window -> keys of snapshots before its newest
+        self._left: dict[str, set[str]] = {}  # window -> undeleted keys of earlier snapshots
 
     def take(self, message: Message) -> None:
-        """Takes the next message; raises `Difference` if it contradicts those before it."""
+        """Takes the next message; raises `Difference` if it contradicts an earlier one."""
         try:
             self._take(message)
         except UNREADABLE as error:
-            raise Difference(f"{message.key}: what is published cannot be read ({error!r})") from None
+            raise Difference(f"{message.key}: the message is invalid ({error!r})") from None
 
     def _take(self, message: Message) -> None:
         of, key = _split(message.key)
@@ -141,17 +144,17 @@ class Snapshots:
         if whole is None or whole.mark != new.mark:
             if of in self._finals:
                 raise Difference(
-                    f"{what}: published in snapshot {new.sequence}, though it was final in snapshot {self._finals[of]}"
+                    f"{what}: published in snapshot {new.sequence}, but already final in snapshot {self._finals[of]}"
                 )
             if self.head is not None and new.sequence < self.head.sequence:
-                raise Difference(f"{what}: of snapshot {new.sequence}, published after {self.head.sequence}")
+                raise Difference(f"{what}: snapshot {new.sequence} published after {self.head.sequence}")
             if whole is not None:
                 self._left.setdefault(of, set()).update(whole.live)
             whole = self._wholes[of] = new
         if key in whole.messages or key in whole.live:
-            raise Difference(f"{what}: {message.key} is published twice in snapshot {whole.sequence}")
+            raise Difference(f"{what}: {message.key} published twice in snapshot {whole.sequence}")
         if message.headers != {**whole.headers, "content-type": message.headers["content-type"]}:
-            raise Difference(f"{what}: the headers of {message.key} are not those of its other messages")
+            raise Difference(f"{what}: the headers of {message.key} differ from its other messages")
         whole.messages[key] = message.value
         whole.types[key] = message.headers["content-type"].decode()
         whole.live.add(key)
@@ -161,11 +164,11 @@ class Snapshots:
 
     def _next_head(self, document: Mapping[str, Any]) -> None:
         if document["fingerprint"] != self._fingerprint:
-            raise Difference(f"head: of fingerprint {document['fingerprint']}, {self._fingerprint} is due")
+            raise Difference(f"head: fingerprint {document['fingerprint']}, expected {self._fingerprint}")
         expect_spent(document, self._document)
         head = Head.of(document)
         if self.head is not None and head.sequence <= self.head.sequence:
-            self._begin()  # heads were deleted: another history begins
+            self._begin()  # heads were deleted, and numbers restart
         elif self.head is not None:
             self._leaving |= dict.fromkeys(expect_follows(head, self.head), head.sequence)
         self.head = head
@@ -192,7 +195,7 @@ class Snapshots:
         except Difference as difference:
             raise Difference(f"{_named(of)}: {difference}") from None
         except UNREADABLE as error:
-            raise Difference(f"{_named(of)}: what is published cannot be read ({error!r})") from None
+            raise Difference(f"{_named(of)}: a message is invalid ({error!r})") from None
         whole.messages = {}
         if whole.snapshot is None:
             return
@@ -206,29 +209,29 @@ class Snapshots:
                 other.snapshot = replace(other.snapshot, frequencies=None)
 
     def finish(self) -> list[Snapshot]:
-        """Returns the newest snapshot of all time, unless it is only a head, and that of each window.
+        """Returns the newest all-time snapshot, unless only its head exists, and all windows.
 
-        Raises `Difference`: a message is missing, or is there though the newest head contradicts it.
+        Raises `Difference`: a message is missing, or contradicts the newest head.
         """
         try:
             for of, whole in self._wholes.items():
                 if len(whole.live) != whole.parts and not whole.of_another:
                     raise Difference(
-                        f"{_named(of)}: {len(whole.live)} of its {whole.parts} messages are there"
+                        f"{_named(of)}: {len(whole.live)} of {whole.parts} messages are on the topic"
                     )
                 if (left := sorted(self._left.get(of, ()))) and whole.live != {"head"}:
-                    raise Difference(f"{_named(of)}: {left[0]} of a snapshot before it was not deleted")
+                    raise Difference(f"{_named(of)}: {left[0]} of an earlier snapshot was not deleted")
                 if whole.snapshot is None and whole.live != {"head"}:
                     self._read(of, whole)
         except UNREADABLE as error:
-            raise Difference(f"what is published cannot be read ({error!r})") from None
+            raise Difference(f"a message is invalid ({error!r})") from None
         found = [whole.snapshot for whole in self._wholes.values() if whole.snapshot is not None]
         if self.head is not None:
             there = {f"{each.name}/{each.start}": each for each in found if each.name != _ALL}
             for of, sequence in self._leaving.items():
                 if of in there and there[of].sequence < sequence:
                     raise Difference(
-                        f"window {of}: left the head's list in snapshot {sequence}, and is still there"
+                        f"window {of}: unlisted since snapshot {sequence}, but still on the topic"
                     )
             self.head.expect_listed(
                 {(each.name, each.start, each.end): each.final for each in there.values()}
@@ -236,13 +239,13 @@ class Snapshots:
             for each in found:
                 if each.sequence > self.head.sequence:
                     raise Difference(
-                        f"{each}: of snapshot {each.sequence}, the newest head is {self.head.sequence}"
+                        f"{each}: in snapshot {each.sequence}, but the newest head is {self.head.sequence}"
                     )
         return found
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Returns the window of a message, `all` or `1h/7200000`, and its key within that."""
+    """Returns the window of a message, `all` or `1h/7200000`, and the rest of its key."""
     if key == "head" or key.partition("/")[0] == "domain":
         return _ALL, key
     of, _, rest = key.partition("/")
@@ -265,7 +268,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     begin, end = _window(name, int(start or 0), base["window"], whole.headers)
     _expect_agreement(whole, base, bodies | ({"head": head} if head else {}), document)
     if (methods := head.get("methods")) and {*methods} != bodies.keys():
-        raise Difference(f"the head says methods {methods}, the bodies are of {sorted(bodies)}")
+        raise Difference(f"the head has methods {methods}, but the bodies are {sorted(bodies)}")
     vectors = {
         key: {
             name: read(name, key, body, whole.messages, whole.types)
@@ -275,7 +278,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     }
     frequencies, reports = vectors["base"]["frequencies"].values, int(base["reports"])
     if reports < 1:
-        raise Difference(f"{reports} reports are published, at least one is due")
+        raise Difference(f"{reports} reports published, expected at least 1")
     by_rate = _by_rate(base, document, reports)
     fault, own = None, Estimate(frequencies, reports, *chances_of(document, by_rate))
     try:
@@ -304,18 +307,18 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
 def _expect_agreement(
     whole: _Whole, base: Mapping[str, Any], bodies: Mapping[str, Any], document: Mapping[str, Any]
 ) -> None:
-    """Raises unless bodies, head, headers and labels agree with Base's document and with the stream's."""
+    """Raises unless bodies, head, headers and labels agree with Base and the stream."""
     for key, body in bodies.items():
         for what in _SHARED:
             if body.get(what) != base.get(what):
-                raise Difference(f"{key} says {what} {body.get(what)!r}, base {base.get(what)!r}")
+                raise Difference(f"{key} has {what} {body.get(what)!r}, base has {base.get(what)!r}")
         if key != "head" and body["method"] != key:
-            raise Difference(f"the key of method {key} has {body['method']}'s")
+            raise Difference(f"the key of {key} has the body of {body['method']}")
         if key != "head" and body["document"] != {k: v for k, v in document.items() if k != "labels"}:
-            raise Difference(f"{key}: of the document {body['document']}")
+            raise Difference(f"{key}: another document, {body['document']}")
     identity = whole.headers.get("snapshot", b"").decode()
     if (base["sequence"], base["snapshot"]) != (whole.sequence, identity):
-        raise Difference(f"the headers are of snapshot {whole.sequence}, the documents of {base['sequence']}")
+        raise Difference(f"the headers have snapshot {whole.sequence}, the documents {base['sequence']}")
     if "head" in whole.messages and "labels" in document:
         domain = json.loads(whole.messages["domain"])
         labels = domain["labels"]
@@ -323,7 +326,7 @@ def _expect_agreement(
             parts = (json.loads(whole.messages[f"domain/labels/{i}"]) for i in range(domain["chunks"]))
             labels = [label for part in parts for label in part]
         if labels != list(document["labels"]):
-            raise Difference("the labels that are published are not the stream's")
+            raise Difference("the published labels differ from the document")
 
 
 def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int) -> State | None:
@@ -331,20 +334,20 @@ def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int)
         return None
     rates = base["rates"]
     if [each["rate"] for each in rates] != document["rates"]:
-        raise Difference(f"base says rates {[each['rate'] for each in rates]}")
+        raise Difference(f"base has rates {[each['rate'] for each in rates]}, expected {document['rates']}")
     counts = np.array([each["counts"] for each in rates], np.int64)
     sums = [each["reports"] for each in rates]
     if counts.shape != (len(rates), 2) or sums != counts.sum(axis=1).tolist():
-        raise Difference(f"base says of rates {rates}")
+        raise Difference(f"base has inconsistent counts by rate, {rates}")
     if counts.sum() != reports:
-        raise Difference(f"base says {reports} reports, and of all rates {counts.sum()}")
+        raise Difference(f"base has {reports} reports, but {counts.sum()} by rate")
     return counts.ravel()
 
 
 def _window(
     name: str, start: int, document: Mapping[str, Any], headers: Mapping[str, bytes]
 ) -> tuple[int, int]:
-    """Returns the ends of a window, whose key, document and headers have to agree."""
+    """Returns the bounds of a window; key, document and headers must agree."""
     if name == _ALL:
         if document != {"name": _ALL, "start": None, "end": None, "final": False}:
             raise Difference(f"published as {document}")
@@ -355,7 +358,7 @@ def _window(
         raise Difference(f"published as {document}")
     if (int(headers["end"]), headers["final"]) != (end, b"true" if document["final"] else b"false"):
         raise Difference(
-            f"published as {document}, the headers say end {headers['end']!r} and final {headers['final']!r}"
+            f"published as {document}, the headers have end {headers['end']!r} and final {headers['final']!r}"
         )
     return begin, end
 

@@ -21,59 +21,55 @@ from worker.audit.windows import Windows, ends_of
 
 @dataclass(frozen=True)
 class StoredCell:
-    """Counts of a pane, (K,) unsigned as they are stored."""
+    """Counts of a pane, (K,) unsigned as stored."""
 
     reports: int
     entries: npt.NDArray[Any]
 
     @property
     def state(self) -> State:
-        """The counts, (K,) int64."""
+        """Counts, (K,) int64."""
         return self.entries.astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Counts of the offsets [start, offset) of a partition without its gaps, as Redis has them."""
+    """Stored counts of a partition's offsets [start, offset) without its gaps."""
 
     start: int
     offset: int
     accepted: int  # records counted
     rejected: Mapping[str, int]  # malformed records by reason
-    late: Mapping[str, int]  # records too late for their pane, by age
-    undated: int  # records without a timestamp that were counted in windows
+    late: Mapping[str, int]  # late records by age
+    undated: int  # undated records while windows were configured
     watermark: int | None  # the highest accepted timestamp in milliseconds
-    closed: int  # panes that end at or before this time take no more
-    admitted_from: int | None  # the window-close watermark that it began with, from a head
-    evicted_to: int  # panes that end at or before this time are no longer kept
-    readmitted: list[
-        tuple[int, int]
-    ]  # earlier values of admitted_from, each with the offset at which it was given up
-    first_start: Mapping[str, int]  # the first start of each window that may be published
-    gaps: list[Range]  # recorded as lost, ascending
-    gap_bounds: list[
-        tuple[int, int | None]
-    ]  # of each gap: the window-close watermark before, the first later timestamp after
-    rules: list[tuple[int, Limits]]  # each with the offset that it holds from, ascending
+    closed: int  # panes that end at or before this time are closed
+    admitted_from: int | None  # start of its windows, from a head
+    evicted_to: int  # panes that end at or before this time are merged into `all`
+    readmitted: list[tuple[int, int]]  # (offset, value of admitted_from up to it), ascending
+    first_start: Mapping[str, int]  # first start of each published window
+    gaps: list[Range]  # offset ranges recorded as lost, ascending
+    gap_bounds: list[tuple[int, int | None]]  # watermark before each gap, first new highest timestamp after
+    rules: list[tuple[int, Limits]]  # (offset at which they begin, limits), ascending
     cells: Mapping[str, StoredCell]  # by pane; `all` has the counts in no pane
 
     @property
     def reports(self) -> int:
-        """Reports counted."""
+        """Number of counted reports."""
         return sum(cell.reports for cell in self.cells.values())
 
     @property
     def state(self) -> State:
-        """The counts of all time, (K,) int64; O(cells · K)."""
+        """All-time counts, (K,) int64; O(cells · K)."""
         return sum((cell.state for cell in self.cells.values()), np.zeros(1, np.int64))
 
 
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
-"""Fields of a partition's metadata, and its blobs by pane, None for a missing one."""
+"""Fields of a partition's metadata, and its blobs by pane, None for a missing blob."""
 
 _LAYOUT = 1
 _BLOB = struct.Struct("<4sIq16sqII")
-"""Header of a blob: magic, state entries, offset, commit id, reports, bytes of an entry, checksum."""
+"""Header of a blob: magic, number of entries, offset, commit id, reports, bytes per entry, checksum."""
 _CHECKED = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
 """Fields that the checksum of the metadata covers."""
 _RULE = {"offset", "revision", "most_reports", "hamming_weight"}
@@ -89,13 +85,13 @@ def decode(
     fingerprint: bytes,
     size: int,
 ) -> Stored | None:
-    """Decodes the metadata's fields and the blobs by pane of ``stream:partition``; None where nothing was counted.
+    """Decodes metadata and blobs of ``stream:partition``; None if it is uncounted.
 
-    Raises `Difference`: the data is damaged, contradicts itself, or is of another stream, topic or group.
+    Raises `Difference`: the data is damaged or inconsistent, or belongs to another stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
-            raise Difference("metadata: missing, but there are counts")
+            raise Difference("metadata: missing, but counts exist")
         return None
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
@@ -127,15 +123,15 @@ def decode(
 def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> None:
     if lineage["layout"] > _LAYOUT:
         raise Difference(
-            f"lineage: layout {lineage['layout']} in Redis, this audit reads up to {_LAYOUT}: audit with the"
+            f"lineage: layout {lineage['layout']} in Redis, this version reads up to {_LAYOUT}: audit with the"
             " version that wrote it"
         )
     for key, value in {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT}.items():
         if lineage[key] != value:
-            raise Difference(f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration")
+            raise Difference(f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} in the configuration")
     if topic_id is not None and (theirs := lineage["topic_id"]) != topic_id:
         raise Difference(
-            f"lineage: the counts are of topic {theirs}, and this one is {topic_id}: it was deleted and made anew"
+            f"lineage: the counts belong to topic id {theirs}, but the topic has {topic_id}: it was recreated"
         )
 
 
@@ -146,29 +142,32 @@ def _demand_checksum(fields: Mapping[str, str], place: str) -> None:
     due = digest.hexdigest()
     if (found := fields.get("checksum", "")) != due:
         raise Difference(
-            f"metadata: damaged, or of another partition: their checksum is {due}, {found or 'none'} in Redis"
+            f"metadata: damaged, or of another partition: checksum {due}, but {found or 'none'} in Redis"
         )
     if unknown := fields.keys() - {*_CHECKED, "checksum"}:
-        raise Difference(f"metadata: fields that layout {_LAYOUT} does not have: {sorted(unknown)}")
+        raise Difference(f"metadata: fields {sorted(unknown)} are unknown in layout {_LAYOUT}")
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
     rules = rules_of(totals["rules"])
     offsets = [offset for offset, _ in rules]
     if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
-        raise ValueError(f"rules of the offsets {offsets}")
+        raise ValueError(f"rules at offsets {offsets}")
     return rules
 
 
 def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
-    """Returns recorded rules with their offsets; KeyError, TypeError or ValueError if one is invalid."""
+    """Returns recorded limits with their offsets.
+
+    Raises `KeyError`, `TypeError` or `ValueError`: a rule is invalid.
+    """
     rules = list[tuple[int, Limits]]()
     for rule in map(dict, listed):
         windows = None
         if "windows" in rule:
             windows = Windows.of(rule["windows"], rule["grace"], rule["max_out_of_orderness"])
         if rule.keys() - {"max_batch_bytes"} != _RULE | (_OF_WINDOWS if windows else set()):
-            raise ValueError("rules that the audit does not know")
+            raise ValueError(f"rule with unknown or missing keys: {sorted(rule)}")
         limits = Limits(rule["most_reports"], rule["hamming_weight"], rule.get("max_batch_bytes"), windows)
         rules.append((int(rule["offset"]), limits))
     return rules
@@ -179,10 +178,10 @@ def _cells(
 ) -> dict[str, StoredCell]:
     if not commit_id:
         if any(blob is not None for blob in blobs.values()):
-            raise Difference("metadata: of before the first commit, but there are counts")
+            raise Difference("metadata: no commit yet, but counts exist")
         return {"all": StoredCell(0, np.zeros(size, np.uint8))}
     if "all" not in named:
-        raise Difference(f"metadata: the blobs named are {sorted(named)}, 'all' is not among them")
+        raise Difference(f"metadata: blobs {sorted(named)}, but 'all' is missing")
     cells = {}
     for name, by in named.items():
         if name != "all":
@@ -198,43 +197,45 @@ def _cells(
 def _decode_blob(
     cell: str, blob: bytes | None, named: str, offset: int, commit_id: str, size: int
 ) -> StoredCell:
-    """Returns the counts of a blob, which has to be the one that the metadata name."""
+    """Returns the counts of a blob, which must be the blob in the metadata."""
     if blob is None:
-        raise Difference("the blob that the metadata name is missing")
+        raise Difference("the blob in the metadata is missing")
     if blob[:4] != b"LDP1" or len(blob) < _BLOB.size:
         raise Difference(
-            f"the blob begins with {blob[:4]!r} and has {len(blob)} bytes; b'LDP1' and a header are due"
+            f"the blob begins with {blob[:4]!r} and has {len(blob)} bytes; expected b'LDP1' and a header"
         )
     _, entries, written_at, written_by, reports, width, checksum = _BLOB.unpack_from(blob)
     if entries != size or width not in (1, 2, 4, 8):
-        raise Difference(f"the blob says {entries} entries of {width} bytes; {size} are due")
+        raise Difference(f"the blob has {entries} entries of {width} bytes; expected {size}")
     if len(blob) != _BLOB.size + width * size:
-        raise Difference(f"the blob has {len(blob)} bytes, {_BLOB.size + width * size} are due")
-    # of the pane's name and the blob without the checksum, the last four bytes of the header
+        raise Difference(f"the blob has {len(blob)} bytes, expected {_BLOB.size + width * size}")
+    # covers the pane's name and the blob without its checksum, the last four bytes of the header
     due = crc32c.crc32c(b"".join((cell.encode(), blob[:44], blob[48:])))
     if checksum != due:
-        raise Difference(f"the blob is damaged: its checksum is {due:08x}, it says {checksum:08x}")
+        raise Difference(f"the blob is damaged: checksum {due:08x}, stored {checksum:08x}")
     if written_by.hex() != named:
-        raise Difference(f"the blob is of commit {written_by.hex()}, the metadata name {named}")
+        raise Difference(f"the blob is from commit {written_by.hex()}, but the metadata name {named}")
     if written_at > offset or (named == commit_id and written_at != offset):
-        raise Difference(f"the blob is of offset {written_at}, the metadata of {offset}")
+        raise Difference(f"the blob is from offset {written_at}, the metadata from {offset}")
     return StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=_BLOB.size))
 
 
 def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[Range]]:
-    """Returns the counted ranges that a log of [begin, end) has, and those that are deleted."""
+    """Returns the counted ranges within a log of [begin, end), and the deleted ones."""
     if stored.start > begin:
-        raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin} already")
+        raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin}, before it")
     if stored.offset > end:
         raise Difference(
-            f"offset: {stored.offset} in Redis, but the log ends at {end}: truncated or made anew"
+            f"offset: {stored.offset} in Redis, but the log ends at {end}: truncated or recreated"
         )
     at, ranges = stored.start, []
     for lost, found in [*stored.gaps, (stored.offset, stored.offset)]:
         if not at <= lost <= found <= stored.offset:
-            raise Difference(f"gaps: {stored.gaps} do not ascend within [{stored.start}, {stored.offset})")
+            raise Difference(
+                f"gaps: {stored.gaps} are not ascending within [{stored.start}, {stored.offset})"
+            )
         if begin < found and lost < found:
-            raise Difference(f"gaps: [{lost}, {found}) in Redis, but the log still has it from {begin} on")
+            raise Difference(f"gaps: [{lost}, {found}) in Redis, but the log has offsets from {begin} on")
         if at < lost:
             ranges.append((at, lost))
         at = found
@@ -243,7 +244,7 @@ def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[R
 
 
 def ruled(stored: Stored, ranges: list[Range]) -> Iterator[tuple[int, int, Limits]]:
-    """Cuts ranges where another rule or another floor begins to hold."""
+    """Splits ranges where another rule or another start of the windows applies."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):

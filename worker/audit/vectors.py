@@ -1,7 +1,7 @@
-"""Published vectors: in their body, or in chunks beside it, each by its content type.
+"""Published vectors: in their body, or in messages with one chunk each.
 
-A chunk is float64 or rounded float32, dense or sparse. A sparse one has its length in 4 bytes, the indices of numbers
-other than 0 in 2 bytes each, then the numbers.
+A chunk is float64 or rounded float32, dense or sparse, by its content type. A sparse chunk has its length in 4 bytes,
+the indices of nonzero numbers in 2 bytes each, then the numbers.
 """
 
 import struct
@@ -23,7 +23,7 @@ _TYPES = {
     "application/vnd.ldp.sparse.float32": ("<f4", True),
 }
 _HALF, _LEAST = 2.0**-24, 2.0**-150
-"""Half a unit in the last place of a float32, relative, and of the smallest one."""
+"""Maximum rounding error of a float32: relative, and absolute for the smallest number."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,15 @@ class Read:
     """A published vector."""
 
     values: Vector  # (d,)
-    off: Vector  # (d,) most distance from the number before rounding to float32; 0 for float64
+    off: Vector  # (d,) maximum rounding error; 0 for float64
 
 
 def read(
     name: str, key: str, body: Mapping[str, Any], messages: Mapping[str, bytes], types: Mapping[str, str]
 ) -> Read:
-    """Returns a vector of a body, whose chunks are among the messages.
+    """Returns a vector of a body, from its chunks if it is not inline.
 
-    Raises `Difference`: a chunk is invalid, or of an unknown content type. Raises `KeyError`: a chunk is
-    missing.
+    Raises `Difference`: a chunk is invalid, or has an unknown content type. Raises `KeyError`: a chunk is missing.
     """
     if (inline := body.get(name)) is not None:
         return Read(np.array(inline, np.float64), np.zeros(len(inline)))
@@ -54,7 +53,7 @@ def _parts(
     for i in range(body["chunks"]):
         key = f"{prefix}/{i}"
         if (of := types[key]) not in _TYPES:
-            raise Difference(f"{key} is of content type {of!r}")
+            raise Difference(f"{key} has content type {of!r}")
         number, sparse = _TYPES[of]
         values = _sparse(key, messages[key], number) if sparse else np.frombuffer(messages[key], number)
         wide = values.astype(np.float64)
@@ -66,10 +65,10 @@ def _sparse(key: str, data: bytes, number: str) -> npt.NDArray[Any]:
     columns = np.dtype(number).itemsize
     stored = (len(data) - 4) // (2 + columns)
     if len(data) != 4 + stored * (2 + columns):
-        raise Difference(f"{key} has {len(data)} bytes, which no sparse chunk has")
+        raise Difference(f"{key} has {len(data)} bytes, an invalid size of a sparse chunk")
     at = np.frombuffer(data[4 : 4 + 2 * stored], "<u2")
     if (np.diff(at.astype(np.int64)) <= 0).any() or (stored and at[-1] >= size):
-        raise Difference(f"{key} has indices that are not in their order, or not below {size}")
+        raise Difference(f"{key} has indices that are not ascending below {size}")
     values = np.zeros(size, number)
     values[at] = np.frombuffer(data[4 + 2 * stored :], number)
     return values

@@ -8,7 +8,7 @@ from typing import Any
 from worker.audit.records import Range
 
 VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
-"""Verdicts on a partition, the gravest first; the stream's is the gravest of its partitions'."""
+"""Verdicts, the gravest first; a stream has the gravest verdict of its partitions."""
 
 
 @dataclass(frozen=True)
@@ -16,17 +16,17 @@ class PartitionVerdict:
     """Verdict on one partition."""
 
     partition: int
-    start: int | None  # the offset that counting began at; None where nothing was counted yet
+    start: int | None  # offset at which counting began; None if uncounted
     offset: int  # the stored offset
-    lag: int  # offsets not counted yet, up to the last stable one
-    records: int = 0  # records read again
-    reports: int = 0  # reports counted again
+    lag: int  # uncounted offsets up to the last stable offset
+    records: int = 0  # recounted records
+    reports: int = 0  # recounted reports
     rejected: Mapping[str, int] = field(default_factory=dict)  # malformed records by reason
-    gaps: tuple[Range, ...] = ()  # recorded as lost, if nothing else differs
-    deleted: tuple[Range, ...] = ()  # counted and then deleted, if nothing else differs
-    difference: str | None = None  # the first one, else what keeps the partition from being equal
-    late: int = 0  # accepted records that came too late for their pane
-    panes: int = 0  # panes kept
+    gaps: tuple[Range, ...] = ()  # ranges recorded as lost, if all else is equal
+    deleted: tuple[Range, ...] = ()  # ranges counted and then deleted, if all else is equal
+    difference: str | None = None  # first difference, else the reason for another verdict than equal
+    late: int = 0  # accepted late records
+    panes: int = 0  # stored panes
 
     @property
     def counted(self) -> bool:
@@ -35,12 +35,12 @@ class PartitionVerdict:
 
     @property
     def malformed(self) -> int:
-        """Malformed records among those read again."""
+        """Recounted malformed records."""
         return sum(self.rejected.values())
 
     @property
     def verdict(self) -> str:
-        """The verdict, one of `VERDICTS`."""
+        """One of `VERDICTS`."""
         if self.gaps:
             return "gap"
         if self.deleted:
@@ -71,12 +71,12 @@ class StreamVerdict:
     stream: str
     partitions: tuple[PartitionVerdict, ...]
     finals: int = 0  # final windows on the topic
-    recounted: int = 0  # how many of them were recounted and compared
-    published: str | None = None  # the first difference between what is published and the log
-    provisional: int = 0  # windows on the topic that are not final
+    recounted: int = 0  # recounted and compared final windows
+    published: str | None = None  # first difference between the snapshots and the log
+    provisional: int = 0  # provisional windows on the topic
     provisional_recounted: int = 0
-    unknown: str | None = None  # published, but not recountable because records are gone
-    gone: int = 0  # closed windows with reports that are not on the topic; retention deletes them
+    unknown: str | None = None  # reason why snapshots are not recountable
+    gone: int = 0  # closed windows with reports, missing from the topic; `retain` deletes them
 
     records = _total("records")
     reports = _total("reports")
@@ -87,7 +87,7 @@ class StreamVerdict:
 
     @property
     def difference(self) -> str | None:
-        """The first difference of the gravest kind, or None if all are equal."""
+        """The first difference of the gravest kind, or None."""
         if self.published is not None and all(each.verdict != "different" for each in self.partitions):
             return self.published
         gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
@@ -95,7 +95,7 @@ class StreamVerdict:
 
     @property
     def verdict(self) -> str:
-        """The gravest verdict of the partitions and of what is published."""
+        """The gravest verdict of the partitions and the snapshots."""
         if self.published is not None:
             return "different"
         found = {each.verdict for each in self.partitions} | ({"not recountable"} if self.unknown else set())

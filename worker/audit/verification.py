@@ -14,7 +14,7 @@ from worker.audit.snapshots import Message, Snapshots
 from worker.audit.verdict import PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
-_MOST_BYTES = 1 << 30  # Memory for windows, in bytes; those that end last are recounted
+_MOST_BYTES = 1 << 30  # Memory for windows; the windows that end last are recounted
 
 
 def verify(
@@ -25,10 +25,9 @@ def verify(
 ) -> StreamVerdict:
     """Recounts a stream's topic up to the stored offsets and compares.
 
-    `on_progress`: called with offsets passed and offsets in all, as the log is read; `on_passed`: called once
-    with each invalid record of the head's key. Raises `AuditError`: the topic is missing, a protocol is
-    unknown, or reading makes no progress. Raises `KafkaError` or `RedisError`: the brokers or Redis do not
-    answer.
+    `on_progress`: called with the number of read offsets and the total; `on_passed`: called once for each invalid
+    head. Raises `AuditError`: the topic is missing, a protocol is unknown, or reading makes no progress. Raises
+    `KafkaError` or `RedisError`: Kafka or Redis does not respond.
     """
     name, document = served.stream.name, served.stream.document()
     with (
@@ -56,7 +55,9 @@ def verify(
                     stream=name,
                     group=group,
                     cut=cut,
-                    bounds=reading.bounds_of(consumer, [tp])[tp],  # after the cut: workers count on
+                    bounds=reading.bounds_of(consumer, [tp])[
+                        tp
+                    ],  # after the cut, as workers continue to count
                     read=partial(reading.read, log, tp, partial(passed.to, tp)),
                     topic_id=topic_id,
                     committed=committed.get(tp.partition, (0, "")),
@@ -76,7 +77,7 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns the newest head, what is published, and differences in it and in the rows."""
+    """Returns the newest head, the snapshots, and differences in them and in the rows."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
@@ -90,7 +91,7 @@ def _read_published(
     wrong = None
     if (configured := head.get("rows")) is not None:
         wrong = rows.differing(head, reading.rows(consumer, configured["topic"], name), messages)
-    for one in passed:  # once, though the topic is read several times
+    for one in passed:  # once each, although the topic is read several times
         on_passed(one)
     return head, published, differing, wrong
 
@@ -112,12 +113,12 @@ class _Passed:
         self._on_progress = on_progress
 
     def to(self, tp: Any, position: int) -> None:
-        """Reports that an offset of a partition is reached."""
+        """Reports the position in a partition."""
         if self._on_progress is not None:
             self._on_progress(min(self._before + position - self._bounds[tp][0], self._total), self._total)
 
     def whole(self, tp: Any) -> None:
-        """Reports that a partition is read."""
+        """Reports the end of a partition."""
         begin, end = self._bounds[tp]
         self.to(tp, end)
         self._before += end - begin
@@ -142,7 +143,7 @@ def verdict_of(
 
 
 def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
-    """Returns the facts of a head about each partition."""
+    """Returns the fields of a head by partition."""
     offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
     return {
         int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()))
@@ -158,9 +159,9 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 def published_of(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns what is published, and what differs in it before any recount.
+    """Returns the snapshots, and a difference found before the recount.
 
-    A difference is read once more: compaction may have removed a superseded message meanwhile.
+    After a difference, reads the topic again: compaction may have removed a superseded message meanwhile.
     """
     entries, found = protocol_of(document).entries, None
     for _ in range(2):
@@ -177,12 +178,12 @@ def published_of(
 def headless(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns what `published_of` does where no head is there: windows without a head cannot be compared."""
+    """Returns the result of `published_of` without a head; windows are not comparable."""
     there = dict[str, bytes]()
     for message in messages():
         if message.key != "head" and message.key.partition("/")[0] not in ("all", "domain"):
             there[message.key] = message.value
     if not (windows := {tuple(key.split("/")[:2]) for key, value in there.items() if value}):
         return Published(document, (), 0), None
-    unknown = f"windows: {len(windows)} on the topic, and no head; none of them is compared"
+    unknown = f"windows: {len(windows)} on the topic without a head, so none is compared"
     return Published(document, (), 0, unknown=unknown), None

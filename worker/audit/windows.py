@@ -1,12 +1,12 @@
-"""Windows in event time: their panes, and the pane in which a record counts.
+"""Windows in event time, their panes, and the pane of a record.
 
-A window is `1h`, or `24h every 1h`, and begins at multiples of its hop since the epoch. A pane is as long as the
-greatest common divisor of all hops. A record counts in the pane of its timestamp, unless the window-close watermark had
-reached the pane's end before it: then the record is late and counts in no pane. A timestamp that is negative, or from
-9998-12-31 on, is read as −1: the record is undated and counts in no pane.
+A window is `1h`, or `24h every 1h`, and begins at multiples of its hop since the epoch. The length of a pane is the
+greatest common divisor of all hops. A record counts in the pane of its timestamp. If the window-close watermark has
+reached the pane's end, the record is late and counts in no pane. A record with a negative timestamp, or with one from
+9998-12-31 on, is undated and counts in no pane.
 
-The window-close watermark is the highest accepted timestamp, less grace and out-of-orderness. It moves after each
-accepted record that counts in windows, and never back.
+The window-close watermark is the highest accepted timestamp, minus grace and out-of-orderness. Each accepted record can
+raise it; it never decreases.
 """
 
 import math
@@ -21,17 +21,17 @@ import numpy as np
 
 from worker.audit.records import Ints
 
-NOWHERE = -1  # The start of the pane of a record that is in none
+NOWHERE = -1  # Start of the pane of a late or undated record
 _DATES_END = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp()) * 1000
 _MILLISECONDS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1000}
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d", "older")
-"""Upper bounds of how long the pane of a late record was closed."""
+"""Upper bounds of the time since a late record's pane was closed."""
 _ENDS = np.array([60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600], np.int64) * 1000
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a rule; lengths are milliseconds.
+    """Windows of a rule; lengths are in milliseconds.
 
     Example:
         >>> windows = Windows.of(["all", "1h", "90m every 30m"], grace=600_000, max_out_of_orderness=60_000)
@@ -39,15 +39,17 @@ class Windows:
         ({'1h': (3600000, 3600000), '90m every 30m': (5400000, 1800000)}, 1800000, 660000)
     """
 
-    shapes: Mapping[str, tuple[int, int]]  # name -> (length, hop), without all time
-    hold: int  # how far the window-close watermark is behind the highest timestamp
+    shapes: Mapping[str, tuple[int, int]]  # name -> (length, hop), without `all`
+    hold: int  # highest timestamp minus window-close watermark
 
     @classmethod
     def of(cls, names: Sequence[str], grace: int, max_out_of_orderness: int) -> "Windows":
-        """Reads the windows of a recorded rule; ValueError if they are invalid."""
+        """Parses the windows of a recorded rule; raises `ValueError`."""
         shapes = {name: shape_of(name) for name in names if name != "all"}
         if not shapes or len({*names}) < len(names) or min(grace, max_out_of_orderness) < 0:
-            raise ValueError(f"windows {list(names)}, grace {grace}, out of order {max_out_of_orderness}")
+            raise ValueError(
+                f"windows {list(names)}, grace {grace}, max_out_of_orderness {max_out_of_orderness}"
+            )
         return cls(shapes, grace + max_out_of_orderness)
 
     @property
@@ -56,7 +58,7 @@ class Windows:
         return math.gcd(*(hop for _, hop in self.shapes.values()))
 
     def begin_beyond(self, time: int | None) -> dict[str, int]:
-        """Returns the first start of each window beyond a time; 0 for None."""
+        """Returns the first start of each window after a time; 0 for None."""
         return {
             name: 0 if time is None else time - time % hop + hop for name, (_, hop) in self.shapes.items()
         }
@@ -64,20 +66,20 @@ class Windows:
 
 @cache
 def shape_of(name: str) -> tuple[int, int]:
-    """Returns the length and the hop of a window in milliseconds; ValueError if the name is no window."""
+    """Returns a window's length and hop in milliseconds; raises `ValueError`."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])(?: every ([0-9]{1,9})([smhd]))?", name, re.ASCII)
     length = int(found[1]) * _MILLISECONDS[found[2]] if found else 0
     hop = int(found[3]) * _MILLISECONDS[found[4]] if found and found[3] else length
     if not hop or not length or length % hop:
-        raise ValueError(f"{name!r} is no window")
+        raise ValueError(f"{name!r} is not a window")
     return length, hop
 
 
 def ends_of(pane: str) -> tuple[int, int]:
-    """Returns the first millisecond of a stored pane and the one behind it; ValueError if the name is no pane."""
+    """Returns a stored pane's first and end millisecond; raises `ValueError`."""
     found = re.fullmatch(r"(0|[1-9][0-9]*)\+([1-9][0-9]*)", pane, re.ASCII)
     if found is None:
-        raise ValueError(f"{pane!r} is no pane")
+        raise ValueError(f"{pane!r} is not a pane")
     return int(found[1]), int(found[1]) + int(found[2])
 
 
@@ -85,19 +87,21 @@ def ends_of(pane: str) -> tuple[int, int]:
 class Placed:
     """Panes of accepted records."""
 
-    starts: Ints  # (a,) the start of each pane, `NOWHERE` for none
+    starts: Ints  # (a,) start of each record's pane, or `NOWHERE`
     late: Counter[str]  # late records by age
     undated: int
-    closed: int  # the window-close watermark after the records
+    closed: int  # window-close watermark after the records
 
 
 def read_times(timestamps: Ints) -> Ints:
-    """Returns timestamps as they count: −1 for each that is out of range."""
+    """Returns timestamps, with −1 for each one out of range."""
     return np.where((timestamps >= 0) & (timestamps < _DATES_END), timestamps, -1)
 
 
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
-    """Places accepted records; before them, `newest` is the highest timestamp, `closed` the window-close watermark.
+    """Returns the panes of accepted records.
+
+    `newest`: the previous highest timestamp; `closed`: the previous window-close watermark.
 
     Example:
         >>> windows = Windows.of(["10s"], grace=20_000, max_out_of_orderness=0)
@@ -109,7 +113,7 @@ def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Pla
     after = np.maximum(highest - windows.hold, closed)
     line = np.concatenate([[closed], after[:-1]])
     starts = times - times % windows.pane
-    since = line - (starts + windows.pane)  # how long the pane is closed
+    since = line - (starts + windows.pane)  # time since the pane was closed
     dated = times >= 0
     late = dated & (since >= 0)
     starts[late | ~dated] = NOWHERE

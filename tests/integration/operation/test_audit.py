@@ -40,7 +40,7 @@ def test_deleted_records_are_not_recountable_and_a_loss_among_the_rest_is_found(
         world.change_totals(0, lambda totals: totals.update(accepted=ends[0] - 6))
         result = run(world)
         assert result.exit_code == 1
-        lost = f"accepted: {ends[0] - 6} in Redis, {ends[0] - 5} recounted of what remains"
+        lost = f"accepted: {ends[0] - 6} in Redis, {ends[0] - 5} recounted from the remaining records"
         assert lost in " ".join(result.stdout.split())
 
 
@@ -91,7 +91,7 @@ def test_a_worker_on_another_redis_is_an_error_of_check_and_audit(kafka, redis_u
         counted_progress = "but Kafka's group has counted progress"
         said = {  # the first worker claimed both partitions before they were shared
             world.toml: ("another Redis has counts of the group", "another Redis has the rest"),
-            another: (f"none in Redis, {counted_progress}", f"nothing in Redis, {counted_progress}"),
+            another: (f"none in Redis, {counted_progress}", f"no counts in Redis, {counted_progress}"),
         }
         for toml, (fault, difference) in said.items():
             checked = CliRunner().invoke(cli, ["check", "--config", str(toml), "--json"])

@@ -107,7 +107,7 @@ def test_another_number_of_a_method_is_found(method):
 
 def test_a_method_that_there_is_not_is_named():
     own = Estimate(np.zeros(3), 1, *chances_of(STREAMS["grr-3"].document()))
-    with pytest.raises(Difference, match="guess is no method"):
+    with pytest.raises(Difference, match="guess is not a method"):
         expect_method("guess", {}, own, {"frequencies": np.zeros(3)})
 
 

@@ -86,11 +86,11 @@ EVERYWHERE = {
     "reports one more": (entry("reports", 1), "reports"),
     "reports one less": (entry("reports", -1), "reports"),
     "an offset back": (offset_back, ""),
-    "another partition": (lambda said: said["offsets"].update({"7": 3}), "partition 7 is named"),
+    "another partition": (lambda said: said["offsets"].update({"7": 3}), "partition 7 does not exist"),
     "without a partition": (lambda said: said["offsets"].pop("1"), ""),
     "not complete": (
         lambda said: said.update(complete=False),
-        "published as not complete, and it is complete",
+        "published as not complete, but it is complete",
     ),
     "a gap": (lambda said: said["gaps"].update({"0": [[START, START + 1]]}), "gaps of partition 0: "),
     "another number": (entry("sequence", 1), "snapshot"),
@@ -98,14 +98,14 @@ EVERYWHERE = {
 }
 IN_ONE = {
     "a value": (lambda said: said["frequencies"].__setitem__(1, said["frequencies"][1] + 1e-3), ""),
-    "a value too few": (lambda said: said["frequencies"].pop(), "2 frequencies published, 3 are due"),
-    "reports": (entry("reports", 1), "says reports"),
-    "offsets": (offset_back, "says offsets"),
-    "complete": (lambda said: said.update(complete=not said["complete"]), "says complete"),
+    "a value too few": (lambda said: said["frequencies"].pop(), "2 frequencies published, expected 3"),
+    "reports": (entry("reports", 1), "has reports"),
+    "offsets": (offset_back, "has offsets"),
+    "complete": (lambda said: said.update(complete=not said["complete"]), "has complete"),
     "the sum": (entry("sum", 0.01), "sum is"),
     "the standard error": (entry("standard_error", 0.01), "standard_error is"),
-    "the identity": (lambda said: said.update(snapshot="0" * 32), "says snapshot"),
-    "the method": (lambda said: said.update(method="norm"), "the key of method"),
+    "the identity": (lambda said: said.update(snapshot="0" * 32), "has snapshot"),
+    "the method": (lambda said: said.update(method="norm"), "the key of "),
     "an answer": (lambda said: said["queries"][0].update(frequency=2.0), "query 'some'"),
     "the top": (lambda said: said["top"][0]["values"].reverse(), "query 'most'"),
 }
@@ -145,19 +145,19 @@ def test_headers_and_documents_of_one_message_are_held_against_the_others(world,
     of = "all" if kind == "all" else of_kind(world, kind == "final")
     places = bodies(world, of)
     odd = topic_with(world, places[1:2], lambda said: None, {"parts": b"99"})
-    found(world, odd, of, "are not those of its other messages")
+    found(world, odd, of, "differ from its other messages")
 
     def of_another(said):
         if "document" in said:
             said["document"].update(epsilon="2/1")
 
-    found(world, topic_with(world, places, of_another), of, "of the document")
+    found(world, topic_with(world, places, of_another), of, "another document")
 
 
 def test_labels_that_are_anothers_are_found(world):
     (place,) = [i for i in world.wholes()["all"] if world.topic[i].key == "s/domain"]
     topic = topic_with(world, [place], lambda said: said["labels"].reverse())
-    found(world, topic, "all", "labels that are published")
+    found(world, topic, "all", "the published labels")
 
 
 @pytest.mark.parametrize("kind", ["final", "all"])
@@ -188,7 +188,7 @@ def test_a_message_that_is_missing_is_found(world):
     for of in (of_kind(world, True), of_kind(world, False), "all"):
         for place in world.wholes()[of][::4]:
             if world.topic[place].key != "s/head":
-                found(world, without(world, [place]), of, "messages are there")
+                found(world, without(world, [place]), of, "messages are on the topic")
 
 
 @pytest.mark.parametrize("final", [True, False])
@@ -197,20 +197,20 @@ def test_a_window_that_is_missing_is_found(world, final):
     places = [i for i, each in enumerate(world.topic) if each.key.startswith(f"s/{of}/")]
     found(world, without(world, places), of, "not")
     if not final:  # the one before is there still
-        found(world, without(world, world.wholes()[of]), of, " by ")
+        found(world, without(world, world.wholes()[of]), of, "not on the topic")
 
 
 def test_a_final_window_that_is_published_again_is_found(world):
     of = of_kind(world, True)
     places = world.wholes()[of]
     again = [replace(world.topic[i]) for i in places]
-    found(world, world.topic + again, of, "is published twice")
-    found(world, world.topic + again[:1], of, "is published twice")
+    found(world, world.topic + again, of, "published twice")
+    found(world, world.topic + again[:1], of, "published twice")
     number = {"sequence": str(world.head()["sequence"]).encode(), "snapshot": b"0" * 32}
     later = [replace(each, headers=each.headers | number) for each in again]
-    found(world, world.topic + later, of, "though it was final")
+    found(world, world.topic + later, of, "already final")
     provisional = [replace(each, headers=each.headers | {"final": b"false"}) for each in later]
-    found(world, world.topic + provisional, of, "though it was final")
+    found(world, world.topic + provisional, of, "already final")
     # after compaction only the last one is left, so its number decides
     compacted = [each for each in world.compacted() if not each.key.startswith(f"s/{of}/")]
     world_after = [replace(each, headers=each.headers | {"sequence": b"1"}) for each in again]
@@ -226,7 +226,7 @@ def test_a_window_that_is_said_to_be_final_too_early_or_not_at_all_is_found(worl
             said["window"]["final"] = not final
 
         found(world, topic_with(world, bodies(world, of), relabelled, label), of, why)
-        found(world, topic_with(world, bodies(world, of), relabelled), of, "the headers say")
+        found(world, topic_with(world, bodies(world, of), relabelled), of, "the headers have")
 
 
 def test_a_key_that_is_anothers_is_found(world):
@@ -250,12 +250,12 @@ def test_a_tombstone_too_early_and_one_that_is_missing_are_found(world):
         verdict = world.audit(topic=world.topic + tombstones(world, of))
         assert verdict.published is not None
         assert verdict.published.startswith(f"window {of}: ")
-        found(world, world.topic + tombstones(world, of)[:1], of, "messages are there")
+        found(world, world.topic + tombstones(world, of)[:1], of, "messages are on the topic")
     deleted = {each.key.rpartition("/")[0].removeprefix("s/") for each in world.topic if not each.value}
     assert deleted
     for of in deleted:
         kept = [each for each in world.topic if each.value or not each.key.startswith(f"s/{of}/")]
-        found(world, kept, of, "and is still there")
+        found(world, kept, of, "but still on the topic")
 
 
 def difference(world, change):
@@ -279,15 +279,15 @@ def test_every_field_of_the_head_that_is_another_is_found(world):
         assert "closed" in difference(world, of_line(closed=closed))
     for rules in ([rule | {"most_reports": 9}], [rule | {"grace": 9}], [rule, rule | {"offset": 150}]):
         assert "rules: " in difference(world, lambda head, rules=rules: head["rules"].update({"0": rules}))
-    assert "head: of fingerprint" in difference(world, lambda head: head.update(fingerprint="00000000"))
+    assert "head: fingerprint 00000000" in difference(world, lambda head: head.update(fingerprint="00000000"))
     changes = {"reports": 3, "offsets": {"0": START}, "complete": False, "gaps": {"0": [[100, 101]]}}
     changes |= {"uncounted": [1], "sequence": head["sequence"] + 1, "snapshot": "0" * 32, "stream": "other"}
     for what, other in changes.items():
         assert difference(world, lambda head, what=what, other=other: head.update({what: other}))
     starts = line["starts"]
-    assert "left the list" in difference(world, of_line(starts=[*starts[:1], *starts[2:]]))
-    assert "still there" in difference(world, of_line(starts=starts[1:]))
-    assert "by head" in difference(world, of_line(starts=[*starts, max(starts) + 990_000]))
+    assert "unlisted since" in difference(world, of_line(starts=[*starts[:1], *starts[2:]]))
+    assert "still on the topic" in difference(world, of_line(starts=starts[1:]))
+    assert "lists it, but" in difference(world, of_line(starts=[*starts, max(starts) + 990_000]))
     # and with no head before it that could have listed it
     topic = [each for each in world.compacted() if each.key != "s/head"]
     head["windows"]["10s"]["starts"] = [*starts[:1], *starts[2:]]
@@ -318,7 +318,7 @@ def is_of_a_window(sent):
 def test_open_windows_have_to_be_there_though_the_head_lists_none(world):
     verdict = world.audit(topic=unlisted(world))
     assert verdict.verdict == "different"
-    assert "is not there, and has " in verdict.published
+    assert "not on the topic, but has " in verdict.published
     of = of_kind(world, False)
     name = of.split("/")[0]
 
@@ -328,7 +328,7 @@ def test_open_windows_have_to_be_there_though_the_head_lists_none(world):
     def bounded(said):
         said["windows"][name]["bounded"] = [[said["windows"][name]["closed"] + 1, 10**9]]
 
-    found(world, unlisted(world, gone=gone), of, "is not there, and has ")
+    found(world, unlisted(world, gone=gone), of, "not on the topic, but has ")
     # bounded windows or later times do not change that
     for change in (bounded, lambda said: said.update(reached=10**6)):
         assert world.audit(topic=unlisted(world, change, gone)).verdict == "different"
@@ -350,11 +350,11 @@ def test_of_final_windows_that_are_not_there_it_is_said_how_many(world):
 
 def test_a_head_that_says_nothing_of_windows_that_are_counted_is_found(world):
     verdict = world.audit(topic=unlisted(world, lambda said: said["windows"].clear()))
-    assert verdict.published.endswith("says nothing of windows '10s', which are counted")
+    assert verdict.published.endswith("lacks windows '10s', which are counted")
     # and one that is left alone, as are those that only admit
     topic = [each for each in unlisted(world) if each.key == "s/head"]
     alone = [replace(each, headers=each.headers | {"parts": b"1"}) for each in topic]
-    assert world.audit(topic=alone).published.endswith("reports, and nothing of its snapshot is there")
+    assert world.audit(topic=alone).published.endswith("reports, but its snapshot is not on the topic")
 
 
 @pytest.mark.parametrize("tombstone", [False, True])
@@ -363,7 +363,7 @@ def test_windows_without_a_head_are_not_passed_over_in_silence(world, tombstone)
     topic = [each for each in world.topic if each.key != "s/head"]
     topic += [replace(world.topic[0], key="s/head", value=b"")] * tombstone
     verdict = world.audit(topic=topic)
-    said = f"windows: {finals + provisional} on the topic, and no head; none of them is compared"
+    said = f"windows: {finals + provisional} on the topic without a head, so none is compared"
     assert (verdict.verdict, verdict.difference) == ("not recountable", said)
     verdict = world.audit(topic=[each for each in topic if not is_of_a_window(each)])
     assert (verdict.verdict, verdict.difference) == ("equal", None)
@@ -371,7 +371,7 @@ def test_windows_without_a_head_are_not_passed_over_in_silence(world, tombstone)
 
 def test_what_is_said_to_be_closed_further_than_any_partition_is_found(world):
     most = max(each.state.windows.closed for each in world.partitions)
-    message = f"closed up to {most + 1}, and no partition is further than {most} at its offsets"
+    message = f"closed up to {most + 1}, but the partitions only up to {most} at its offsets"
     assert message in difference(world, lambda head: head.update(reached=most + 1))
     heads = [i for i, each in enumerate(world.topic) if each.key == "s/head"]
     reached = world.head()["reached"]
@@ -379,7 +379,7 @@ def test_what_is_said_to_be_closed_further_than_any_partition_is_found(world):
     topic = topic_with(world, heads[:-1], lambda head: head["floors"].pop("1", None))
     changed = topic_with(world, heads[-1:], lambda head: head["floors"].update({"1": reached + 1}))
     topic[heads[-1]] = changed[heads[-1]]
-    message = f"floor {reached + 1} of partition 1, and windows are closed up to {reached}"
+    message = f"floor {reached + 1} of partition 1, but windows are closed only up to {reached}"
     assert world.audit(topic=topic).published.endswith(message)
 
 
@@ -430,7 +430,7 @@ def test_what_retention_deleted_cannot_be_recounted_and_it_is_said():
     finals, provisional = world.counts()
     verdict = world.audit(begins={1: START + 40})
     assert (verdict.verdict, verdict.published, verdict.recounted) == ("not recountable", None, 0)
-    gone = f"records before offset {START + 40} of partition 1 are gone"
+    gone = f"records before offset {START + 40} of partition 1 are deleted"
     assert verdict.unknown == f"{finals + provisional} windows cannot be recounted: {gone}"
     # more than possible is also a difference
     of = of_kind(world, True)
@@ -438,7 +438,7 @@ def test_what_retention_deleted_cannot_be_recounted_and_it_is_said():
     verdict = world.audit(begins={1: START + 40}, topic=topic)
     assert verdict.verdict == "different"
     assert verdict.published.startswith(f"window {of}: 1 reports published, ")
-    assert verdict.published.endswith(" recounted of what remains")
+    assert verdict.published.endswith(" recounted from the remaining records")
 
 
 def test_what_a_store_that_was_set_back_has_not_reached_is_not_looked_at():
@@ -589,13 +589,13 @@ def one_more(said):
 
 
 BY_RATE = {
-    "a report more": (one_more, "reports, and of all rates"),
+    "a report more": (one_more, " by rate"),
     "the values of a rate the other way round": (
         lambda said: said["rates"][0]["counts"].reverse(),
-        "by rate as published",
+        "by rate published",
     ),
-    "another sum of a rate": (lambda said: said["rates"][1].update(reports=7), "base says of rates"),
-    "another rate": (lambda said: said["rates"][1].update(rate="1/2"), "base says rates"),
+    "another sum of a rate": (lambda said: said["rates"][1].update(reports=7), "inconsistent counts"),
+    "another rate": (lambda said: said["rates"][1].update(rate="1/2"), "base has rates"),
     "another frequency": (bumped, ""),
 }
 

@@ -227,7 +227,7 @@ def test_a_forged_head_is_passed_over_and_named(forged):
     there = [*reading.published(topic, "snapshots", "s", on_passed=passed.append)]
     assert [each.value for each in there] == [FIRST, NEWEST]
     (said,) = passed
-    assert said.startswith("topic snapshots, partition 0, offset 2 is passed over (no head: ")
+    assert said.startswith("skipped the invalid head at topic snapshots, partition 0, offset 2 (")
 
 
 def test_the_end_of_a_topic_whose_last_batch_is_gone_is_reached():
@@ -251,8 +251,8 @@ class Leaderless(Topic):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (KeyError(TP), f"{TP.topic}-{TP.partition}: it has no leader now; audit once it has one"),
-        (KafkaTimeoutError("in 30000 ms"), "no broker says in 30 s where they begin and end"),
+        (KeyError(TP), f"{TP.topic}-{TP.partition}: no leader; audit again once it has one"),
+        (KafkaTimeoutError("in 30000 ms"), "no broker returned the first and last offsets in 30 s"),
     ],
 )
 def test_a_partition_without_a_leader_is_named(error, said):

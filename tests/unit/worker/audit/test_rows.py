@@ -63,22 +63,22 @@ def test_a_row_that_says_something_else_is_found(there, column):
         changed = json.dumps(row | {column: CHANGES[column](row[column])}).encode()
         said = verdict(there, there.rows_there | {key: changed})
         assert said is not None
-        assert f"has another {column} than snapshot {row['sequence']}" in said
+        assert f": {column} of the row of " in said and said.endswith(f" snapshot {row['sequence']}")
 
 
 def test_a_row_of_another_snapshot_or_place_is_found(there):
     for place, key in places(there)[::5]:
         row = json.loads(there.rows_there[key])
         of_another = json.dumps(row | {"sequence": row["sequence"] - 1}).encode()
-        assert "has rows of snapshots" in verdict(there, there.rows_there | {key: of_another})
+        assert "rows of several snapshots" in verdict(there, there.rows_there | {key: of_another})
         elsewhere = json.dumps(row | {"rank": place["rank"] + 1}).encode()
-        assert "its value is of another place" in verdict(there, there.rows_there | {key: elsewhere})
+        assert "the value has another key" in verdict(there, there.rows_there | {key: elsewhere})
 
 
 def test_a_row_that_is_missing_or_too_many_is_found(there):
     for place, key in places(there)[::5]:
         message = verdict(there, {k: v for k, v in there.rows_there.items() if k != key})
-        assert f"{place['query']!r}, rank {place['rank']} is not there" in message
+        assert "missing row" in message and f"{place['query']!r}, rank {place['rank']}" in message
         row = json.loads(there.rows_there[key])
         for more in ({"rank": 9}, {"query": "other"}):
             added = {
@@ -93,9 +93,9 @@ def test_rows_of_a_window_that_is_not_there_and_none_of_all_time_are_found(there
     elsewhere = {"window_name": "10s", "window_start": 10**12}
     place = {name: there_is[name] for name in json.loads(key)} | elsewhere
     more = {json.dumps(place, separators=(",", ":")).encode(): json.dumps(there_is | elsewhere).encode()}
-    assert "has rows, and no snapshot of it is there" in verdict(there, there.rows_there | more)
+    assert "rows without a snapshot" in verdict(there, there.rows_there | more)
     without = {k: v for k, v in there.rows_there.items() if json.loads(k)["window_name"] != "all"}
-    assert "all: has no rows, and by head" in verdict(there, without)
+    assert "all: no rows, but head" in verdict(there, without)
 
 
 def test_a_record_that_another_program_wrote_is_a_difference_and_no_traceback(there):
@@ -103,13 +103,13 @@ def test_a_record_that_another_program_wrote_is_a_difference_and_no_traceback(th
     row = json.loads(there.rows_there[key])
     values = [b"", b"x", b"[" * 100_000, b"[]", b"null", b"9" * 5000]
     for value in (*values, json.dumps(row | {"sequence": "7"}).encode()):
-        assert "its value is no row" in verdict(there, there.rows_there | {key: value})
+        assert "the value is not a row" in verdict(there, there.rows_there | {key: value})
     for other in (b"{}", b'{"stream":"s",', b'{"stream":"s",\xff', key.replace(b'"rank":1', b'"rank":"1"')):
         assert verdict(there, there.rows_there | {other: there.rows_there[key]}) is None
     without = {name: said for name, said in row.items() if name != "estimate"}
-    assert "another estimate" in verdict(there, there.rows_there | {key: json.dumps(without).encode()})
+    assert ": estimate of the row" in verdict(there, there.rows_there | {key: json.dumps(without).encode()})
     alone = {key: json.dumps(row | {"sequence": 10**30}).encode()}
-    assert "has rows of snapshot" in verdict(there, alone)
+    assert "rows of snapshot" in verdict(there, alone)
     place = {name: row[name] for name in json.loads(key)} | {"method": "bass"}
     forged = row | place | {"sequence": 10**30}
     assert verdict(there, {json.dumps(place).encode(): json.dumps(forged).encode()}) is not None

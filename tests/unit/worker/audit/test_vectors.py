@@ -73,7 +73,7 @@ def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
     def another_type(sent):
         sent.headers = sent.headers | {"content-type": b"application/vnd.ldp.float16"}
 
-    assert "is of content type 'application/vnd.ldp.float16'" in changed(
+    assert "has content type 'application/vnd.ldp.float16'" in changed(
         world, "s/all/norm/frequencies/0", another_type
     )
     assert "norm: frequency[0] is" in changed(world, "s/all/norm/frequencies/0", by_two_units)
@@ -83,10 +83,10 @@ def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (struct.pack("<IHHff", 9, 3, 3, 1, 1), "indices that are not in their order"),
-        (struct.pack("<IHHff", 9, 4, 3, 1, 1), "indices that are not in their order"),
-        (struct.pack("<IHf", 9, 9, 1), "not below 9"),
-        (struct.pack("<IHf", 9, 3, 1) + b"\0", "11 bytes, which no sparse chunk has"),
+        (struct.pack("<IHHff", 9, 3, 3, 1, 1), "indices that are not ascending"),
+        (struct.pack("<IHHff", 9, 4, 3, 1, 1), "indices that are not ascending"),
+        (struct.pack("<IHf", 9, 9, 1), "not ascending below 9"),
+        (struct.pack("<IHf", 9, 3, 1) + b"\0", "11 bytes, an invalid size"),
     ],
 )
 def test_what_is_no_sparse_chunk_is_found(data, said):

@@ -65,7 +65,7 @@ def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
     assert verify(cut, records, topic_id="topic-id").verdict == "equal"
     row = verify(cut, records, topic_id="another")
     assert row.difference == (
-        "lineage: the counts are of topic topic-id, and this one is another: it was deleted and made anew"
+        "lineage: the counts belong to topic id topic-id, but the topic has another: it was recreated"
     )
 
 
@@ -112,9 +112,9 @@ def add_report(state):
         (changed("offset", START + 49), "rejected as version: 10 in Redis, 9 recounted"),
         (
             changed("offset", START + 51),
-            "offset: 151 in Redis, but the log ends at 150: truncated or made anew",
+            "offset: 151 in Redis, but the log ends at 150: truncated or recreated",
         ),
-        (changed("start", START + 1), "start: 101 in Redis, but the log begins at 100 already"),
+        (changed("start", START + 1), "start: 101 in Redis, but the log begins at 100, before it"),
     ],
 )
 def test_first_difference_is_named(change, difference):
@@ -150,23 +150,23 @@ def test_metadata_and_counts_must_belong_together():
     def difference(fields=fields, blob=blob):
         return verify((checked(fields), {"all": blob}), records).difference
 
-    assert difference({}) == "metadata: missing, but there are counts"
-    assert difference(blob=None) == "counts: the blob that the metadata name is missing"
-    assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, {len(blob)} are due"
+    assert difference({}) == "metadata: missing, but counts exist"
+    assert difference(blob=None) == "counts: the blob in the metadata is missing"
+    assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, expected {len(blob)}"
     for bad in (blob[:47], b"LDP4" + blob[4:]):
         assert difference(blob=bad).startswith("counts: the blob begins with ")
     few = blob[:4] + struct.pack("<I", 119) + blob[8:]
-    assert difference(blob=few) == "counts: the blob says 119 entries of 1 bytes; 120 are due"
+    assert difference(blob=few) == "counts: the blob has 119 entries of 1 bytes; expected 120"
     odd = blob[:40] + struct.pack("<I", 3) + blob[44:]
-    assert difference(blob=odd) == "counts: the blob says 120 entries of 3 bytes; 120 are due"
+    assert difference(blob=odd) == "counts: the blob has 120 entries of 3 bytes; expected 120"
     other = fields | {"blobs": json.dumps({"all": "f" * 32})}
-    assert difference(other) == f"counts: the blob is of commit {COMMIT}, the metadata name {'f' * 32}"
-    assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
-    message = "metadata: of before the first commit, but there are counts"
+    assert difference(other) == f"counts: the blob is from commit {COMMIT}, but the metadata name {'f' * 32}"
+    assert difference(fields | {"offset": "149"}).endswith("is from offset 150, the metadata from 149")
+    message = "metadata: no commit yet, but counts exist"
     assert difference(fields | {"commit_id": ""}) == message
-    assert difference(fields | {"blobs": "{}"}).startswith("metadata: the blobs named are []")
+    assert difference(fields | {"blobs": "{}"}).startswith("metadata: blobs [], but")
     unknown = verify((fields | {"shard": "3"}, blobs), records).difference
-    assert unknown == "metadata: fields that layout 1 does not have: ['shard']"
+    assert unknown == "metadata: fields ['shard'] are unknown in layout 1"
     for key in fields.keys() - {"epoch", "commit_id", "checksum"}:
         assert difference(fields | {key: "?"}).startswith("metadata: "), key
         assert difference({k: v for k, v in fields.items() if k != key}).startswith("metadata: "), key
@@ -216,7 +216,7 @@ def test_counts_of_another_stream_or_group_are_refused():
     records = log()
     state = counted_by_worker(STREAM, records, START)
     row = verify(stored(state, group="other"), records)
-    assert row.difference == f"lineage: group is 'other' in Redis, {GROUP!r} by the configuration"
+    assert row.difference == f"lineage: group is 'other' in Redis, {GROUP!r} in the configuration"
     row = verify(stored(state, stream=STREAMS["olh-xxh32"]), records)
     assert row.difference.startswith("lineage: fingerprint is ")
 
@@ -236,12 +236,12 @@ def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
     row = verify(cut, records, begin=START + 20)
-    said = "not recountable: offsets 100 to 119: counted, then deleted; nothing differs in what remains: 30 records"
+    said = "not recountable: offsets 100 to 119: counted, then deleted; 30 remaining records match"
     assert (row.difference, row.deleted, row.verdict) == (said, ((100, 120),), "not recountable")
     assert (row.records, row.reports, row.malformed) == (30, 72, 6)
     # all of it was deleted, and more was not counted yet
     row = verify(cut, records, begin=START + 60, end=START + 70)
-    said = "not recountable: offsets 100 to 149: counted, then deleted; none remains"
+    said = "not recountable: offsets 100 to 149: counted, then deleted; no record remains"
     assert (row.difference, row.deleted, row.records) == (said, ((100, 150),), 0)
     # records deleted before they were counted do not matter: the worker's next claim records them as a gap
     assert verify(cut, records, begin=START + 1).deleted == ((100, 101),)
@@ -273,15 +273,15 @@ def fill_state(state):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (changed("accepted", 3), "accepted: 3 in Redis, 24 recounted of what remains"),
-        (changed("accepted", 60), "records: 20 offsets were deleted, 40 records were counted there"),
-        (changed("rejected", {"version": 5}), "rejected as version: 5 in Redis, 6 recounted of what remains"),
-        (changed("rejected", {"version": 10, "json": 1}), "records: 20 offsets were deleted, 21 records"),
+        (changed("accepted", 3), "accepted: 3 in Redis, 24 recounted from the remaining records"),
+        (changed("accepted", 60), "records: 40 counted at 20 deleted offsets"),
+        (changed("rejected", {"version": 5}), "rejected as version: 5 in Redis, 6 recounted from the "),
+        (changed("rejected", {"version": 10, "json": 1}), "records: 21 counted at 20 deleted offsets"),
         (changed("late", {"1m": 1}), "late: 1 in Redis, 0 recounted"),
         (changed("undated", 1), "undated: 1 in Redis, 0 recounted"),
         (changed("closed", 1), "closed: 1 in Redis, 0 recounted"),
-        (changed("watermark", 10_047), "watermark: 10047 in Redis, 10048 recounted of what remains"),
-        (changed("watermark", None), "watermark: None in Redis, 10048 recounted of what remains"),
+        (changed("watermark", 10_047), "watermark: 10047 in Redis, 10048 recounted from the "),
+        (changed("watermark", None), "watermark: None in Redis, 10048 recounted from the remaining records"),
         (empty_state, "state[0]: 0 in Redis, "),
         (fill_state, "state[0]: "),
     ],
@@ -306,7 +306,7 @@ def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
         assert row.verdict == "not recountable"
     else:
         assert (
-            row.difference == f"state: the sum of 40 deleted reports is {ones * 40 + 1}, {ones * 40} is due"
+            row.difference == f"state: the sum of 40 deleted reports is {ones * 40 + 1}, expected {ones * 40}"
         )
 
 
@@ -315,8 +315,8 @@ def test_point_7_records_that_were_all_malformed_have_no_reports():
     good = counted_by_worker(STREAM, records, START)
     assert verify(stored(good), records, begin=START + 20).verdict == "not recountable"
     for change, message in (
-        (add_report, "reports: 1 of 0 accepted"),
-        (changed("watermark", 99_999), "watermark: 99999 in Redis, 10048 recounted of what remains"),
+        (add_report, "reports: 1 in 0 deleted accepted"),
+        (changed("watermark", 99_999), "watermark: 99999 in Redis, 10048 recounted from the "),
     ):
         state = counted_by_worker(STREAM, records, START)
         state.rejected["version"] = 30
@@ -345,17 +345,15 @@ def test_a_gap_is_named_and_the_rest_recounted():
     records = log()
     # lost before any count: the audit can read all remaining records
     row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 20)
-    said = (
-        "gap: offsets 100 to 119: recorded as lost, deleted before they were counted; all else equals the log"
-    )
+    said = "gap: offsets 100 to 119: deleted before they were counted; all other counts match the log"
     assert (row.difference, row.gaps, row.verdict, row.records) == (said, ((100, 120),), "gap", 30)
     row = verify(stored(with_gap(records, START, START + 1)), records, begin=START + 1)
-    assert row.difference.startswith("gap: offset 100: recorded as lost")
+    assert row.difference.startswith("gap: offset 100: deleted before they were counted")
     # counted to 110, then the log began at 120: the earlier counted records are deleted too
     row = verify(stored(with_gap(records, START + 10, START + 20)), records, begin=START + 20)
     said = (
-        "gap: offsets 110 to 119: recorded as lost, deleted before they were counted;"
-        " not recountable: offsets 100 to 109: counted, then deleted; nothing differs in what remains: 30 records"
+        "gap: offsets 110 to 119: deleted before they were counted;"
+        " not recountable: offsets 100 to 109: counted, then deleted; 30 remaining records match"
     )
     assert (row.difference, row.verdict) == (said, "gap")
     assert (row.gaps, row.deleted) == (((110, 120),), ((100, 110),))
@@ -370,11 +368,11 @@ def test_a_gap_is_named_and_the_rest_recounted():
 def test_a_gap_that_the_log_disproves_is_a_difference():
     records = log()
     row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 19)
-    assert row.difference == "gaps: [100, 120) in Redis, but the log still has it from 119 on"
+    assert row.difference == "gaps: [100, 120) in Redis, but the log has offsets from 119 on"
     state = counted_by_worker(STREAM, records, START)
     state.gaps = [(140, 160)]
     row = verify(stored(state), records)
-    assert row.difference == "gaps: [(140, 160)] do not ascend within [100, 150)"
+    assert row.difference == "gaps: [(140, 160)] are not ascending within [100, 150)"
 
 
 # --- the rules that are recorded --------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def by(what, change):
         (by("evicted_to", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
         (
             by("evicted_to", lambda line: line + 10_000),
-            "pane 20000+10000: in Redis, but those that end by 30000",
+            "pane 20000+10000: in Redis, but panes that end by 30000",
         ),
         (by("first_start", lambda said: said | {"10s": said["10s"] + 10_000}), "first_start of window 10s: "),
         (
@@ -221,7 +221,7 @@ def by(what, change):
             "first_start of window 40s every 20s: none in Redis, ",
         ),
         (by("gaps", lambda _: [(START, START + 1)]), f"gaps: [{START}, {START + 1}) in Redis, but the log"),
-        (by("gap_bounds", lambda _: [(0, 5)]), "gap_bounds: 1 in Redis, of 0 gaps"),
+        (by("gap_bounds", lambda _: [(0, 5)]), "gap_bounds: 1 in Redis, but 0 gaps"),
         (by("offset", lambda offset: offset - 1), ""),
         (by("start", lambda offset: offset + 1), "start: "),
         (other_rules(grace=29_000), ""),
