@@ -34,7 +34,7 @@ class Recount:
     watermark: int | None  # the highest accepted timestamp in milliseconds
     reports: int
     state: State  # (K,) counts in no pane
-    stray: State  # (K,) counts of panes without a state of their own
+    stray: State  # (K,) counts of panes that have no state
     panes: dict[str, Cell] = field(default_factory=dict)
     in_windows: int = 0  # accepted records while windows were configured
     late: Counter[str] = field(default_factory=Counter)  # by age
