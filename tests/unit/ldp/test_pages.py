@@ -13,8 +13,6 @@ PAGES = {
     for name in (
         "explanation/statistics",
         "guides/browsers-and-explicit-channels",
-        "guides/choose-a-method",
-        "guides/poisoning",
         "guides/send-reports",
         "guides/read-snapshots",
         "reference/state-files",
