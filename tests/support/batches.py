@@ -1,4 +1,4 @@
-"""Record batches to decode: whole ones of every kind, and damaged ones with their checksums mended."""
+"""Record batches to decode: valid batches of every kind, and damaged batches with valid checksums."""
 
 import gzip
 import struct
@@ -175,7 +175,7 @@ class Maker:
         )
 
     def log(self, n):
-        """So many batches, and every transaction decided that is to be aborted."""
+        """A number of batches, with a marker for every aborted transaction."""
         made = [self.next() for _ in range(n)]
         for producer, (first, abort) in list(self.open.items()):
             if abort:
@@ -187,7 +187,7 @@ class Maker:
 
 
 def damaged(whole, rng):
-    """A batch with something wrong, its checksum mended mostly."""
+    """A batch with an error, most often with a valid checksum."""
     made = bytearray(whole)
     for _ in range(int(rng.integers(1, 4))):
         way, at = int(rng.integers(9)), int(rng.integers(21, max(22, len(made))))
@@ -217,7 +217,7 @@ def damaged(whole, rng):
         return bytes(made)
     made = bytearray(sealed(bytes(made)))
     if rng.random() < 0.003:
-        made[int(rng.integers(17))] ^= 1 << int(rng.integers(8))  # what no checksum covers
+        made[int(rng.integers(17))] ^= 1 << int(rng.integers(8))  # bytes outside every checksum
     return bytes(made)
 
 
@@ -287,7 +287,7 @@ def strange(whole, rng):
 
 
 def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
-    """All that our reader reads: records, what cannot be read, the end, and how many had a key."""
+    """Everything that our reader reads: records, unreadable batches, the end, and the number of records with a key."""
     reader = Reader(np.frombuffer(fetched, np.uint8), start, aborted, caps)
     arena, records, bad, end, with_key = arena or Arena(), [], [], start, 0
     while (chunk := reader.read(arena)) is not None:

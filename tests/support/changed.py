@@ -1,8 +1,8 @@
 """Whether `ldp` changed since a commit that LDP_TEST_BASE names.
 
-CI names the commit that a change starts from. The tests marked `statistical` take minutes and test `ldp` only, which
-imports nothing of `worker` (a contract in `pyproject.toml`). If nothing that they depend on changed, their results are
-those of the base commit, and `make test` leaves them out.
+CI names the commit that a change starts from. The tests marked `statistical` take minutes and test only `ldp`, which
+imports nothing from `worker` (a contract in `pyproject.toml`). If none of their dependencies changed, their results
+equal those of the base commit, and `make test` leaves them out.
 """
 
 import os
@@ -18,7 +18,7 @@ TESTED = (
     "pyproject.toml",
     "requirements-dev.lock",
 )
-"""What the tests marked `statistical` depend on, as git's path patterns."""
+"""Dependencies of the tests marked `statistical`, as git's path patterns."""
 
 
 def unchanged(base: str = os.environ.get("LDP_TEST_BASE", ""), root: Path = ROOT) -> bool:

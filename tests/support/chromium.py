@@ -91,7 +91,7 @@ def _debugged(said: Path) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def page_of(browser: Browser, path: str | None = None) -> Iterator[Page]:
-    """Opens a page in a context of its own, empty or of this tree; its script errors fail the test."""
+    """Opens a page in a new context, empty or of this tree; its script errors fail the test."""
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()
         errors: list[str] = []

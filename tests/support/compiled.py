@@ -1,8 +1,9 @@
 """Compiled kernels, kept between checkouts of the same sources.
 
-numba keeps compiled code beside the sources, and a fresh clone has none. Compiling takes a core half a minute.
-`restore` copies the code that an earlier run compiled into the tree, and `keep` stores what this run compiled. numba
-compares the contents of the sources before it uses a file, so restored code is never older than its source.
+numba stores compiled code next to the sources, and a fresh clone has none. Compiling takes half a minute of a core.
+`restore` copies the code that an earlier run compiled into the tree, and `keep` stores the code that this run
+compiled. numba compares the contents of the sources before it uses a file, so restored code is never older than its
+source.
 """
 
 import hashlib
@@ -56,7 +57,7 @@ def restore() -> bool:
 
 
 def keep() -> None:
-    """Stores the code of the tree, unless code of these sources is kept; removes what was kept longest ago."""
+    """Stores the code of the tree, unless code of these sources is stored; removes the oldest code."""
     kept = _folder()
     if kept.is_dir():
         return

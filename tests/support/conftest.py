@@ -1,3 +1,3 @@
-"""Fakes, harnesses and drawing of tests; pytest collects no test here."""
+"""Harnesses, worlds and drawing of tests; pytest collects none here."""
 
 collect_ignore_glob = ["*"]

@@ -18,7 +18,7 @@ class BadError(Exception):
 
 @dataclass
 class Log:
-    """What is in a log."""
+    """Content of a log."""
 
     records: list = field(default_factory=list)  # (offset, timestamp, value)
     bad: list = field(default_factory=list)  # (offset, end, size, sha256, reasons that may be given)
@@ -126,7 +126,7 @@ def is_abort_marker(batch, attributes):
 
 
 class Cursor:
-    """Takes bytes from a place on; what is not there is "length"."""
+    """Takes bytes from a position; a missing byte raises "length"."""
 
     def __init__(self, data, at=0):
         self.data, self.at = data, at
@@ -193,7 +193,7 @@ def unpack_gzip(section, cap):
         except zlib.error:
             wrong = True
         if wrong or not member.eof:
-            # how much came before the damage is not told, so either may be found first
+            # the format does not define how much precedes the damage, so either may be found first
             raise BadError("codec", "size")
         if len(made) > cap:
             raise BadError("size", "codec")
@@ -310,7 +310,7 @@ def unpack_lz4(section, cap):
 
 
 class Lz4(Cursor):
-    """Takes numbers, the lowest byte first; what is not there is "codec"."""
+    """Takes numbers, the lowest byte first; a missing byte raises "codec"."""
 
     def take(self, n):
         try:

@@ -14,7 +14,7 @@ LOOKS = {
     "values": ("", "light"),
     "windows": ("#stream=emoji&method=norm-sub&window=6h", "dark"),
 }
-"""What is looked at, by which colours."""
+"""Pictures by page and colour scheme."""
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
             )
             page.goto(address + looked_at)
             page.wait_for_selector("#values tbody tr")
-            page.wait_for_timeout(6000)  # rates are of some seconds
+            page.wait_for_timeout(6000)  # rates cover some seconds
             page.screenshot(path=FOLDER / f"{name}.png")
             page.close()
 

@@ -109,7 +109,7 @@ def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
 
 
 def read_json(stream: ldp.Stream, record: bytes, most: int | None, width: int | None, size: int) -> Any:
-    class Bad:  # an object or a float, wherever it stands
+    class Bad:  # an object or a float at any position
         def __init__(self, read: Any) -> None:
             self.read = read
 

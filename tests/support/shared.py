@@ -36,7 +36,7 @@ HELP = (
 
 @dataclass(frozen=True)
 class Server:
-    """What a client is given: `host:port` for Kafka, a URL for Redis."""
+    """Address of a server: `host:port` for Kafka, a URL for Redis."""
 
     address: str
 
@@ -184,7 +184,7 @@ class Asker:
 def _engine() -> str | None:
     """Returns the version of the Docker engine that answers, None without one."""
     with warnings.catch_warnings():
-        # When nobody answers the client leaves its socket to the garbage collector, once the error is forgotten.
+        # Without an answer the client leaves its socket to the garbage collector, once the error is released.
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             with contextlib.closing(DockerClient(timeout=3).client) as engine:

@@ -36,7 +36,7 @@ def test_every_exit_code_is_on_the_page():
     page = text("docs/reference/errors.md")
     for command, package in (("ldp", "ldp/cli"), ("ldp-worker", "worker/cli")):
         named = r'(?:exit\(|return |_FAILED, _TOO_FEW = \d, |"not recountable": )(\d)[),\n]'
-        codes = {"0", "1", "2", *re.findall(named, text(f"{package}/*.py"))}  # the first three are click's
+        codes = {"0", "1", "2", *re.findall(named, text(f"{package}/*.py"))}  # the first three: click
         assert sorted(codes) == re.findall(rf"\| `{command}` \| (\d) \|", page)
 
 

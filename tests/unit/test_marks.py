@@ -1,9 +1,9 @@
-"""What needs services says so, so that `-m "not integration"` starts nothing."""
+"""Tests that need services are marked, so that `-m "not integration"` starts none."""
 
 import pytest
 
 SERVICES = {"services", "local_services", "own_services"}
-"""The fixtures of tests/conftest.py that find or start a server; one that asks for them indirectly has them, too."""
+"""Fixtures of tests/conftest.py that find or start a server; indirect users have them, too."""
 
 
 def test_whoever_asks_for_services_is_marked(request: pytest.FixtureRequest) -> None:

@@ -26,7 +26,7 @@ def rows(name):
 
 
 def keys(table, prefix=""):
-    """Returns the keys of a parsed TOML table; of a list of tables, those of the first."""
+    """Returns the keys of a parsed TOML table; for a list of tables, the keys of the first."""
     for name, value in table.items():
         inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
         if isinstance(inner, dict):

@@ -1,4 +1,4 @@
-"""Limits of size: a file has at most 450 lines or says why it is longer, a function at most 59."""
+"""Limits of size: a file has at most 450 lines or states why it is longer, a function at most 59."""
 
 import ast
 from pathlib import Path

@@ -130,12 +130,12 @@ def prints(tree):
 
 
 def test_every_place_that_prints_goes_through_the_one_module():
-    """A new place fails here: print through `ldp.terminal`, or say above why what is printed is no foreign text."""
+    """A new place fails here: print through `ldp.terminal`, or explain above why the printed text is trusted."""
     found = set()
     for folder in ("ldp", "worker", "deploy"):
         for path in (ROOT / folder).rglob("*.py"):
             name = path.relative_to(ROOT).as_posix()
-            apart = name.startswith(("ldp/clients/", "ldp/examples/"))  # programs of their own
+            apart = name.startswith(("ldp/clients/", "ldp/examples/"))  # separate programs
             if not apart and prints(ast.parse(path.read_text(encoding="utf-8"))):
                 found.add(name)
     assert found == {*ELSEWHERE}
@@ -145,7 +145,7 @@ STREAM = ldp.Stream("s", ldp.GRR("1", 3), labels=["a\u202eb", "two", "three"])
 
 
 def taken(labels=(HOSTILE, "two", "three")):
-    """A snapshot as it may be read from the topic, where anything may stand as a label."""
+    """A snapshot as read from the topic, with any text as a label."""
     made = snapshot.take(STREAM, STREAM.oracle.estimate([60, 30, 10], 100), snapshot.Cut({0: 9}, {}), 1)
     return replace(made, labels=labels)
 

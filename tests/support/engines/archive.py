@@ -1,7 +1,7 @@
-"""An archive, as these jobs read it: a folder with document.json and records.jsonl, which holds a record a line.
+"""Archive as these jobs read it: a folder with document.json and records.jsonl, one record per line.
 
-A record has topic, partition, offset, timestamp in milliseconds, and value, in base64 or null. What a job counts of it
-is written beside, a file for each partition of the log: ``<engine>-<topic>-<partition>.ldp``.
+A record has topic, partition, offset, timestamp in milliseconds, and value, in base64 or null. A job writes its
+counts next to it, one file per partition of the log: ``<engine>-<topic>-<partition>.ldp``.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Counts an archive whenever it is asked: ``python -m tests.support.engines.server spark|beam FILE DOCUMENT``.
+"""Counts an archive on each request: ``python -m tests.support.engines.server spark|beam FILE DOCUMENT``.
 
 The file has a JSON frame a line. For each line of stdin it is counted once, and the checksum of the state is printed.
 """

@@ -131,7 +131,7 @@ def _documents(world: World, parts: Sequence[Message], prefix: str, whole: bool)
 
 
 def _assert_all_time(world: World, parts: Sequence[Message], sequence: int, whole: bool) -> Any:
-    """Asserts a snapshot of all time, or a head alone; returns the head."""
+    """Asserts a snapshot of all time, or only a head; returns the head."""
     documents = _documents(world, parts, f"{world.name}/", whole)
     head = documents["head"]
     if list(documents) == ["head"]:
@@ -160,7 +160,7 @@ def _assert_window(world: World, parts: Sequence[Message], sequence: int, head: 
     documents = _documents(world, parts, f"{world.name}/{window}/", whole or final == "true")
     assert list(documents) == list(METHODS)
     said = {"name": name, "start": _date(start), "end": _date(end), "final": final == "true"}
-    # a head's line has passed what is final, and nothing else
+    # the head's progress has passed exactly the final windows
     assert (int(end) <= head["windows"][name]["closed"]) == (final == "true")
     for method, document in documents.items():
         assert (document["method"], document["sequence"]) == (method, sequence)

@@ -15,7 +15,7 @@ from tests.support.harness.waiting import TIMEOUT_SECONDS, until
 from tests.support.harness.world import World
 
 CUT = (1 << 20) - (8 << 10)
-"""The size beyond which dead letters are truncated."""
+"""Largest size of a dead letter that is not truncated."""
 
 PATIENT = {"session_timeout_seconds": 60}
 """Settings of a worker that keeps its partitions on a slow machine."""
@@ -107,7 +107,7 @@ class Watched:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
-        # who has no partition yet is ready, too
+        # a worker without a partition is ready, too
         until(lambda: self._worker.events("partition.claimed"), f"{self._worker.log.name} has a partition")
         until(self._worker.ready, f"{self._worker.log.name} ready")
         self._claims = len(self._worker.events("partition.claimed"))

@@ -1,4 +1,4 @@
-"""A Postgres for the tests: Debian's, installed if the user is root."""
+"""Postgres for the tests: Debian's package, installed if the user is root."""
 
 import contextlib
 import csv
@@ -92,7 +92,7 @@ def _programs() -> Path:
     """Returns the folder of the server's programs, installed if necessary."""
     if (found := _found()) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with services._one_at_a_time():
-            # the package would make a server of its own, and start it
+            # the package would create and start its own server
             services._install("pg_createcluster", "postgresql-common", print)
             _CLUSTERS.write_text("create_main_cluster = false\n")
             services._install("psql", "postgresql", print)

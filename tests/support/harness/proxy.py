@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(eq=False)
 class _Link:
-    """A client's connection and the proxy's."""
+    """The sockets of a client and of the proxy."""
 
     near: socket.socket
     far: socket.socket

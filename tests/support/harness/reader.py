@@ -33,7 +33,7 @@ class Snapshots:
         self._consumer.close(autocommit=False)
 
     def newest(self) -> Snapshot | None:
-        """Returns the newest whole snapshot of all time."""
+        """Returns the newest complete snapshot of all time."""
         self._read()
         if f"{self._stream}/head" not in self._received:
             return None
@@ -48,7 +48,7 @@ class Snapshots:
         return dict(self._received)
 
     def window(self, name: str, start: int) -> Snapshot | None:
-        """Returns the newest whole snapshot of a window."""
+        """Returns the newest complete snapshot of a window."""
         self._read()
         try:
             return assemble_window(self._stream, self._received, name, start)

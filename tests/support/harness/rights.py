@@ -9,7 +9,7 @@ from tests.support.docs import page
 
 DOCUMENTED = page("operate/secure")
 LIMITED, LIMITED_PASSWORD = tuple(f"limited{n}" for n in range(12)), "limited"
-"""Users of the secure services without rights of their own."""
+"""Users of the secure services without any rights."""
 _KINDS = {
     "--topic": ResourceType.TOPIC,
     "--group": ResourceType.GROUP,

@@ -200,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _tell(self, standin: Standin) -> None:
-        listener = standin.listen()  # before the page knows that it is heard
+        listener = standin.listen()  # before the page receives the event
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()

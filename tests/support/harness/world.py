@@ -57,7 +57,7 @@ class World:
         dead_letters: Mapping[str, str] | None = None,  # settings of the topic
         reports: Mapping[str, str] | None = None,  # settings of the topic
         client: Mapping[str, Any] | None = None,  # further keys of `kafka`
-        snapshots: str | None = None,  # the snapshot topic; None for one of its own
+        snapshots: str | None = None,  # the snapshot topic; None for a private one
         brokers: str | None = None,  # the workers' bootstrap string, if another
         store: Mapping[str, Any] | None = None,  # further keys of `redis`
         environ: Mapping[str, str] | None = None,
@@ -104,7 +104,7 @@ class World:
             worker.kill()
         for close in reversed(self._closing):
             close()
-        for worker in self.workers:  # pytest shows what is printed when the test fails
+        for worker in self.workers:  # pytest shows the printed lines when the test fails
             print(f"\n--- {worker.log}, exit code {worker.process.returncode}")
             print("\n".join(worker.log.read_text(errors="replace").splitlines()[-40:]))
 
@@ -249,7 +249,7 @@ class World:
         partition: int | None = None,
         producer: KafkaProducer | None = None,
     ) -> None:
-        """Sends records of so many reports each and notes them as to be counted."""
+        """Sends records with this many reports each, and notes them as expected."""
         encode = frames.encode_json if as_json else frames.encode
         for _ in range(records):
             drawn = self.draw(reports)
@@ -330,7 +330,7 @@ class World:
         staged = b":staged:"
         for key in self.redis.scan_iter(f"{{{self.name}:*"):
             ttl = self.redis.ttl(key)
-            # one that was promoted or ended meanwhile is there no more
+            # a transaction that has ended meanwhile does not exist
             assert ttl == -2 or (0 <= ttl <= STAGED_SECONDS if staged in key else ttl == -1), (key, ttl)
 
     def audit(self) -> audit.StreamVerdict:
@@ -388,7 +388,7 @@ class Sending:
         return len(self._sent.futures)
 
     def more(self, records: int = 50) -> None:
-        """Waits until so many more records were sent."""
+        """Waits until this many more records were sent."""
         goal = self.records + records
         until(lambda: self.records >= goal, f"{records} more records sent")
 
@@ -405,7 +405,7 @@ class Sending:
 
 
 def _closed(producer: KafkaProducer) -> None:
-    """Closes a producer and drops what it still holds."""
+    """Closes a producer and drops its buffer."""
     with contextlib.suppress(KafkaTimeoutError):
         producer.close(timeout=5)
 

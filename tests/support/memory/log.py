@@ -8,7 +8,7 @@ from worker.counting.ports import NotOwner, Unavailable
 from worker.counting.rules import Rule
 
 MOST_POLLED = 4
-"""How many records of a partition a poll returns at most."""
+"""Maximum number of records of a partition in a poll."""
 
 
 class MemoryLog:
@@ -34,7 +34,7 @@ class MemoryLog:
             if partition not in self.mine or partition in world.leaderless:
                 continue
             if at < world.firsts[partition]:
-                self.revoked.add(partition)  # out of range: let go of, and claimed again
+                self.revoked.add(partition)  # out of range: released, and claimed again
                 continue
             end = world.whole(partition, min(len(world.logs[partition]), at + MOST_POLLED))
             if end > at:

@@ -16,7 +16,7 @@ from worker.publishing.recommender import Recommender
 
 
 class Silence:
-    """Nobody listens: each verb of `Events` does nothing."""
+    """No receiver: each verb of `Events` does nothing."""
 
     def __getattr__(self, verb: str) -> Callable[..., None]:
         if not hasattr(Events, verb):
@@ -25,7 +25,7 @@ class Silence:
 
 
 class Process:
-    """One worker process: what its polling, writing and publishing threads call."""
+    """One worker process: the calls of its polling, writing and publishing threads."""
 
     def __init__(self, world: World, number: int, events: Events | None = None) -> None:
         self.world = world
@@ -61,5 +61,5 @@ class Process:
         world.members.add(number)
 
     def choose(self, **content: Any) -> None:
-        """Has another configuration of what is published."""
+        """Sets another configuration of the published content."""
         self.publisher._content = replace(self.publisher._content, **content)

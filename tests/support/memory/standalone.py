@@ -1,4 +1,4 @@
-"""Who imports: no member of the group, and what a batch has counted of a log."""
+"""Importer outside the group, and the counts of a batch of a log."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,7 +15,7 @@ TOPIC = "reports"
 
 
 class MemoryNonMemberLog:
-    """The topic and the group as who is no member sees them."""
+    """The topic and the group as a non-member sees them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -37,7 +37,7 @@ class MemoryNonMemberLog:
         return not all(record.marker for record in self.world.logs[partition][begin:end])
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        if not self.world.members:  # the brokers take nothing from who is no member of a group that has some
+        if not self.world.members:  # brokers refuse offsets from a non-member while the group has members
             self.world.offsets.update(offsets)
 
 
@@ -52,7 +52,7 @@ class Importer:
 
 
 def batch(world: World, partition: int, start: int, offset: int, most: int | None = None) -> State:
-    """Returns what a batch counts of a range of a log, by the world's own arithmetic."""
+    """Returns the counts of a range of a log, by the world's own arithmetic."""
     rule = {"offset": start, "revision": 0, "most_reports": most, "hamming_weight": True}
     counted = world.recount(partition, start, offset, [], [rule])
     covered = OffsetRange(TOPIC, partition, start, offset, counted.watermark, most)

@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class MemoryStore:
-    """The store: what the scripts beside `worker.store.redis` do, in Python."""
+    """The store: the scripts next to `worker.store.redis`, in Python."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
-    # of many partitions: one after the other, as each has an outcome of its own
+    # one partition after the other, as each has its own outcome
 
     def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
         return {p: _outcome(self.peek, p) for p in partitions}
@@ -51,7 +51,7 @@ class MemoryStore:
     def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
         return {p: _outcome(self.cut, p) for p in partitions}
 
-    # of one
+    # one partition
 
     def peek(self, partition: int) -> Metadata | None:
         stored = self._stored(partition)
@@ -120,7 +120,7 @@ class MemoryStore:
         if not metadata.blobs.keys() <= staged.keys():
             return Answer.STAGING_EXPIRED
         world.imported[partition] = metadata.offset
-        world.starts.pop(partition, None)  # what there was before is lost
+        world.starts.pop(partition, None)  # earlier data is lost
         world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
         world.verify(partition)
         return Answer.DONE
@@ -142,7 +142,7 @@ class MemoryStore:
         return self._stored(partition)
 
     def _stored(self, partition: int) -> StoredPartition | None:
-        """Returns what is stored, its metadata read from the fields of a hash as those of Redis are."""
+        """Returns the stored state, with its metadata parsed from hash fields as for Redis."""
         if (stored := self.world.stored.get(partition)) is None:
             return None
         key = layout.meta_key(self.world.stream.name, partition)

@@ -19,7 +19,7 @@ from worker.counting.rejections import UNREADABLE
 
 
 class MemoryDeadLetters:
-    """The dead letters of one process; what is not flushed dies with it."""
+    """Dead letters of one process; unflushed ones die with it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class MemoryDeadLetters:
 
 
 class MemorySnapshotProducer:
-    """The snapshot topic, with one transactional id: whoever opens it last fences the others off.
+    """The snapshot topic, with one transactional id: the latest producer fences the others off.
 
     A publisher that dies between its messages and its commit leaves a transaction open, as other streams' do, until the
     next one opens the snapshot producer or its time is up; its head stays there for readers of uncommitted records.
@@ -109,7 +109,7 @@ class MemorySnapshotProducer:
         ]
         reports = sum(c.reports for c in counted)
         bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
-        # one that admits partitions alone says nothing of reports
+        # a head that only admits partitions has no reports
         assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
         if world.heads and reports < world.heads[-1].reports:
             before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}

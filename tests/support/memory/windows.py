@@ -1,4 +1,4 @@
-"""Windows, recounted: the test's own reading of what a pane is, when it is closed and what a window has."""
+"""Recount of windows: the test's own definition of panes, closing and content."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ def shape(name: str) -> tuple[int, int]:
 
 @dataclass
 class Panes:
-    """What records are in which pane, record by record, as the recorded rules say."""
+    """Records of each pane, record by record, by the recorded rules."""
 
-    closed: int  # a pane that ends here or before takes no more
+    closed: int  # a pane that ends here or earlier is closed
     domain: int
     counts: dict[tuple[int, int], list[int]] = field(default_factory=dict)  # by start and end
     first_start: dict[str, int] = field(default_factory=dict)  # first publishable start of a window
@@ -61,6 +61,6 @@ class Panes:
             self.closed = max(self.closed, self.newest - rule["grace"] - rule["max_out_of_orderness"])
 
     def window(self, start: int, end: int) -> list[int]:
-        """What a window has."""
+        """Content of a window."""
         within = [counts for (a, b), counts in self.counts.items() if start <= a and b <= end]
         return [sum(column) for column in zip(*within, strict=True)] or [0] * self.domain

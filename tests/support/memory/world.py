@@ -1,4 +1,4 @@
-"""What is outside the workers, in memory: what was produced, stored and published, and the recount of it."""
+"""Topics and store outside the workers, in memory: produced, stored and published data, and its recount."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass
 class Counted:
-    """What a recount says of a prefix; the test's own arithmetic, from what was produced."""
+    """Recount of a prefix; the test's own arithmetic from the produced records."""
 
     state: list[int]
     panes: Panes
@@ -51,17 +51,17 @@ class World:
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
         self.answers: list[list[Any]] = [[] for _ in range(partitions)]
         self.firsts = [0] * partitions
-        self.leaderless: set[int] = set()  # who reads them gets nothing, and who asks for their bounds, none
+        self.leaderless: set[int] = set()  # partitions whose reads and bounds fail
         self.generation = 0
         self.members: set[int] = set()
         self.assignment: dict[int, set[int]] = {}
         self.offsets: dict[int, tuple[int, str]] = {}
         self.stored: dict[int, StoredPartition] = {}
-        self.changed_fields: dict[int, dict[str, str]] = {}  # what fields have in place of what was written
+        self.changed_fields: dict[int, dict[str, str]] = {}  # replaced values of fields
         self.past: dict[int, list[StoredPartition]] = {}
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
-        self.imported: dict[int, int] = {}  # what nobody here has counted, and so leaves no dead letter
+        self.imported: dict[int, int] = {}  # uncounted records, which leave no dead letter
         self.dead_letters: set[tuple[int, int]] = set()
         self.late_dead_letters = False  # whether its workers send late records to the dead letters
         self.late_said: dict[tuple[int, int], set[tuple[int, ...]]] = {}
@@ -73,10 +73,10 @@ class World:
         self.publisher_fence = 0
         self.recount_after: int | None = None
         self.late: list[Callable[[], object]] = []  # commits that are on their way to Kafka
-        self.told = partitions  # how many partitions publishers have heard of
+        self.told = partitions  # number of partitions that publishers know
 
     def grow(self) -> None:
-        """The topic gets another partition, and the group hears of it."""
+        """Adds a partition to the topic and to the group."""
         self.logs.append([])
         self.answers.append([])
         self.firsts.append(0)
@@ -91,7 +91,7 @@ class World:
             self.assignment[members[partition % len(members)]].add(partition)
 
     def uncounted(self, without: Mapping[int, bool]) -> list[int]:
-        """Which of the partitions without counts ought to have some."""
+        """Partitions without counts that should have some."""
         words = {p: word for p, (_, word) in self.offsets.items()}
         return [p for p in without if words.get(p) == COUNTED or (self.logs[p] and not without[p])]
 
@@ -104,7 +104,7 @@ class World:
         self.answers[partition].append(answer)
 
     def damage(self, partition: int, records: int) -> None:
-        """Appends a record batch of so many records that cannot be read: it counts as one rejected record."""
+        """Appends a record batch of this many unreadable records: it counts as one rejected record."""
         log = self.logs[partition]
         first = len(log)
         log += [Record(None, 0, marker=True) for _ in range(records - 1)] + [
@@ -121,7 +121,7 @@ class World:
         return end
 
     def answer(self, partition: int, at: int, ruled: Sequence[Mapping[str, Any]]) -> Any:
-        """Returns what a record must count as under the rule that is recorded for its offset."""
+        """Returns the required verdict of a record under the rule of its offset."""
         answer = self.answers[partition][at]
         most = [rule["most_reports"] for rule in ruled if rule["offset"] <= at][-1]
         return "many" if isinstance(answer, list) and most is not None and len(answer) > most else answer
@@ -135,7 +135,7 @@ class World:
         ruled: Sequence[Mapping[str, Any]],
         floor: int | None = None,
     ) -> Counted:
-        """Counts [start, offset) without the gaps, from what was produced and by the recorded rules."""
+        """Counts [start, offset) without the gaps, from the produced records and the recorded rules."""
         domain = self.stream.oracle.domain_size
         counted = Counted([0] * domain, Panes(floor or 0, domain))
         for at in range(start, offset):
@@ -158,10 +158,10 @@ class World:
         return counted
 
     def verify(self, partition: int, before: StoredPartition | None = None) -> None:
-        """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
+        """Compares the stored state of a partition with the recount, and its rules with the earlier ones."""
         stored = self.stored[partition]
         ruled = rules_of(stored)
-        if before is not None and before.metadata.commit_id:  # before the first commit nothing was judged
+        if before is not None and before.metadata.commit_id:  # before the first commit no rule applied
             was = rules_of(before)
             assert ruled[: len(was)] == was, "a recorded rule was changed"
         state = layout.load(self.stream, stored.metadata, stored.blobs)

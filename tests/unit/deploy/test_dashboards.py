@@ -21,7 +21,7 @@ GRAFANA: dict[str, Any] = YAML(typ="safe").load(COMPOSE)["services"]["grafana"]
 SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
 OPEN = json.loads((ROOT / "tests/vectors/grafana-panels.schema.json").read_text(encoding="utf-8"))
 IMPORTED = {"__inputs", "__requires"}
-"""What import reads, and is no part of a dashboard."""
+"""Fields that import reads, which a dashboard itself lacks."""
 EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
 
 
@@ -32,7 +32,7 @@ def test_it_is_valid(dashboard: dict[str, Any]) -> None:
 
 
 def left_open(panel: dict[str, Any]) -> dict[str, Any]:
-    """What the type of a dashboard leaves open of a panel, as the schema of these has it; overrides as fields."""
+    """Fields of a panel that the dashboard type leaves open, from the panels' schema; overrides as fields."""
     fields = panel["fieldConfig"]
     custom = fields["defaults"].get("custom", {}) | {
         named["id"].removeprefix("custom."): named["value"]
@@ -96,7 +96,7 @@ def test_every_panel_says_what_it_shows_and_asks_the_chosen_source(dashboard: di
 
 @EVERY
 def test_import_asks_for_the_source_and_provisioning_has_one_of_that_name(dashboard: dict[str, Any]) -> None:
-    """What import puts in stands where, not put in, no source has that address: the name decides, or the first."""
+    """Import replaces the placeholders; without import no source has that address, so the name decides, or the first."""
     (asked,) = dashboard["__inputs"]
     assert (asked["type"], asked["pluginId"]) == ("datasource", "prometheus")
     text = json.dumps(dashboard)
@@ -146,7 +146,7 @@ def test_every_query_is_of_one_deployment_and_of_one_stream() -> None:
 def test_only_metrics_that_there_are_are_asked_for() -> None:
     asked = {name for _, query in queries() for name in re.findall(r"(?:ldp_worker|process)_\w+", query)}
     assert asked <= exposed() | {"process_cpu_seconds_total", "process_resident_memory_bytes"}
-    # and of what the publisher says, nothing is left that no panel shows
+    # and panels show every metric of the publisher
     answers = {name for name in exposed() if re.match("ldp_worker_(snapshot|window)_", name)}
     assert {name for name in answers if not name.endswith(("_sum", "_count"))} - asked <= set()
 

@@ -1,4 +1,4 @@
-"""The demo, where it decides what goes on and what ends."""
+"""The demo's decisions: when it continues, and when it ends."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from deploy.demo import demo
 
 @pytest.fixture(autouse=True)
 def _ctrl_c():
-    """Ctrl-C is heard, also where a shell began the tests in its background, with the signal ignored."""
+    """Ctrl-C works, also if a shell began the tests in its background, with the signal ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -32,7 +32,7 @@ def workers(tmp_path):
 
 
 def clock(sleep):
-    """What the demo has for `time`: other threads of this process sleep as ever."""
+    """The demo's replacement of `time`: other threads of this process sleep as usual."""
     return SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
 
 

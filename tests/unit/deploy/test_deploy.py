@@ -105,7 +105,7 @@ def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
 
 
 def test_point_15_the_image_listens_for_those_outside_it() -> None:
-    """Which compose's Prometheus is; a worker by itself listens for its own machine alone."""
+    """As compose's Prometheus; a worker outside compose listens only on its own machine."""
     assert "LDP_WORKER_HTTP__HOST=0.0.0.0\n" in DOCKERFILE
     assert schema.Http().host == "127.0.0.1"
     for name in ("worker-1", "worker-2"):

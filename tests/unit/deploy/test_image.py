@@ -1,4 +1,4 @@
-"""What the image carries: licences that were looked at, and a bill of materials that is one."""
+"""Contents of the image: reviewed licences, and a valid bill of materials."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SERVICES = YAML(typ="safe").load(ROOT / "deploy/compose/compose.yaml")["services
 
 
 def locked() -> Iterator[metadata.Distribution]:
-    """What the lock installs on this Python."""
+    """Packages that the lock installs on this Python."""
     for line in re.findall(r"(?m)^([a-z0-9].*?) \\$", LOCK):
         wanted = Requirement(line)
         if wanted.marker is None or wanted.marker.evaluate():
@@ -48,7 +48,7 @@ def test_every_licence_was_looked_at_and_is_one(package: str) -> None:
 def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
     for package, what in licences.COPYLEFT.items():
         expression = licences.expression(CARRIED[package])
-        # where each Python has a version of its own, one of them may have lost a library
+        # if each Python has its own version, one of them may have lost a library
         demanded = any if len(re.findall(rf"(?m)^{package}==", LOCK)) > 1 else all
         assert demanded(
             re.search(rf"(?<![\w.-]){re.escape(licence)}(?![\w.-])", expression) for licence in what
@@ -59,7 +59,7 @@ def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
 
 
 class Package(metadata.Distribution):
-    """One with these headers, and these files."""
+    """A distribution with these headers and files."""
 
     def __init__(self, headers: str, files: dict[str, str], folder: Path) -> None:
         self._headers, self._files, self._folder = headers, files, folder

@@ -54,7 +54,7 @@ Manifest = dict[str, Any]
 
 @functools.cache
 def kustomized(folder: Path) -> list[Manifest]:
-    """What kubectl makes of a folder."""
+    """Output of kubectl for a folder."""
     command = [Path(sys.executable).parent / "kubectl", "kustomize", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -151,7 +151,7 @@ def test_a_field_that_is_misspelt_is_found(kind: str, path: str) -> None:
 
 
 def environment(overlay: str) -> dict[str, str]:
-    """The variables of the first worker: the image's, and the pod's over them."""
+    """The variables of the first worker: the pod's values replace those of the image."""
     found = dict(re.findall(r"\b(LDP_WORKER_\w+)=(\S+)", IMAGE.partition("USER")[0]))
     for variable in worker(overlay)["env"]:
         if "valueFrom" in variable:
@@ -168,7 +168,7 @@ def secrets_of(overlay: str) -> set[str]:
 
 
 def laid_out(overlay: str, folder: Path) -> dict[str, str]:
-    """Puts the pod's files below a folder, with secrets of our own; returns the environment that goes with them."""
+    """Writes the pod's files to a folder, with test secrets; returns the matching environment."""
     files = configuration(overlay)
     for name, text in files["data"].items():
         (folder / name).write_text(text.replace(SECRETS, str(folder)), encoding="utf-8")
@@ -199,7 +199,7 @@ def test_check_reads_every_key_and_every_variable(
 ) -> None:
     for name, value in laid_out(overlay, tmp_path).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}))  # which nobody would answer
+    monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}))  # without a listener
     monkeypatch.setattr(check_redis, "look", lambda *_: [])
     done = CliRunner().invoke(cli.cli, ["check", "--json"])
     said = {finding["subject"]: finding for finding in json.loads(done.stdout)}
@@ -224,7 +224,7 @@ def test_the_configuration_is_mounted_where_the_image_looks(overlay: str) -> Non
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_worker_has_a_name_that_stays(overlay: str, tmp_path: Path) -> None:
     assert loaded(overlay, tmp_path).kafka.member == "ldp-worker-0"
-    # a dead worker's name is its successor's: only a StatefulSet has it so
+    # a dead worker's successor has its name: only a StatefulSet does this
     assert one(overlay, "StatefulSet")["spec"]["serviceName"] == one(overlay, "Service")["metadata"]["name"]
 
 
@@ -278,7 +278,7 @@ def test_probes_ask_what_the_worker_answers(overlay: str) -> None:
                 said[probe] = json.load(reply)["what"]
     finally:
         health.shutdown()
-    # readiness fails while a broker is away, which a restart does not mend
+    # readiness fails while a broker is away, and a restart does not help
     assert said == {"startupProbe": "health", "livenessProbe": "health", "readinessProbe": "ready"}
 
 
@@ -291,14 +291,14 @@ def test_there_is_time_to_start_to_answer_and_to_end(overlay: str) -> None:
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert (
             worker(overlay)[probe]["timeoutSeconds"] > processes._ANSWER_SECONDS
-        )  # of the slowest of several processes
+        )  # the slowest of several processes
     longest = max(loop.STOP_SECONDS, processes._STOP_SECONDS)
     assert spec(overlay)["terminationGracePeriodSeconds"] > 2 * longest
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_pods_are_confined(overlay: str) -> None:
-    """By the Pod Security Standard "restricted", which the namespaces demand."""
+    """By the Pod Security Standard "restricted", which the namespaces require."""
     (namespace,) = all_of(overlay, "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     for manifest in all_of(overlay, "StatefulSet"):
@@ -420,7 +420,7 @@ def test_keda_asks_for_the_lag_of_every_stream(tmp_path: Path) -> None:
 
 
 def allowed(overlay: str, direction: str) -> list[Manifest]:
-    """What the policies of the workers let through in a direction."""
+    """Traffic that the workers' policies allow in a direction."""
     return [
         rule
         for policy in all_of(overlay, "NetworkPolicy")
@@ -439,7 +439,7 @@ def test_workers_reach_kafka_redis_and_dns_alone(overlay: str, tmp_path: Path) -
     needed = brokers_ports(found) | {int(urlsplit(found.redis.url).port or 0)}
     assert ports(allowed(overlay, "egress")) == DNS | {("TCP", port) for port in needed}
     base = one(overlay, "NetworkPolicy")["spec"]
-    assert base["policyTypes"] == ["Ingress", "Egress"]  # what no policy lets through is closed
+    assert base["policyTypes"] == ["Ingress", "Egress"]  # ports without a policy are closed
     for rule in allowed(overlay, "egress"):
         if ports([rule]) <= DNS:
             assert rule["to"] == [
@@ -465,7 +465,8 @@ def test_only_prometheus_reaches_a_worker() -> None:
     ]
 
 
-# --- what is observed ----------------------------------------------------------------------------------------------
+# --- monitoring
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_the_alerts_are_those_of_prometheus() -> None:
@@ -476,7 +477,7 @@ def test_the_alerts_are_those_of_prometheus() -> None:
 
 
 def test_the_dashboards_are_those_of_grafana_where_its_sidecar_finds_them() -> None:
-    """By themselves, for Grafana's own namespace, and beside the workers; under names that stay as they are."""
+    """On their own, for Grafana's namespace, and with the workers; under stable names."""
     shipped = {path.name: path.read_text(encoding="utf-8") for path in DASHBOARDS.iterdir()}
     production = [m for m in all_of("production", "ConfigMap") if m is not configuration("production")]
     alone = kustomized(GRAFANA)

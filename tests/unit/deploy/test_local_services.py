@@ -28,7 +28,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be collected does not."""
+    """Whether a process runs; a zombie does not."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
 
@@ -136,7 +136,7 @@ esac"""
     assert list((tmp_path / "data").iterdir()) == []
 
 
-# --- what cannot be had, and what is fetched ----------------------------------------------------------------
+# --- missing programs, and downloads ------------------------------------------------------------------------
 
 
 def test_without_java_the_error_says_what_to_install(bare: Path) -> None:
@@ -166,7 +166,7 @@ case "$*" in *redis-server) printf '#!/bin/sh\\n' > {bare}/redis-server; /bin/ch
 
 
 def mvn(folder: Path, after: str) -> Path:
-    """A Maven that writes one jar where it is told to, and then does what is given; returns the list of its calls."""
+    """A Maven that writes one jar to the requested place, and then acts as scripted; returns the list of its calls."""
     calls = folder.parent / "calls"
     body = f"""
 echo called >> {calls}

@@ -1,4 +1,4 @@
-"""What is installed, locked and said of it, as far as that shows without installing anything."""
+"""Installed files, locks and package metadata, as far as visible without an installation."""
 
 import ast
 import importlib.metadata
@@ -37,7 +37,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def source(code: str) -> str:
-    """What a Python that sees this tree and the standard library prints."""
+    """Output of a Python that sees this tree and the standard library."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
         capture_output=True,
@@ -60,11 +60,11 @@ def test_a_tree_that_is_not_installed_says_so() -> None:
 
 
 HOMES_OF_ENGINES = {"apache_beam": ["apache-beam"], "pyarrow": ["pyarrow"], "pyspark": ["pyspark"]}
-"""What is in an environment of its own."""
+"""Content of a separate environment."""
 
 
 def imported(package: str) -> Iterator[tuple[str, str]]:
-    """Every module from outside that a package imports anywhere but for its types: (file, distribution)."""
+    """Every third-party module that a package imports, except for its types: (file, distribution)."""
     homes = {**HOMES_OF_ENGINES, **importlib.metadata.packages_distributions()}
     for path in sorted((ROOT / package).rglob("*.py")):
         if any(path.is_relative_to(folder) for folder in LEFT_OUT):

@@ -10,7 +10,8 @@ from deploy.rows import postgres
 
 @pytest.fixture
 def follow(monkeypatch):
-    """Follows a topic whose first open transaction is the next of these a second; returns what the sink says when."""
+    """Follows a topic whose first open transaction is the next of these each second; returns the sink's output and
+    times."""
 
     def run(opens, once=False):
         now, coming, said = [0.0], iter(opens), []

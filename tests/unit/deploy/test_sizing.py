@@ -76,7 +76,7 @@ def test_fewer_methods_take_less_and_rows_more(tmp_path):
     assert found.vectors == sum(1 for text in vectors for name in VECTORS if text.get(name))
     everything = replace(found, methods=11)
     assert everything.topic_bytes - found.topic_bytes == 9 * (100 + 40 * 16 / 2)
-    rows = 40 + 1 + 3  # the most frequent, a set, three of its own
+    rows = 40 + 1 + 3  # the most frequent, a set, three of the user's choice
     assert found.topic_bytes - replace(found, rows=0).topic_bytes == 51 * rows
 
 
@@ -85,7 +85,7 @@ def test_fewer_methods_take_less_and_rows_more(tmp_path):
     [("grr", 10, 300), ("olh", 1024, 100), ("olh", 1024, 50_000), ("grr", 3, 10**10), ("pgr", 1024, 10**6)],
 )
 def test_a_blob_has_so_many_bytes(protocol, d, reports):
-    """Of the state in which one counter has all that a report can be likely to add to it."""
+    """Size of the state in which one counter has the most that reports are likely to add."""
     given = load(protocol, d, reports)
     stream = ldp.Stream("s", given.oracle)
     state = PartitionState.fresh(stream, 0)

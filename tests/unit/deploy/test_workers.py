@@ -1,4 +1,4 @@
-"""A worker as a process, without the services that it asks for: it says where it listens, answers, and ends."""
+"""A worker as a process, without its services: it prints its address, answers, and ends."""
 
 import socket
 import threading
@@ -20,7 +20,7 @@ def test_a_worker_that_has_not_said_where_it_listens_is_not_ready(tmp_path):
 
 
 def test_an_answer_that_is_cut_off_is_none(tmp_path):
-    """As where a process is killed in the middle of it, which whoever asks is ready for: it is an `OSError`."""
+    """As if the process were killed during a request, which callers handle: it raises an `OSError`."""
 
     def cut():
         connection, _ = server.accept()

@@ -164,7 +164,7 @@ def feed(watching, reports, blocks):
 
 
 def reports_of(oracle, fakes, n=1 << 16):
-    """Honest reports, of which such a share is replaced by one of them."""
+    """Honest reports, with this share replaced by one of them."""
     rng = np.random.default_rng(8)
     reports = oracle.perturb(rng.integers(oracle.domain_size, size=n), rng=rng)
     reports[: int(fakes * n)] = reports[0]

@@ -20,7 +20,7 @@ CONFIDENCE = ldp.Stream("confidence", ldp.RatedResponse(["1/3", "0.4994798", "0.
 
 
 def browser(*arguments, lines):
-    """What the other end of tests/support/javascript/browsers.mjs makes of lines."""
+    """Decodes the lines of tests/support/javascript/browsers.mjs."""
     done = subprocess.run(
         [NODE, ROOT / "tests" / "support" / "javascript" / "browsers.mjs", *arguments],
         input="".join(f"{line}\n" for line in lines),

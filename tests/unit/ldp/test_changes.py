@@ -19,7 +19,7 @@ LEVEL = 0.01
 
 
 def of_users(n, having, p, q):
-    """The law of a count, of n users of whom so many have the value: enumerated."""
+    """The law of a count, for n users with this many holders of the value: enumerated."""
     return np.convolve(
         binom(having, p).pmf(np.arange(having + 1)), binom(n - having, q).pmf(np.arange(n - having + 1))
     )
@@ -31,7 +31,7 @@ def of_draws(n, f, p, q):
 
 
 def e_values(oracle, at_least, tests):
-    """The e-value of every pair of counts: (N + 1, M + 1). A value is tested as one of so many."""
+    """The e-value of every pair of counts: (N + 1, M + 1), for a value among this many tested ones."""
     p, q = float(oracle.p), float(oracle.q)
     law = changes._Law(changes.value_laws(p, q), (p, p * (1 - p)), (q, q * (1 - q)))
     first, second = np.meshgrid(np.arange(N + 1.0), np.arange(M + 1.0), indexing="ij")
@@ -55,7 +55,7 @@ def test_the_mean_of_the_e_value_is_at_most_one_for_every_population(name, epsil
 
 
 def test_the_mean_of_a_sets_e_value_is_at_most_one():
-    """What a report adds is enumerated: of OUE the own bit, and those of the others."""
+    """The contribution of a report, enumerated: for OUE the user's bit, and the other bits."""
     oracle, query = ldp.OUE("2", domain_size=6), ldp.query.SetQuery("some", [0, 1, 2])
     n, m = 8, 12
     p, q = float(oracle.p), float(oracle.q)
@@ -89,7 +89,7 @@ def test_e_bh_against_its_definition():
 
 
 def collected(rng, oracle, f, n):
-    """Counts as n users who are drawn make them; their values, and what a report says of two, go together."""
+    """Counts of n drawn users; their values, and both answers of a report, are dependent."""
     values = rng.choice(f.size, n, p=f)
     state = oracle.zeros()
     oracle.accumulate(state, oracle.perturb(values, rng=rng))

@@ -36,9 +36,9 @@ every_channel = pytest.mark.parametrize("oracle", [*FINITE, *INFINITE], ids=repr
 
 
 def by_definition(oracle):
-    """What each value's law is, by the document alone."""
+    """Law of each value, computed only from the document."""
     document, d = oracle.parameters(), oracle.domain_size
-    if "rates" in document:  # the own client is at the highest
+    if "rates" in document:  # the user's bit is at its maximum
         rate, at = Fraction(document["rates"][-1]), len(document["rates"]) - 1
         return [{(at, v): 1 - rate / 2 if v == value else rate / 2 for v in (0, 1)} for value in (0, 1)]
     one, zero = (Fraction(document.get(key, "0")) for key in ("p", "q"))
@@ -112,7 +112,7 @@ def test_epsilon_of_what_browsers_are_set_to():
 
 
 def test_a_permanent_response_bounds_all_reports_of_it():
-    """The ratio of the permanent response's own laws, two bits apart, whatever comes after it."""
+    """The ratio of the permanent response's laws, two bits apart, before the later step."""
     for f in ("1/2", "1/4", "0.9"):
         permanent = ldp.Unary(1 - Fraction(f) / 2, Fraction(f) / 2, 2)
         assert ldp.RAPPOR(f, "3/4", "1/4", 2).lifetime == permanent.epsilon

@@ -40,12 +40,12 @@ def test_a_bad_value_is_refused_and_not_repeated(value, error, says):
         Client(LABELLED).report(value)
     if value in ("violet", 4711, -4711):
         assert str(value).strip("-") not in str(caught.value)
-    assert caught.value.__context__ is None  # whose text would be logged with it
+    assert caught.value.__context__ is None  # its text would be logged with it
 
 
 @over_streams
 def test_packed_frames_are_those_of_frames_encode(vector):
-    """The vectors' reports, packed by the client, against numpy's encoders; and cut where the operator says."""
+    """The vectors' reports, packed by the client, against numpy's encoders; and truncated by the operator's limit."""
     stream = ldp.Stream.from_document("s", vector["document"])
     client = Client(vector["document"])
     good = [bytes.fromhex(r["hex"]) for r in vector["records"] if "hex" in r and "reports" in r]
@@ -151,7 +151,7 @@ def test_a_device_needs_the_standard_library_alone():
         "assert not foreign, foreign\n"
     )
     subprocess.run(
-        # what an interpreter's own start has loaded does not count
+        # modules that the interpreter loads at its start do not count
         [sys.executable, "-c", "import sys; before = {m.partition('.')[0] for m in sys.modules}\n" + code],
         input=json.dumps([stream["document"] for stream in STREAMS]).encode(),
         check=True,

@@ -18,7 +18,7 @@ EPSILONS = ("0.5", "4")
 
 
 def orders(n):
-    """Who has the value, in the order of the reports: nobody, all, in turns, first or last, and by chance."""
+    """Holders of the value in the order of the reports: none, all, alternating, first or last, and random."""
     rng = np.random.default_rng(20)
     return {
         "nobody": np.zeros(n, bool),
@@ -52,12 +52,12 @@ def test_the_probability_of_ever_missing_is_at_most_the_risk(epsilon, level):
     oracle = ldp.oracle("olh", epsilon, domain_size=50)
     wrong = {name: ever_wrong(oracle, has, level) for name, has in orders(800).items()}
     assert max(wrong.values()) <= 1 - level, wrong
-    # and not by saying nothing: about as much is lost as many scales cost
+    # and the bound is not vacuous: it loses about the cost of the scales
     assert max(wrong.values()) > (1 - level) / 20, wrong
 
 
 def moments(oracle, size):
-    """Of the first values: mean and variance inside, those outside, and the most that a report supports."""
+    """For the first values: mean and variance inside, number outside, and the most that a report supports."""
     p, q, variances = float(oracle.p), float(oracle.q), oracle.set_variances(range(size))
     inside = p + (size - 1) * q, float(variances[:size].max())
     return inside, (size * q, float(variances[size:].max())), min(size, oracle.most_supported)
@@ -83,7 +83,7 @@ def test_the_law_of_a_set_is_bounded(monkeypatch, name, epsilon, size):
             assert bound >= math.log(mean[user]) - 1e-12
             if name == "grr":
                 assert bound == pytest.approx(math.log(mean[user]), abs=1e-12)
-            elif abs(at) < 0.1:  # of the λ that matter hardly anything is given away
+            elif abs(at) < 0.1:  # for relevant λ hardly any width is lost
                 assert bound == pytest.approx(math.log(mean[user]), rel=1e-3)
 
 
@@ -132,7 +132,7 @@ def test_an_invalid_level_is_refused(level):
 
 
 def test_estimates_and_queries_return_the_interval():
-    """Both from the counts; of an estimate of frequencies alone they are won back, and of no counts there is none."""
+    """Both from the counts; frequencies of an estimate restore the counts, and without counts there is no interval."""
     oracle = ldp.oracle("pgr", "1", domain_size=13)
     state = oracle.zeros()
     oracle.accumulate(state, oracle.perturb([2] * 300 + [5] * 700, rng=np.random.default_rng(21)))

@@ -85,10 +85,8 @@ def test_rejected_frames_are_reported(oracle, fault, says):
     ids=repr,
 )
 def test_the_projects_own_client_passes(oracle, monkeypatch):
-    monkeypatch.setattr(
-        "ldp.conformance.timing.WAIT_SECONDS", 60.0
-    )  # a machine that stalls is no slow client
-    # what these two spend shows last: of so many reports the bound is six standard deviations above what is asked for
+    monkeypatch.setattr("ldp.conformance.timing.WAIT_SECONDS", 60.0)  # a stalled machine is not a slow client
+    # the excess of these two shows last: with this many reports the bound is six standard deviations above the limit
     found = assessed(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
     assert found.verdict == PASS, found.findings
     assert found.findings == []
@@ -157,11 +155,11 @@ def test_all_that_is_compared_shares_the_risk(monkeypatch, p_value, share, verdi
     took = SimpleNamespace(p_value=share, ratio=conformance.APART + 1, summary="slow")
     monkeypatch.setattr(conformance, "times", lambda *_: took)
     assert assess(command, 100, ALARM).verdict == verdict
-    assert given == [ALARM / 4]  # what is spent has the last quarter
+    assert given == [ALARM / 4]  # the last quarter spends more
 
 
 def test_honest_coins_come_again_as_often_as_they_should():
-    """Where one report is far likelier than the others, whose matches would go together."""
+    """One report is far likelier than the others, and its matches would be dependent."""
     oracle, alarm, alarms = ldp.GRR("4", 5), 0.05, 0
     for seed in range(150):
         first, second = (of_one(oracle, 2, 1000, 2 * seed + run) for run in range(2))
@@ -171,7 +169,7 @@ def test_honest_coins_come_again_as_often_as_they_should():
 
 
 def test_a_rate_that_goes_with_the_value_is_a_leak():
-    """Each rate's reports have its law, and still the value is told: by the rate."""
+    """Each rate's reports have its law, but the rate reveals the value."""
     oracle, rng = ldp.RatedResponse(["1/2", "3/4"]), np.random.default_rng(1)
     made = {v: of_one(oracle, v, 20_000, v) for v in (0, 1)}
     made[1]["rate"] = 0
@@ -285,7 +283,7 @@ def some(names):
 
 
 def vectors(tmp_path, names):
-    """A file of several streams, as there was one before each had a file of its own."""
+    """A file of several streams, from before each stream had its own file."""
     (tmp_path / "reports.json").write_text(json.dumps({"streams": some(names)}), encoding="utf-8")
     return str(tmp_path / "reports.json")
 

@@ -69,7 +69,7 @@ def test_base_and_its_clamps():
 def test_base_cut():
     for what, estimate in [*SMALL, *inputs(5)]:
         d = len(estimate.frequencies)
-        # T is where d noise values put two above it; a median or less is no threshold.
+        # On average, two of d noise values exceed T; a median or less is not a threshold.
         threshold = gaussian.isf(2 / d, scale=estimate.sigma) if d > 4 else 0.0
         expected = [x if x >= max(threshold, 0.0) else 0.0 for x in estimate.frequencies]
         assert METHODS["base-cut"](estimate).tolist() == expected, what
@@ -149,7 +149,7 @@ def test_exact_sum_is_the_exact_sum_in_every_order(m, scale):
         np.append(rng.random(m - 1), 0.0) - np.append(0.0, rng.random(m - 1)),
     ):
         values = unscaled * scale
-        values[: m // 2] = -values[m - m // 2 :]  # what cancels leaves the small
+        values[: m // 2] = -values[m - m // 2 :]  # cancellation leaves the small terms
         found = exact_sum(values)
         exact = sum(Fraction(x) for x in values.tolist())
         slack = m * Fraction(float(np.abs(values).max())) / 2**75 + abs(exact) / 2**53 + Fraction(5e-324)
@@ -330,7 +330,7 @@ def assert_promises(method, frequencies, found):
 
 
 def test_a_method_keeps_table_1_and_its_name():
-    """Table I, typed from the paper: what is non-negative, what sums to 1; the eleventh promises both."""
+    """Table I, typed from the paper: which methods are non-negative and which sum to 1; the eleventh does both."""
     non_negative = (
         "base-pos post-pos base-cut norm-mul norm-cut norm-sub mle-apx power power-ns empirical-bayes"
     )
@@ -344,6 +344,6 @@ def test_a_method_keeps_table_1_and_its_name():
 def test_only_post_pos_answers_a_set_by_other_than_its_vector():
     estimate = ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, ldp.oracle("grr", "1", 4))
     ask = np.array([1, 2, 3])
-    given = np.array([0.0, 1.0, 2.0, 4.0])  # no method's: an answer by the vector is 7
+    given = np.array([0.0, 1.0, 2.0, 4.0])  # an impossible result: an answer by the vector is 7
     answers = {name: method.answer(estimate, ask, given) for name, method in ALL.items()}
     assert answers == dict.fromkeys(ALL, 7.0) | {"post-pos": 0.125}

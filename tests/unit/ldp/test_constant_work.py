@@ -32,7 +32,7 @@ WORKED = [
 
 
 class Counted:
-    """In the place of the module `secrets`, with coins of a seed: what is drawn."""
+    """Replacement of the module `secrets` with seeded coins: yields the drawn numbers."""
 
     def __init__(self, seed: int) -> None:
         self._coins, self.draws = random.Random(seed), []
@@ -47,7 +47,7 @@ class Counted:
 
 
 def bytecodes(call) -> int:
-    """How many bytecodes of the package a call runs."""
+    """Number of the package's bytecodes that a call runs."""
     count = 0
 
     def step(frame, event, argument):

@@ -85,7 +85,7 @@ def test_the_command_prints_what_aggregate_prints(name, tmp_path):
         parts = [json.loads(line) for line in done.stdout.splitlines()]
         for part in parts:
             SCHEMA.validate(part)
-        # of counts the records are not known
+        # for plain counts the number of records is unknown
         return [
             {key: value for key, value in part.items() if key not in ("snapshot", "offsets")}
             for part in parts
@@ -142,7 +142,7 @@ def test_a_database_sums_bits_and_indices(name, tmp_path):
     lines = b"".join(part for part, _ in perturbed(stream, iter([[v % d for v in range(300)]]), binary=False))
     (tmp_path / "frames.jsonl").write_bytes(lines)
     sql = INDICES if stream.oracle.length is None else BITS.replace("1000", str(d))
-    # by itself, for it says much when it ends
+    # run separately, as it prints much at its end
     script = f"import duckdb; duckdb.execute({TABLE!r}); print(duckdb.execute({sql!r}).fetchone()[0])"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False

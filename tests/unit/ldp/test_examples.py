@@ -1,4 +1,4 @@
-"""The examples print what their page shows."""
+"""The examples print the output on their page."""
 
 import re
 import subprocess

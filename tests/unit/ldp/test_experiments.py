@@ -87,7 +87,7 @@ def test_the_vectors_are_the_methods_and_the_answers_are_the_queries():
     answers = np.array(
         [[ldp.answer(estimate, of, name) for of in data.subgroups.values()] for name in METHODS]
     )
-    assert (answers[2] == 0.0).any()  # Post-Pos clamps, and not only what Base-Pos is
+    assert (answers[2] == 0.0).any()  # Post-Pos clamps, in addition to Base-Pos
     made = evaluation._set_case(np.random.default_rng(2), "0.4")
     assert [sample.method for sample in made] == list(METHODS)
     measured = [sample.mean.item() for sample in made]
@@ -141,7 +141,7 @@ def test_single_values_have_the_error_of_their_variance():
 
 
 def test_n_prime_is_n_for_the_error_that_n_users_have():
-    """n' solves the published equation: what Base's analytical MSE is for n users gives n back."""
+    """n' solves the published equation: Base's analytical MSE for n users gives n back."""
     for n in (200_000, 1_000_000):
         data = zipf(n)
         row = Row("users", "zipf", "", float(n), "base", float(variances(data).mean()), 0.0, 30)
@@ -235,7 +235,7 @@ def test_a_claim_about_errors(said, figure, values, expected):
 
 
 def shaped(figure, xs, values, dataset="zipf", case=""):
-    """Rows that are 1, but for methods with a function of x."""
+    """Rows of 1, except for methods with a function of x."""
     return [
         Row(figure, dataset, case, float(x), method, float(values.get(method, lambda x: 1.0)(x)), 0.0, 30)
         for method in METHODS
@@ -412,7 +412,7 @@ def test_point_25_a_claim_is_judged_on_each_of_its_data_and_other_emoji_cannot_f
     assert one.by_data == {
         name: HOLDS if value == 1.0 else FAILS for name, value in (("zipf", zipf), ("emoji", emoji))
     }
-    assert "so in" in one.measured  # of all data
+    assert "so in" in one.measured  # over all data
 
 
 @pytest.mark.long

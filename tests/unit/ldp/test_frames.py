@@ -246,7 +246,7 @@ def test_made_texts_are_read_as_one_by_one():
 
 
 def test_a_string_is_what_python_takes_for_one():
-    """In a frame for another stream, so that what is no string is told apart: UTF-8 at its edges, and all escapes."""
+    """Strings in a frame for another stream, so that readers distinguish other types: UTF-8 limits, and all escapes."""
     edges = [b"", *(bytes([byte]) for byte in b"\x00\x22\x5c\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xff")]
     wide = [
         bytes([a]) + b + c + d for a in range(128, 256) for b in edges for c in edges[4:] for d in edges[4::3]
@@ -278,7 +278,7 @@ def test_the_kernels_verdicts_are_the_reasons_in_their_order():
 )
 @pytest.mark.parametrize("most", [1, 1 << 62])
 def test_nothing_is_written_beyond_the_room_that_the_bytes_make(oracle, most):
-    """Records of as many and as short reports as there can be, and wrong ones among them, in a room that is watched."""
+    """Records with the most and the shortest reports, some of them wrong, under a memory limit."""
     stream, size = ldp.Stream("s", oracle), oracle.report_bytes
     fields = np.array(
         [(bound, 4 if bound > 65536 else 1) for bound in bounds_of(oracle) or []], np.int64

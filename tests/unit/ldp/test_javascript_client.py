@@ -51,7 +51,7 @@ IN_A_PAGE = """async (request) => {
 
 @pytest.fixture(scope="module", params=["node", pytest.param("chromium", marks=pytest.mark.long)])
 def ask(request):
-    """The module's answer, in Node and in a Chromium, whose one page is asked everything."""
+    """The module's answer, in Node and in a Chromium, whose one page answers every call."""
     if request.param == "node":
         yield in_node
         return
@@ -60,7 +60,7 @@ def ask(request):
 
 
 def calls_of(ask, *calls):
-    """What calls give: a document, a method's name, its arguments."""
+    """Results of calls: a document, a method's name, its arguments."""
     return ask("calls", calls=[(document, rest) for document, *rest in calls])
 
 
@@ -226,7 +226,7 @@ def test_integers_reject_the_last_incomplete_round(ask):
 
 
 def test_reports_of_its_own_coins_are_of_the_value_that_was_given(call):
-    """At ε = 64 a value that nobody has is supported at most half of the time, up to e⁻⁶⁴."""
+    """At ε = 64 a value without users is supported at most half of the time, up to e⁻⁶⁴."""
     for name in ORACLES:
         stream = ldp.Stream("s", ldp.oracle(name, "64", 10), labels=[f"value {v}" for v in range(10)])
         document = stream.document()
@@ -250,7 +250,7 @@ def test_frames_are_packed_as_the_python_client_packs_them(call):
 
 
 def test_a_frame_stays_below_a_million_bytes_and_a_longer_report_has_its_own():
-    """In Node: a browser takes minutes to be given so many bytes by a test."""
+    """In Node: a test takes minutes to send a browser this many bytes."""
     long, small = ldp.OUE("1", 8 * 600_000).parameters(), ldp.OUE("1", 8 * 90_000).parameters()
     for document, size, number in ((long, 600_000, 2), (small, 90_000, 13)):
         client = Client(document)

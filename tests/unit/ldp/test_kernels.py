@@ -48,7 +48,7 @@ def test_mul32_step_by_step():
     rng = np.random.default_rng(3)
     seeds, values = rng.integers(1 << 32, size=500, dtype=np.uint32), rng.integers(1 << 24, size=500)
     v = values.astype(np.uint32)
-    words = []  # e, b, and that of which c is made
+    words = []  # e, b, and the factor of c
     for _ in range(3):
         x = (words[-1] if words else v) + np.uint32(0x9E3779B1)
         x ^= x >> np.uint32(16)
@@ -89,7 +89,7 @@ GROUP, TILE = kernels.hashing.GROUP, kernels.hashing.TILE
 @pytest.mark.parametrize("g", [2, 6])
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_across_groups_and_tiles(name, g, n):
-    """What fills up the last group supports no value, also after a full tile."""
+    """Padding of the last group supports no value, also after a full tile."""
     d = 4
     seeds, buckets = draw(n, g)
     state = np.full(d, 5, np.int64)
@@ -101,7 +101,7 @@ def test_counts_across_groups_and_tiles(name, g, n):
 @pytest.mark.parametrize("g", [5, 65536])
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_of_the_largest_domain(name, g):
-    """Every length of the decimal string, at its borders and at random, in one pass over 2²⁴ values."""
+    """Every length of the decimal string, at its limits and at random, in a single run over 2²⁴ values."""
     d = 1 << 24
     seeds, buckets = draw(9, g)
     state = np.zeros(d, np.int64)
@@ -136,7 +136,7 @@ def test_mul32_at_the_borders_of_a_bucket(g):
 @pytest.mark.slow
 @pytest.mark.parametrize("g", [65535, 49999])
 def test_xxh32_below_its_bucket_does_not_wrap(g):
-    """A hash h below b: h − b + 2³² may be a multiple of g, and is not a match all the same."""
+    """For a hash h below b, h − b + 2³² may be a multiple of g, which is not a match."""
     d = 1 << 20
     hashes = kernels.hash_xxh32(np.zeros(d, np.uint32), np.arange(d), 1 << 32)
     small = np.flatnonzero(hashes + 2**32 % g < g)
@@ -151,7 +151,7 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
 @pytest.mark.long
 @pytest.mark.parametrize("name", HASHES)
 def test_hashes_are_computed_in_the_widest_vectors(name):
-    """The multiplications in the machine's code, compiled anew: code from the cache cannot be inspected."""
+    """The multiplications in the machine code, compiled again: cached code cannot be inspected."""
     anew = njit(nogil=True)(kernels.COUNT[name].py_func)
     anew.compile("(i8[::1], u4[::1], u4[::1], i8)")
     (code,) = anew.inspect_asm().values()
@@ -174,7 +174,7 @@ def test_reports_of_pure_ldp_are_counted_as_its_server_does(case):
 @pytest.mark.parametrize("g", [2, 56])
 @pytest.mark.parametrize("name", HASHES)
 def test_two_values_collide_with_probability_one_in_g(name, g):
-    """What q = 1/g rests on, for the pairs that a weak hash would betray: neighbours, one bit, one digit apart."""
+    """The premise of q = 1/g, for pairs that a weak hash would reveal: neighbours, one bit, one digit apart."""
     seeds = np.random.default_rng(11).integers(1 << 32, size=200_000, dtype=np.uint32)
     allowed = 6 * (seeds.size * (g - 1)) ** 0.5 / g  # six standard deviations
     for a, b in [(0, 1), (1, 2), (7, 15), (0, 512), (1000, 2000), (844, 845), (0, (1 << 24) - 1)]:
@@ -221,7 +221,7 @@ def test_index_counts_and_order_equal_a_recount(kind):
 
 @pytest.mark.parametrize(("m", "k"), [(2, 1), (5, 2), (6, 5), (6, 3)])
 def test_all_draws_together_make_each_subset_equally_often(m, k):
-    """Over everything that could be drawn: with the own symbol, and without it."""
+    """Over all possible draws: with the user's symbol, and without it."""
     draws = np.array(list(itertools.product(*(range(m - k + j) for j in range(k)))))
     for symbol in range(m):
         for own in (True, False):
@@ -252,7 +252,7 @@ def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
 
 @pytest.mark.slow
 def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_twice():
-    """Nor does any report, of any protocol and size, meet a kernel that `warm` did not compile."""
+    """For every protocol and size, reports use only kernels that `warm` compiled."""
     code = (
         "import numpy as np, ldp, ldp.oracles\n"
         "from ldp import kernels\n"

@@ -56,9 +56,7 @@ def reports(oracle):
         case "pgr":
             points = projective_points(oracle.prime, oracle.dimension)
             supports = points @ points[:d].T % oracle.prime == 0
-    weights = np.where(
-        supports.T, E, 1.0
-    )  # one that supports the own value is E times as likely as one that does not
+    weights = np.where(supports.T, E, 1.0)  # E times as likely with support
     return supports, weights / weights.sum(axis=1, keepdims=True)
 
 
@@ -265,7 +263,7 @@ def test_the_whole_law_of_a_few_users_counts(oracle, histogram):
     ids=str,
 )
 def test_the_whole_law_in_the_smallest_parts(monkeypatch, oracle, histogram):
-    """What is done together for many users or messages, and in parts for more, in parts of two."""
+    """Batched work for many users or messages, split into parts of two."""
     monkeypatch.setattr(preferred, "_TOGETHER", 2)
     monkeypatch.setattr(subset, "_CROWD", 2)
     check_the_whole_law(oracle, histogram)
@@ -279,7 +277,7 @@ def check_the_whole_law(oracle, histogram):
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_the_counts_of_a_large_population(name):
-    """10⁹ users, of whom a value has none, a few, many: within 6 standard deviations of the law of each count."""
+    """10⁹ users; a value has none, a few, or many of them: within 6 standard deviations of the law of each count."""
     oracle = ldp.oracle(name, "1", 100)
     histogram = np.zeros(100, np.int64)
     histogram[:4] = 10**9 - 10_050, 10_000, 49, 1

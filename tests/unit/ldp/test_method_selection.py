@@ -130,7 +130,7 @@ def test_the_correction_by_hand():
     assert rows["base"].mse == 10.0
     assert rows["base-pos"].mse == pytest.approx(4 + 3 / 7 * (20 - 8))
     assert rows["base-pos"].simulated == 4.0
-    # of 3 − 6w or 5 − 10w, and of the one distance seen
+    # from 3 − 6w or 5 − 10w, and the one observed distance
     w = 3 / 7
     assert rows["base-pos"].std_error == pytest.approx(math.sqrt((1 - 2 * w) ** 2 * (4 / 3) / 8 + w * 16 / 3))
     assert ranking.best == "base-pos"
@@ -148,7 +148,7 @@ def test_the_correction_has_bounds():
     wild = np.array([[0.0, 0.0], [0.0, 1e6]])
     assert ranked(errors, wild, [0.0, 8.0], noises=ROWS[:2]).weight < 1e-10
     assert ranked(0 * errors, wild, [0.0, 8.0], noises=ROWS[:2]).weight == 0.0
-    # that no method differs from Base says something, too, but not where it never does
+    # if no method differs from Base, that is informative, except where it never does
     assert ranked(errors, still, [0.0, 0.0], noises=ROWS[:2]).weight == 0.5
     assert ranked(errors, 0 * still, [0.0, 0.0], noises=ROWS[:2]).weight == 0.0
 
@@ -332,7 +332,7 @@ def judged():
 @pytest.mark.long
 @pytest.mark.parametrize("least", [0.8, 0.9])
 def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least):
-    """By kind of query, over nine kinds of data; 36 choices or, of sets alone, 144 of each."""
+    """By kind of query, over nine kinds of data; 36 choices or, for sets only, 144 of each."""
     value = {(row.dataset, row.case, row.method): row.value for row in judged}
     stated, right = {}, {}
     for cell in (row for row in judged if row.method == "confidence"):

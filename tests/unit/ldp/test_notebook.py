@@ -52,7 +52,7 @@ def test_snapshots_and_aggregators_pass_labels_on():
 def test_the_line_names_what_it_is_of_and_the_most_frequent():
     assert repr(ESTIMATE).startswith("Estimate(1,000 reports of grr, ε = 1/2, d = 4: 0 ")
     values = re.findall(r"(\d) [-\d.]+[,)]", repr(ESTIMATE).split(": ")[1])
-    assert values == ["0", "2", "1"]  # of 1 and 3, which are equal, the first
+    assert values == ["0", "2", "1"]  # 1 and 3 are equal, so the first
     assert repr(ESTIMATE).endswith(", …)")
     assert "…" not in repr(ldp.GRR("1", 2).estimate([1, 2], 3))
     assert "in 2 ranges of time" in repr(ESTIMATE.within(0, 1).merge(ESTIMATE.within(5, 6)))

@@ -61,7 +61,7 @@ def supported(oracle, report):
     return {index} if oracle.name == "grr" else {v for v in domain if SUPPORTS[oracle.name](oracle, index, v)}
 
 
-# whether an index supports a value, for the protocols whose report says so only by arithmetic
+# whether an index supports a value, for protocols that define this only by arithmetic
 SUPPORTS = {
     "hadamard": lambda oracle, index, v: f"{index & v + 1:b}".count("1") % 2 == 0,
     "pgr": lambda oracle, index, v: (
@@ -247,7 +247,7 @@ def test_malformed_reports_are_found_and_refused(oracle):
 
 
 def malformed(oracle, name, bound):
-    """What a field may not hold."""
+    """Invalid values of a field."""
     d, most = oracle.domain_size, np.iinfo(oracle.report_dtype[name].base).max
     if name == "indices":
         yield np.arange(oracle.k)[::-1] if oracle.k > 1 else most  # descending
@@ -259,7 +259,7 @@ def malformed(oracle, name, bound):
         full = np.zeros(8 * oracle.length, bool)
         size = oracle.k if oracle.name == "subset" else d
         full[:size] = True
-        for v in range(d, full.size):  # a bit of the padding, in the place of another and besides
+        for v in range(d, full.size):  # a padding bit, instead of another bit and in addition
             yield np.packbits(np.where(np.arange(full.size) == v, True, full), bitorder="little")
             yield np.packbits(np.roll(full, 1) if v == size else np.arange(full.size) == v, bitorder="little")
         if oracle.name == "subset":
@@ -438,7 +438,7 @@ def test_reports_support_the_own_value_with_p_and_any_other_with_q(oracle, exact
 
 def law(monkeypatch, oracle, value, seeds=()):
     """The exact law of a report, for each seed where there is one, from the rationals that the sampler uses."""
-    weights, path = Counter(), []  # the draws so far: which outcome is taken, of which outcomes
+    weights, path = Counter(), []  # the draws so far: the chosen outcome, and the possible ones
     at, weight = 0, Fraction(1)
 
     def draw(outcomes):

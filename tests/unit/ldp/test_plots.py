@@ -18,7 +18,7 @@ CURVES = [name for name, figure in FIGURES.items() if figure.paper and figure.ex
 
 
 def rows_of(name):
-    """Made-up rows with the signs and sizes of the real ones."""
+    """Simulated rows with the signs and sizes of the real ones."""
     rows = []
     if FIGURES[name].experiment == "bias":
         for method, x in itertools.product([*METHODS, "truth"], np.arange(1.0, 65.0)):

@@ -1,4 +1,4 @@
-"""What one poisoning report moves, against every possible report."""
+"""Effect of one poisoning report, against every possible report."""
 
 import json
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.statistical
 
 
 def accepted(oracle):
-    """What each report supports that is not rejected for its number of ones."""
+    """Supports of each report that passes the Hamming weight check."""
     supports, _ = reports(oracle)
     if isinstance(oracle, ldp.OUE | ldp.SUE):
         low, high = oracle.weight_bounds
@@ -87,7 +87,7 @@ def strongest(oracle, subset, up):
 @pytest.mark.parametrize("name", ["grr", "olh", "oue", "sue", "subset", "hadamard", "pgr"])
 @pytest.mark.parametrize("subset", [[3], [0, 2, 5]], ids=["value", "set"])
 def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset):
-    """An attack with real reports: so many do it, in one direction at least, and one fewer do it in none."""
+    """An attack with real reports: this number suffices in at least one direction, and one fewer in none."""
     oracle = ldp.oracle(name, "4", domain_size=7)
     rng = np.random.default_rng(25)
     state = oracle.zeros()
@@ -110,7 +110,7 @@ def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset):
 
 
 def test_a_value_that_no_fakes_can_move_out_says_so():
-    """Few reports: the interval has room for every one to support it, and for none."""
+    """Few reports: the interval contains full and no support."""
     estimate = ldp.OUE("1", domain_size=3).estimate([1, 0, 1], n=2)
     assert tolerance(estimate, np.full(3, -9.0), np.full(3, 9.0)).tolist() == [np.inf] * 3
 

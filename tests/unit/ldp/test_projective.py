@@ -20,7 +20,7 @@ ORACLES = [PGR("0.1", 300), PGR("1", 1), PGR("1", 100), PGR("4", 7), PGR("5", 60
 
 
 def geometry(prime, dimension):
-    """The points in their order, (K, t): those that begin with 0, then 1 and every vector."""
+    """The points in their order, (K, t): points that begin with 0, then 1 and every vector."""
     if dimension == 0:
         return np.empty((0, 0), np.int64)
     below = geometry(prime, dimension - 1)

@@ -72,7 +72,7 @@ def set_variances(oracle, subset):
 
 @pytest.mark.parametrize("oracle", two_reports_laws(), ids=repr)
 def test_the_standard_error_of_every_set(oracle):
-    """Where Base says the truth: the root of Σ_u n_u·V_u/(n(p−q))², from every report with its probability."""
+    """If Base is exact: the root of Σ_u n_u·V_u/(n(p−q))², from every report with its probability."""
     d, n = oracle.domain_size, 10_000
     users = np.array([5000, 0, 2500, 1500, 700, 300, 0][:d])
     users[0] += n - users.sum()
@@ -85,7 +85,7 @@ def test_the_standard_error_of_every_set(oracle):
 
 @pytest.mark.parametrize("oracle", two_reports_laws(), ids=repr)
 def test_the_interval_of_every_set_is_that_of_its_definition(oracle):
-    """At its ends F̃ is z standard errors off, with the variance of the truth that is there."""
+    """At the interval's ends F̃ is z standard errors off, with the variance at that end."""
     d, n = oracle.domain_size, 3000
     users = np.array([1500, 600, 0, 600, 200, 100, 0][:d])
     users[0] += n - users.sum()
@@ -198,7 +198,7 @@ def test_all_of_the_top_are_covered(name):
 
 @pytest.mark.slow
 def test_all_of_the_top_are_covered_where_that_is_hardest_and_not_much_more():
-    """Some that are surely on top, where underestimates hurt; one that is there for being overestimated."""
+    """Some values are surely on top, where underestimates hurt; one is there only by overestimation."""
     oracle, n, d, k, runs = ldp.OUE("1", 30), 30_000, 30, 4, 5_000
     users = np.array([6000] * (k - 1) + [12_000 // (d - k + 1)] * (d - k + 1))
     users[-1] += n - users.sum()

@@ -31,7 +31,7 @@ def state_of(users, rng):
 
 
 def by_the_specification(state):
-    """The mean weight for each value, as the W3C's Navigation Timing tells a provider to debias, report by report."""
+    """The mean weight for each value, as in the W3C's Navigation Timing debiasing, report by report."""
     weights = []
     for rate, pair in zip(map(float, map(Fraction, RATES)), state.reshape(-1, 2), strict=True):
         for r, count in enumerate(pair):
@@ -88,7 +88,7 @@ def test_the_pooled_estimate_is_unbiased_and_covers_whatever_the_rate_depends_on
 
 
 def test_by_inverse_variance_it_is_right_where_rates_are_drawn_by_lot():
-    """A population is fixed, each of its users draws a rate: less error, and the level that it says."""
+    """A fixed population whose users draw a rate each: less error, at the stated level."""
     repeats, rng, n, truth = 500, np.random.default_rng(20_202), 10_000, 0.25
     errors, covered, alarms, ratios = [], 0, 0, []
     for _ in range(repeats):

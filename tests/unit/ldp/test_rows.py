@@ -46,7 +46,7 @@ def taken(window=None, labels=LABELS, counts=(30, 50, 10, 50, 60), queries=QUERI
 
 
 def reread(messages, methods, top):
-    """What rows there should be, read from the messages' JSON: key's columns -> the others."""
+    """Expected rows, read from the messages' JSON: key's columns -> the others."""
     expected = {}
     bodies = {m.key.rsplit("/", 1)[1]: json.loads(m.body) for m in messages if m.key.count("/") > 1}
     base = bodies["base"]
@@ -107,7 +107,7 @@ def flat(rows):
 def test_rows_say_what_the_messages_say(top, window):
     snapshot = taken(window)
     messages = encode(snapshot) if window is None else [*encode(taken()), *encode_window(snapshot)]
-    if window is not None:  # the labels are the stream's
+    if window is not None:  # the stream defines the labels
         messages = [m for m in messages if m.window == window or m.key.endswith("/domain")]
     methods = ["norm-sub", "base", "post-pos"]
     rows = encode_rows(snapshot, slots(methods, top, QUERIES, 5))
@@ -148,7 +148,7 @@ def test_a_head_says_what_rows_there_can_be():
 
 
 def in_duckdb(sql):
-    """What a process of its own finds: the columns' types, and the rows."""
+    """Column types and rows that a separate process finds."""
     script = f"""
 import duckdb, json
 found = duckdb.sql({sql!r})
@@ -159,7 +159,7 @@ print(json.dumps([dict(zip(found.columns, map(str, found.types))), found.fetchal
 
 
 def test_duckdb_reads_them_with_their_types(tmp_path):
-    """As the page on databases has it: the JSON lines, and nothing said of their columns."""
+    """As the page on databases has it: JSON lines without column types."""
     snapshot = taken(WINDOW)
     rows = encode_rows(snapshot, slots(["base", "norm"], 4, QUERIES, 5))
     file = tmp_path / "rows.jsonl"

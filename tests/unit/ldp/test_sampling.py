@@ -81,7 +81,7 @@ def feed(monkeypatch, *batches):
 
 
 def threshold(monkeypatch, p, ties):
-    """How many values of the word after these tied words give True, by bisection; True must come first."""
+    """Number of next words, after these tied words, that give True, by bisection; True must come first."""
 
     def heads(word):
         left = feed(monkeypatch, *[[tie] for tie in ties], [word], [2**64 - 1], [2**64 - 1], [2**64 - 1])
@@ -113,7 +113,7 @@ def test_coins_compare_with_the_digits_of_p(monkeypatch, p):
         if ties[-1] == 0 and sum(Fraction(t, 2 ** (64 * (i + 1))) for i, t in enumerate(ties)) == p:
             break
     prefix = sum(Fraction(digit, 2 ** (64 * (i + 1))) for i, digit in enumerate(ties))
-    # what the first three words decide is p but for a rest below one unit of the third
+    # the first three words give p up to a rest below one unit of the third
     assert 0 <= p - prefix < Fraction(1, 2 ** (64 * len(ties)))
     if p.denominator & (p.denominator - 1) == 0:
         assert prefix == p
@@ -130,7 +130,7 @@ def test_a_tie_takes_more_words_only_for_the_tied_coin(monkeypatch):
 def test_integers_reject_the_last_incomplete_round(monkeypatch, bound):
     rounds = 2**64 // bound
     good = [0, bound - 1, rounds * bound - 1]
-    over = range(rounds * bound, 2**64)  # what must be drawn again
+    over = range(rounds * bound, 2**64)  # words that must be drawn again
     feed(monkeypatch, good)
     assert sampling.integers(bound, 3).tolist() == [0, bound - 1, bound - 1]
     if over:
@@ -193,7 +193,7 @@ def test_integers_with_a_bound_each(monkeypatch):
 
 
 def tossed(monkeypatch, p, words):
-    """The bits of `mask` for these words of one binary digit of each U, and those of `masks` for the same."""
+    """The bits of `mask` for these words of one binary digit of each U, and the bits of `masks` for the same words."""
     feed_bits = iter(words)
     monkeypatch.setattr(secrets, "randbits", lambda n: next(feed_bits))
     heads = sampling.mask(p, 64)
@@ -219,7 +219,7 @@ def test_masks_of_64ths_by_enumeration(monkeypatch):
     ],
 )
 def test_masks_compare_with_the_digits_of_p(monkeypatch, p):
-    """Coin u is the 100 first digits of p, but for digit u, which is flipped: it decides, and nothing before it."""
+    """Coin u is the first 100 digits of p with digit u flipped: only this digit decides."""
     digits = [math.floor(p * 2 ** (place + 1)) % 2 for place in range(100)]
     words = [sum((digits[place] ^ (place == u + 20)) << u for u in range(64)) for place in range(100)]
     assert tossed(monkeypatch, p, words) == sum(digits[u + 20] << u for u in range(64))

@@ -149,7 +149,7 @@ def test_an_incomplete_snapshot_is_not_read():
         for key, (headers, _) in received.items():
             if key != new[missing].key:
                 headers["parts"] = str(len(new)).encode()
-        if missing:  # without its head, a new snapshot is not noticed, and the old one is gone
+        if missing:  # without its head, a new snapshot is not noticed, and the old one is deleted
             with pytest.raises(Incomplete):
                 snapshot.assemble("s", received)
     with pytest.raises(Incomplete, match="'s/head' is missing"):

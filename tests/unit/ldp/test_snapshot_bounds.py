@@ -70,7 +70,7 @@ def test_the_ends_that_may_be_watched_are_the_estimates_own(name):
     assert (pair.anytime_low, pair.anytime_high) == ldp.query.anytime_interval(estimate, (0, 4), 0.9)
     assert (one.anytime_low, one.anytime_high) == (low[5], high[5])
     (top,) = base.tops
-    # of d values that might have come to the top each has a d-th of the risk
+    # each of the d candidates for the top has a d-th of the risk
     low, high = estimate.anytime_interval(1 - 0.1 / 8)
     assert (top.anytime_low.tolist(), top.anytime_high.tolist()) == (
         low[top.values].tolist(),

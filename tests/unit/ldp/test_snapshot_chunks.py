@@ -22,7 +22,7 @@ LARGE = snapshot.INLINE + 1
 
 
 def taken(d, n=100_000, window=snapshot.ALL_TIME):
-    """A few values are frequent, most are of nobody: many methods have zeros there."""
+    """A few values are frequent, and most have no users: many methods have zeros there."""
     stream = ldp.Stream("s", ldp.OUE("1", domain_size=d))
     coins, q = np.random.default_rng(9), float(stream.oracle.q)
     counts = coins.binomial(n, q, d)

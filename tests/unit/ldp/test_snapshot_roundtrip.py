@@ -106,7 +106,7 @@ def topic(parts, sequence):
 
 
 def written_and_read(taken, inline, chunk):
-    """The messages of a snapshot, of all time or of a window, and what is read of them."""
+    """The messages of a snapshot, of all time or of a window, and their parsed content."""
     window, everything = taken.window, replace(taken, window=snapshot.ALL_TIME, identity="0f" * 16)
     if window.start is None:
         parts = snapshot.encode(taken, inline, chunk)
@@ -128,7 +128,7 @@ def as_python_writes(text):
 
 
 def length(part):
-    """How many values a chunk has; a sparse one says it in its first four bytes."""
+    """Number of values in a chunk; a sparse one has it in its first four bytes."""
     if ".sparse." in part.content_type:
         return int.from_bytes(part.body[:4], "little")
     return len(part.body) // (8 if part.content_type.endswith("64") else 4)

@@ -43,7 +43,7 @@ def test_what_was_published_is_read(vector):
 
 @pytest.mark.parametrize("vector", SNAPSHOTS)
 def test_what_was_published_is_written_again_to_the_byte(vector):
-    """But for floats with an exponent, of which one writer makes 1e-05 and another 0.00001: the same doubles."""
+    """Except for floats with an exponent, which writers format as 1e-05 or 0.00001: the same doubles."""
     read = snapshot.assemble(vector["stream"], topic(vector))
     parts = snapshot.encode(read, vector["inline"], vector["chunk"])
     assert [part.key for part in parts] == [message["key"] for message in vector["messages"]]

@@ -72,7 +72,7 @@ def test_each_window_is_read_as_it_was_written_whatever_follows(labels, sizes):
     assert snapshot.assemble("s", received) == everything
     assert snapshot.windows("s", received) == [final.window, later.window, day.window]
     assert (final.complete, everything.complete, final.reports) == (True, False, 10)
-    # what the head alone says, a window's snapshot does not have
+    # fields that only the head has are absent from a window's snapshot
     assert (final.lineage, final.cut) == (None, Cut(CUT.offsets, CUT.gaps))
     assert (everything.lineage, everything.cut) == (LINEAGE, CUT)
 
@@ -102,7 +102,7 @@ def test_two_snapshots_of_a_window_are_never_mixed():
             read(old | {key: new[key]}, hour(1))
         with pytest.raises(Incomplete):
             read(new | {key: old[key]}, hour(1))
-    # messages that a later snapshot has no use for may stay: they are of an older number
+    # messages that a later snapshot does not use may stay: they have an older number
     assert read(written(taken(hour(1), 4), 2, 1) | new, hour(1)) == taken(hour(1), 5, n=20)
 
 

@@ -43,7 +43,7 @@ def counted(stream, values, seed=7):
 
 
 def sealed(data):
-    """A file with the checksum that is due."""
+    """A file with a valid checksum."""
     return data + hashlib.sha256(data).digest()
 
 

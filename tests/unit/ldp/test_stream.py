@@ -135,7 +135,7 @@ SHAPES = ldp.Stream("s", ldp.GRR("1", 6), ["red square", "blue square", "red dis
         (["[rR]ed disc"], (2, 3)),
         (["?*square"], (0, 1)),
         (["red"], None),  # the whole label
-        (["a[*]b", "[[]x]"], (4, 5)),  # as they stand there
+        (["a[*]b", "[[]x]"], (4, 5)),  # verbatim
         (["[!rb]*"], (3, 4, 5)),
         ([lambda label: len(label) == 3, "red*", "red disc"], (0, 2, 4, 5)),
     ],

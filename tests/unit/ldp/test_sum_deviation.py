@@ -101,7 +101,7 @@ def test_point_19_sum_of_poisoning_reports_is_off(oracle):
 
 
 def test_point_19_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
-    """A stream of Hadamard Response, of which somebody reports the column that supports every value."""
+    """A stream of Hadamard Response with reports of the column that supports every value."""
     monkeypatch.setattr(test_recommender, "STREAM", ldp.Stream("s", ldp.HadamardResponse("1", 6)))
     bench, counted = test_recommender.Bench(), test_recommender.Counted()
     publisher = test_recommender.publishing(bench, counted, test_recommender.Published())

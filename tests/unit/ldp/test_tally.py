@@ -1,4 +1,4 @@
-"""Tally: states of any partition of the records add to the whole."""
+"""Tally: states of any partition of the records add up to the total."""
 
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ RECORDS = (
     *(frames.encode(GRR, np.array([(v,)] * n, GRR.oracle.report_dtype)) for v, n in ((0, 1), (1, 2), (2, 1))),
     b'{"fingerprint":"%s","reports":[2,2]}' % GRR.fingerprint.hex().encode(),
 )
-"""What is rejected as empty and as version, and reports 0; 1, 1; 2; 2, 2."""
+"""Records rejected as empty and as version, and reports 0; 1, 1; 2; 2, 2."""
 HELD = (None, None, [0], [1, 1], [2], [2, 2])
 TIMES = (None, -1, 7, 1000, TIME_ENDS, TIME_ENDS - 1)
 
