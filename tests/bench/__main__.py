@@ -1,10 +1,10 @@
-"""Benchmarks against peers: one JSON line a result on stdout, progress on stderr. Run as ``python -m tests.bench``.
+"""Benchmarks against peers: one JSON line per result on stdout, progress on stderr. Run as ``python -m tests.bench``.
 
-A line's ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / peer: for a rate (…/s) above 1 is faster
-than the peer, for seconds (s) below 1 is. A line about what must not depend on the value has ``costs`` by value, and
-the ``ratio`` of the largest to the least. A line with ``skipped`` says what is missing. Everything runs on one core,
-except that `ingest` has its servers on another core, and `readers` has all cores. `ingest` is the short version of
-``python -m tests.bench.ingest``, which says what its columns are.
+In a line, ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / peer: better above 1 for a rate (…/s),
+and below 1 for seconds (s). A line about work that must not depend on the value has ``costs`` by value, and the
+``ratio`` of the largest to the smallest. A line with ``skipped`` names the missing part. Everything runs on one core,
+except the servers of `ingest`, and `readers`, which uses all cores. `ingest` is the short version of
+``python -m tests.bench.ingest``, which documents its columns.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a producer's choices cost: bytes of the topic a report, and how fast a worker counts them from there.
+"""Cost of a producer's choices: bytes of the topic per report, and counting speed.
 
 Run as ``python -m tests.bench.choices``; it prints the table of docs/guides/send-reports.md. The bytes are those of
 full record batches as kafka-python makes them, headers included; the codecs' versions change them a little. The
@@ -26,9 +26,9 @@ PROTOCOLS = ("pgr", "olh")
 EPSILON, D = "1", 1024
 CODECS = {"plain": 0, "lz4": 3, "zstd": 4}
 BATCH_BYTES = 128 << 10
-"""Of a full batch, before it is compressed; what the page advises."""
+"""Size of a full batch before compression, as the page advises."""
 RECORDS_A_MS = 512
-"""How fast records come: a batch of the shortest ones is full after some 20 ms."""
+"""Arrival rate: a batch of the shortest records is full after about 20 ms."""
 COUNTED = 100_000
 """Reports that are counted for a speed."""
 _BEGAN = 1_700_000_000_000
@@ -36,12 +36,12 @@ _BEGAN = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """What a producer does."""
+    """Choices of a producer."""
 
     name: str
     reports: int
     as_json: bool
-    alone: bool  # each record in a batch of its own
+    alone: bool  # each record in its own batch
 
 
 CHOICES = (
@@ -51,7 +51,7 @@ CHOICES = (
     Choice("100 reports, JSON", 100, True, False),
     Choice("one report, sent by itself", 1, False, True),
 )
-"""What is compared; the speeds are against the first."""
+"""Compared choices; speeds are relative to the first."""
 
 
 def stream(protocol: str) -> ldp.Stream:
@@ -60,7 +60,7 @@ def stream(protocol: str) -> ldp.Stream:
 
 
 def values(stream: ldp.Stream, choice: Choice, reports: int) -> list[bytes]:
-    """Records of so many reports, of users whose values are as frequent as in Zipf's law."""
+    """Records of a number of reports, from users with Zipf-distributed values."""
     rng = np.random.default_rng(11)
     users = np.minimum(rng.zipf(1.5, reports), D) - 1
     perturbed = stream.oracle.perturb(users, rng=rng)
@@ -94,7 +94,7 @@ def size(stream: ldp.Stream, choice: Choice, codec: int) -> float:
 
 
 def counting(stream: ldp.Stream, choice: Choice) -> Callable[[], None]:
-    """What counts reports from the bytes of one fetch, in batches as lz4 leaves them."""
+    """Counts reports from the bytes of one fetch, in lz4 batches."""
     made = batches(values(stream, choice, COUNTED), CODECS["lz4"], choice.alone)
     fetched = np.frombuffer(b"".join(batch for batch, _ in made), np.uint8)
     arena = Arena()
@@ -110,7 +110,7 @@ def counting(stream: ldp.Stream, choice: Choice) -> Callable[[], None]:
 
 
 def speed(stream: ldp.Stream, choice: Choice) -> float:
-    """How many times as fast the reports are counted as with the first choice, in turns with it."""
+    """Speed of counting relative to the first choice, measured in turns with it."""
     ours, peer = counting(stream, choice), counting(stream, CHOICES[0])
     line = compare(choice.name, ours, peer, peer_name=CHOICES[0].name, setup="", rate=(COUNTED, "reports"))
     return float(line["ratio"])

@@ -1,3 +1,3 @@
-"""Benchmarks are no tests: `make bench` runs them, pytest is not even to import them."""
+"""Keeps pytest from importing benchmarks, which `make bench` runs."""
 
 collect_ignore_glob = ["*.py"]

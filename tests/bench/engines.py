@@ -1,7 +1,7 @@
-"""Counting an archive: `ldp aggregate`'s way beside Spark and Beam, on the same file and one core.
+"""Counting an archive: `ldp aggregate` compared with Spark and Beam, on the same file and one core.
 
-What an engine costs over the counting itself: rows that go to Python and back, tasks, states that are added up. The
-engines are started before, in the environment of their own in which tests/integration/engines/test_engines.py has them.
+Measures the overhead of an engine: rows sent to Python and back, tasks, added states. The engines start earlier, in
+the environment that tests/integration/engines/test_engines.py uses.
 """
 
 import json

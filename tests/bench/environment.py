@@ -13,7 +13,7 @@ from pathlib import Path
 from deploy.local.services import cache
 
 BUILDS = re.compile(r"^setuptools==.*\n(?:    .*\n)*", re.MULTILINE)
-"""What builds the others, in a lock."""
+"""Build tools of the other packages, in a lock."""
 
 
 def environment(requirements: Path) -> str:
@@ -36,7 +36,7 @@ def environment(requirements: Path) -> str:
 
 
 def _install(python: str, requirements: Path, *options: str) -> None:
-    """Installs packages; what they need is among them."""
+    """Installs packages and their dependencies."""
     uv = str(Path(sys.executable).with_name("uv"))
     _run(
         uv,

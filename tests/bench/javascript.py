@@ -1,5 +1,6 @@
-"""A report of the JavaScript client in Node, beside one of the Python client: bytes, and seconds. Alone it prints the
-bytes and ratios that ``docs/guides/javascript-client.md`` sums up: ``python -m tests.bench.javascript``."""
+"""A report of the JavaScript client in Node, compared with the Python client: bytes, and seconds. Run as a script, it
+prints the bytes and ratios that ``docs/guides/javascript-client.md`` summarizes: ``python -m
+tests.bench.javascript``."""
 
 import contextlib
 import json
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 NODE = Path(str(executable.ROOT_DIR)) / "bin" / "node"
 SIZES = (10, 1024, 100_000)
 REPORTS = 10
-"""Made for one answer, so that the pipe costs little beside them."""
+"""Reports per answer, so that the pipe costs little in comparison."""
 _MODULE = f"""
 import {{ createInterface }} from "node:readline";
 import {{ Client }} from {json.dumps((ROOT / "ldp/clients/javascript/ldp-client.js").as_uri())};

@@ -47,11 +47,11 @@ POPULATIONS = {
     "10^10 reports, of 1 % of the values": (10**10, D // 100, 0.0),
     "10^14 reports, of every value": (10**14, D, 0.0),
 }
-"""How many reports, of how many values, by which power of the rank: almost nothing stands out, a hundredth, or all."""
+"""Numbers of reports and of values, and the power of the rank: almost no value is frequent, a hundredth, or all."""
 SIZES = (100_000, 1_000_000)
 SLICE, REST, TURNS = 1.5, 1.5, 7
-"""For how many seconds is counted with each publisher and without one, in turns, and how often; and for how long one
-may go on with what it began."""
+"""Seconds of counting with each publisher and without one, in turns, and repetitions; and how long one may finish its
+work."""
 
 
 def estimate(stream: ldp.Stream, reports: int, values: int, power: float) -> ldp.Estimate:
@@ -104,7 +104,7 @@ def published(services: Services) -> Iterator[Line]:
 
 
 def _steps(services: Services, stream: ldp.Stream, state: Counts) -> dict[str, float]:
-    """Takes, writes, publishes and reads one snapshot back; what is read is what was taken."""
+    """Takes, writes, publishes and reads one snapshot back; both are equal."""
     topic, laps = f"large-{uuid4().hex}", Laps()
     with closing(KafkaAdminClient(bootstrap_servers=services.kafka.address)) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
@@ -148,7 +148,7 @@ def _await(reader: Snapshots) -> Snapshot:
 
 
 def cut(services: Services) -> Iterator[Line]:
-    """The seconds for which Redis does nothing else while a publisher reads a partition, in one step."""
+    """Seconds for which Redis is blocked while a publisher reads a partition, in one step."""
     client = redis.Redis.from_url(services.redis.address)
     for d in SIZES:
         there = Stored(client, Point("pgr", d, 1_000_000))
@@ -167,7 +167,7 @@ def cut(services: Services) -> Iterator[Line]:
 
 
 def counting() -> Iterator[Line]:
-    """The records a second that are counted beside a publisher that is another process, alone, and beside a thread."""
+    """Records counted per second with a publisher in another process, with none, and with a publisher thread."""
     spawned = get_context("spawn")
     for d in SIZES:
         pool = pools.make(Case(f"pgr-{d}", PGR | {"domain_size": d}))
@@ -209,7 +209,7 @@ class Busy(Protocol):
         """Returns whether it is set."""
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it is, or for so many seconds; returns whether it is."""
+        """Waits until it holds, or for this many seconds; returns whether it holds."""
 
 
 class Counter:
@@ -221,7 +221,7 @@ class Counter:
         self._columns = Columns.of(range(NATURAL), [1_700_000_000_000] * NATURAL, values)
 
     def rate(self, busy: Busy | None) -> float:
-        """Returns the records a second, of some seconds, while a publisher is told to be busy."""
+        """Returns the records per second, over some seconds, while a publisher works."""
         if busy is not None:
             busy.set()
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Measuring ours beside a peer: in turns, so that what slows the machine for a while slows both."""
+"""Measures ours and a peer in turns, so that a slow phase of the machine slows both."""
 
 import math
 import statistics
@@ -39,7 +39,7 @@ def compare(
 
 
 def spread(bench: str, costs: Mapping[int, Callable[[], object]], *, setup: str) -> Line:
-    """Measures what should cost the same for each value: the least of many short turns, which noise only adds to."""
+    """Measures work whose cost should not depend on the value: the minimum of many short turns."""
     sides = [(call, max(1, _calls(call) // 10)) for call in costs.values()]
     turns = [[_seconds(*side) for side in sides] for _ in range(20 * REPETITIONS)]
     seconds = [min(turn) for turn in zip(*turns, strict=True)]

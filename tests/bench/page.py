@@ -1,8 +1,8 @@
 """CPU seconds of a worker's process for the page's requests, by domain size.
 
-``python -m tests.bench.page`` prints JSON lines with the least of several runs, on a local Kafka: ``followed`` and
-``read`` are snapshots of all eleven methods, followed on the topic or read for a request; ``excerpt``, ``found`` (by a
-text in the labels) and ``whole`` are answers from a snapshot; ``idle`` is a second of following without messages.
+``python -m tests.bench.page`` prints JSON lines with the minimum of several runs, on a local Kafka: ``followed`` and
+``read`` are snapshots of all eleven methods, followed on the topic or read for a request; ``excerpt``, ``found`` (by
+a text in the labels) and ``whole`` are answers from a snapshot; ``idle`` is a second of following without messages.
 """
 
 import json
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def of(kafka: str, d: int) -> Iterator[Line]:
-    """The costs of a stream with so many values."""
+    """The costs of a stream with this many values."""
     config = _config(kafka, d)
     publish(config)
     follower = Follower(config)

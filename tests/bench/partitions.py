@@ -1,8 +1,8 @@
 """Many partitions on real services: how long a claim, a handover and a round of commits take.
 
-Run alone as ``python -m tests.bench.partitions``. A proxy in front of Redis holds each answer back. Lines have seconds,
-and the bar that they are to stay below. Two workers, Kafka, Redis, and the bench share the cores: the bench sends a
-report to each partition twice a second and reads all offsets 20 times a second.
+Run as ``python -m tests.bench.partitions``. A proxy in front of Redis delays each answer. Lines have seconds, and
+their upper limit. Two workers, Kafka, Redis, and the bench share the cores: the bench sends a report to each
+partition twice a second and reads all offsets 20 times a second.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.support.harness.proxy import Proxy
 from worker.counting import layout
 
 LATE, LATE_SECONDS = 1_000, 0.05
-"""How many partitions are claimed where Redis answers late, and how late."""
+"""Number of partitions to claim with a slow Redis, and its delay."""
 HANDED_OVER = 300
 WATCHED_SECONDS = 20.0
 PATIENCE = 600.0
@@ -42,7 +42,7 @@ def lines() -> Iterator[Line]:
 def _claimed_late(services: Services) -> Iterator[Line]:
     host, port = services.redis.address.removeprefix("redis://").split("/")[0].split(":")
     with Proxy((host, int(port))) as proxy, _world(services, LATE) as world:
-        proxy.delay = LATE_SECONDS / 2  # of either direction
+        proxy.delay = LATE_SECONDS / 2  # delay in either direction
         late = world.configure("late", redis_url=f"redis://127.0.0.1:{proxy.port}/0")
         began, worker = time.monotonic(), world.launch(late)
         silent = set[str]()
@@ -75,7 +75,7 @@ def _handed_over(world: World, first: Worker, second: Worker) -> Line:
 
 
 def _committed(world: World) -> Iterator[Line]:
-    """How long the partition that waited longest waited between two commits, under steady traffic."""
+    """Longest time of a partition between two commits, under steady traffic."""
     ending = threading.Event()
 
     def send() -> None:

@@ -1,4 +1,4 @@
-"""Ψ of one value on a device: the time must not tell the value."""
+"""Perturbing one value on a device: the time must not reveal the value."""
 
 from collections.abc import Iterator
 from functools import partial

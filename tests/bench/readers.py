@@ -116,7 +116,7 @@ def _fed(producer: KafkaProducer, values: list[bytes], worker: Worker) -> Iterat
 
 
 class _Seen:
-    """What a worker was seen to do."""
+    """Measurements of a worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -130,7 +130,7 @@ class _Seen:
         return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
     def turn(self, readers: int) -> None:
-        """Sees how many reports it counts a second, with so many readers."""
+        """Measures the reports counted per second with this many readers."""
         most, longest = 0.0, 0.0
         with _held(self._worker.port(), readers) as keep:
             began, counted = time.monotonic(), self._worker.metric("reports_total")
@@ -153,7 +153,7 @@ class _Seen:
 
 @contextlib.contextmanager
 def _held(port: int, readers: int) -> Iterator[Callable[[], None]]:
-    """Connections that ask and read nothing; gives what opens those again that were ended."""
+    """Connections that send requests and read nothing; yields a function that reopens closed ones."""
     watched, open_ones = select.poll(), dict[int, socket.socket]()
 
     def keep() -> None:

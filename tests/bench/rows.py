@@ -1,4 +1,4 @@
-"""What rows cost: their bytes, alone and compressed with others, and their encoding beside that of the snapshot.
+"""Cost of rows: their bytes, plain and compressed with others, and their encoding compared with the snapshot.
 
 python -m tests.bench.rows
 """

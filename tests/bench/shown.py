@@ -37,7 +37,8 @@ def main() -> None:
 
 
 def of(browser: Any, d: int) -> Iterator[Line]:
-    """What a snapshot of so many values takes: the median of some first loads, and the longest task of updates."""
+    """Cost of showing a snapshot of this many values: the median of some first loads, and the longest task of
+    updates."""
     first, second = (_shown(d, seed) for seed in (1, 2))
     seconds, received, longest = [], [], []
     for _ in range(_TIMES):
@@ -50,7 +51,7 @@ def of(browser: Any, d: int) -> Iterator[Line]:
             page.evaluate(_TASKS)
             server.publish(second, "words")
             page.wait_for_function(_NEWER, arg=["1,000,002"])
-            page.wait_for_timeout(200)  # a task is told of after it
+            page.wait_for_timeout(200)  # the browser reports a task after its end
             longest.append(page.evaluate("window.longest") / 1000)
     common = {"peer_name": "", "peer": None, "ratio": None, "setup": f"{d:,} values, eleven methods"}
     yield {"bench": "page loaded", "ours": float(np.median(seconds)), "unit": "s"} | common

@@ -51,23 +51,23 @@ from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
 
 TIMES = 3
-"""How often each time is taken; the least counts."""
+"""Repetitions of each measurement, which takes the minimum."""
 _HOUR = 3_600_000
 _NUMBERS = count()
 
 
 @dataclass(frozen=True)
 class Point:
-    """A stream as it stands in Redis."""
+    """A stream as Redis stores it."""
 
     protocol: str
     d: int
-    reports: int  # of each cell
+    reports: int  # per cell
     partitions: int = 1
-    panes: int = 0  # of each partition, in addition to the cell of all time
+    panes: int = 0  # per partition, in addition to the cell of all time
 
     def __str__(self) -> str:
-        """Says it in a word."""
+        """Formats it as a word."""
         panes = f", {self.panes} panes" if self.panes else ""
         return f"{self.protocol} {self.d}, {self.reports} reports, {self.partitions} partitions{panes}"
 
@@ -116,16 +116,16 @@ PUBLISHED = (
     Point("hadamard", 1_000_000, 1_000_000, 64),
 )
 WORKING = (Point("grr", 10, 100), Point("pgr", 100_000, 100, 16), Point("pgr", 1_000_000, 100, 8))
-"""What a worker holds and publishes; the state is the same with few reports."""
+"""State and publication of a worker; the state has the same size with few reports."""
 COUNTED = (("oue", 1_024), ("oue", 8_192), ("olh", 1_024), ("olh", 65_536))
 
 
 def counts(oracle: ldp.Oracle, reports: int) -> Any:
-    """A state of so many reports, of users whose values are as frequent as in Zipf's law."""
+    """A state of this many reports, from users with Zipf-distributed values."""
     rng = np.random.default_rng(5)
     weights = 1 / np.arange(1, oracle.domain_size + 1)
     users = rng.multinomial(min(reports, 1_000_000), weights / weights.sum())
-    if "index" not in oracle.fields:  # the true law of each counter; of an index, of all of them together
+    if "index" not in oracle.fields:  # the true law of each counter; for an index, of all of them together
         state = rng.binomial(users, float(oracle.p)) + rng.binomial(users.sum() - users, float(oracle.q))
         return state.astype(np.int64) * max(1, reports // 1_000_000)
     state = oracle.zeros()
@@ -156,7 +156,7 @@ class Stored:
         return [ALL, *(str(Pane((490_000 + i) * _HOUR, _HOUR)) for i in range(self.point.panes))]
 
     def dumped(self, partition: int, changed: int) -> tuple[Metadata, dict[str, bytes]]:
-        """A partition's next commit, in which so many of its cells changed."""
+        """A partition's next commit, in which this many of its cells changed."""
         state = PartitionState.fresh(self.stream, 0)
         state.offset = state.accepted = self.held[partition].offset + self.point.reports
         state.windows.watermark = 1_764_000_000_000
@@ -173,7 +173,7 @@ class Stored:
         self.held[partition] = after
 
     def commit_all(self, changed: int | None = None) -> None:
-        """Commits every partition; all cells, unless it is said how many changed."""
+        """Commits every partition; all cells, unless a number of changed ones is given."""
         for partition in range(self.point.partitions):
             self.commit(partition, changed or len(self.cells))
 
@@ -183,7 +183,7 @@ class Stored:
 
 
 def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
-    """What Redis has, gets and gives."""
+    """Memory and traffic of Redis."""
     for point in STORED:
         client.flushall()
         there = Stored(client, point)
@@ -210,7 +210,7 @@ def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
 
 
 def counting() -> Iterator[tuple[str, Point, float, float]]:
-    """What a report costs beyond its record, where that depends on the domain."""
+    """Cost of a report in addition to its record, if it depends on the domain."""
     for protocol, d in COUNTED:
         oracle, rng = ldp.oracle(protocol, epsilon="1", domain_size=d), np.random.default_rng(5)
         reports, state = oracle.perturb(rng.integers(d, size=10_000), rng=rng), oracle.zeros()
@@ -228,7 +228,7 @@ def moved(client: "redis.Redis", way: str, work: Callable[[], object]) -> int:
 
 
 def least(work: Callable[[], object]) -> float:
-    """The least CPU seconds of this process that work takes, of several times, where one is of some length."""
+    """The least CPU seconds of this process for some work, over several runs of sufficient length."""
     seconds = []
     for _ in range(TIMES):
         began, times = time.process_time(), 0
@@ -240,7 +240,7 @@ def least(work: Callable[[], object]) -> float:
 
 
 class Silence:
-    """Nobody listens."""
+    """Discards the events."""
 
     def __getattr__(self, verb: str) -> Callable[..., None]:
         if not hasattr(Events, verb):
@@ -249,7 +249,7 @@ class Silence:
 
 
 def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream, partitions: int) -> None:
-    """A process that publishes, each time it is told to; says CPU seconds and the most memory that it has had."""
+    """A process that publishes on request; reports its CPU seconds and peak memory."""
     kernels.warm()
     client = redis.Redis.from_url(redis_url)
     store = Singly(client, stream.name)
@@ -268,7 +268,7 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
 
 
 def published(services: Services, client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
-    """What a publisher takes."""
+    """Cost of a publisher."""
     with closing(KafkaAdminClient(bootstrap_servers=services.kafka.address)) as admin:
         settings = {"cleanup.policy": "compact", "max.message.bytes": str(4 << 20)}
         admin.create_topics([NewTopic("sized-snapshots", 1, 1, topic_configs=settings)])
@@ -350,7 +350,7 @@ def _log_bytes(folder: Path) -> int:
 
 
 def lines() -> Iterator[Line]:
-    """A line a formula; first a line a point on stderr."""
+    """A line per formula; first a line per point on stderr."""
     found: dict[str, list[tuple[Point, float, float]]] = {}
     with Services.start(_say) as services:
         client = redis.Redis.from_url(services.redis.address)

@@ -1,4 +1,4 @@
-"""The whole bench of the way in: one JSON line a result on stdout, progress on stderr; see `bench` for the columns.
+"""Benchmark of ingestion: one JSON line per result on stdout, progress on stderr; see `bench` for the columns.
 
 python -m tests.bench.ingest [--records N] [case ...]
 """

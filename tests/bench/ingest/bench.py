@@ -1,8 +1,8 @@
 """Ingest benchmark: fills, counts, recounts, recovers and reads the topic of each case.
 
-Each line compares a case with one peer. ``ours`` and ``peer`` are records per CPU second: of the worker from the claim
-to the last stored count, of the peer from its first read to its end (see `usage`). They exclude the CPU seconds of the
-broker and Redis, which run on other cores. Further columns:
+Each line compares a case with one peer. ``ours`` and ``peer`` are records per CPU second: for the worker from the
+claim to the last stored count, for the peer from its first read to its end (see `usage`). They exclude the CPU
+seconds of the broker and Redis, which run on other cores. Further columns:
 
 - ``seconds``: from the claim to the last count;
 - ``recovery_seconds``: from SIGKILL, after a third of the records, to the first snapshot of the restarted worker,
@@ -39,7 +39,7 @@ Line = dict[str, Any]
 
 
 def lines(names: Sequence[str] = SHORT, records: int | None = SHORT_RECORDS) -> Iterator[Line]:
-    """Runs cases, with at most so many records each; None for as many as the case has."""
+    """Runs cases, each with at most a number of records; None for the case's number."""
     if not Path("/proc/self/task").is_dir():
         yield from ({"bench": f"ingest {name}", "skipped": "it needs Linux's /proc"} for name in names)
         return
@@ -91,7 +91,7 @@ def measured(case: Case, services: Services, store: "redis.Redis", cores: Cores)
 
 
 def beside(name: str, ours: float, topic: Topic, cores: Cores) -> Line:
-    """What a line says of a peer."""
+    """Fields of a line about a peer."""
     peer = PEERS[name]
     try:
         theirs = peer.measure(topic, cores)
@@ -99,7 +99,7 @@ def beside(name: str, ours: float, topic: Topic, cores: Cores) -> Line:
             raise FailedError(f"{theirs.wrong} of its counts are wrong")
     except FailedError as error:
         return {"peer_name": peer.title, "skipped": str(error)}
-    rate = theirs.records / max(theirs.cpu_seconds, 0.01)  # a hundredth is what can be told
+    rate = theirs.records / max(theirs.cpu_seconds, 0.01)  # the resolution is a hundredth
     return {
         "peer": _rounded(rate),
         "peer_name": peer.title,

@@ -1,4 +1,4 @@
-"""The peers as processes: on the same core as ours, and measured as ours are, from when they say that they begin."""
+"""Peers as processes: on the worker's core, and measured as the worker is, from their reported start."""
 
 import json
 import subprocess
@@ -19,18 +19,18 @@ from tests.bench.ingest.usage import Cores, Usage, on
 
 PROGRAMS = Path(__file__).parent / "peers"
 COMMIT_SECONDS = 1.0
-"""How often those with a state commit, which is how often we do."""
+"""Commit interval of peers with a state; the worker has the same."""
 SECONDS = 900.0
 """Until one that is not through is killed."""
 
 
 class FailedError(RuntimeError):
-    """A peer cannot be had, or did not do what it was asked."""
+    """A peer is missing, or failed its task."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a peer took."""
+    """Resources that a peer used."""
 
     records: int
     cpu_seconds: float
@@ -83,7 +83,7 @@ class Peer:
 
 
 def _said(process: "subprocess.Popen[str]", what: str) -> tuple[float, Usage, Mapping[str, Any]]:
-    """Waits until a peer says something; returns the time, what it used so far, and the facts."""
+    """Waits for a line of a peer; returns the time, its usage so far, and the facts."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("{") and what in (facts := json.loads(line)):
@@ -141,7 +141,7 @@ def _java(pom: str, name: str, *options: str) -> Callable[[Topic, int, int, str]
 
 PEERS = {
     "bare": Peer("a bare socket that drops everything", _bare),
-    # it rests for a second whenever it is 100,000 records ahead: so many of them take half a minute, and little CPU
+    # it pauses for a second whenever it is 100,000 records ahead: this number takes half a minute, and little CPU
     "confluent": Peer(
         "confluent-kafka 2.12.2, consume(), counts bytes", _reader("confluent", _packages), most=2_000_000
     ),

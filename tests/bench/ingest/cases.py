@@ -1,4 +1,4 @@
-"""What is measured: what the records are, how a producer batched them, and beside whom."""
+"""Cases: the records, their batches, and the peers."""
 
 from dataclasses import dataclass, field
 from typing import Any

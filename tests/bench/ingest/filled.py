@@ -23,22 +23,22 @@ class Topic:
     name: str
     pool: Pool
     partitions: int
-    turns: int  # of the pool, in each partition
+    turns: int  # turns of the pool, in each partition
 
     @property
     def end(self) -> int:
-        """Of each partition."""
+        """Number per partition."""
         return self.turns * self.pool.records
 
     @property
     def records(self) -> int:
-        """Of all partitions."""
+        """Number in all partitions."""
         return self.end * self.partitions
 
 
 @contextmanager
 def filled(kafka: str, folder: Path, pool: Pool, partitions: int, turns: int) -> Iterator[Topic]:
-    """A topic with so many turns of a pool in each partition; it is deleted at the end."""
+    """A topic with this many turns of a pool in each partition; deleted at the end."""
     # A broker takes some 5,000 small batches a second: producing them takes longer than counting. So the log is
     # written to the folder where the broker finds it as it creates the partition, checks it and makes the indices.
     topic = Topic(kafka, f"reports-{uuid4().hex[:8]}", pool, partitions, turns)

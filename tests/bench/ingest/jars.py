@@ -1,4 +1,4 @@
-"""Peers on the JVM: their jars through Maven, the peer's one source file compiled beside them, kept below the cache."""
+"""Peers on the JVM: their jars through Maven, and the peer's compiled source file, kept in the cache."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ class MissingError(RuntimeError):
 
 
 def classpath(pom: Path, source: Path) -> str:
-    """The class path of a compiled source file and of what its pom names; both are made if this is the first time."""
+    """The class path of a compiled source file and of its pom's dependencies; the first call makes both."""
     kind = hashlib.sha256(pom.read_bytes() + source.read_bytes()).hexdigest()[:12]
     folder = cache() / f"bench-{source.stem}-{kind}"
     if not folder.is_dir():

@@ -1,6 +1,6 @@
 """Our side: `ldp-worker run` as its users start it, with its usual commits and snapshots, on a topic that is full.
 
-Each run has a stream, a group and topics of snapshots of its own, so that it begins at the topic's beginning.
+Each run has a new stream, group and snapshot topics, so that it starts at the topic's beginning.
 """
 
 import json
@@ -38,14 +38,14 @@ _T = TypeVar("_T")
 
 
 class WrongError(AssertionError):
-    """What was counted is not what was sent: nothing is reported of such a run."""
+    """The counts differ from the sent records, so the run has no result."""
 
 
 @dataclass(frozen=True)
 class Counted:
     """A run from the claim to the last count, which is stored when it counts as such."""
 
-    cpu_seconds: float  # of the worker, without its start
+    cpu_seconds: float  # CPU of the worker, without its start
     seconds: float
     peak_bytes: int
     state_bytes: int  # appended to Redis' file meanwhile
@@ -106,7 +106,7 @@ class Run:
         finally:
             worker.kill()
 
-    # what it needs
+    # state and processes
 
     def start(self, *options: str) -> Worker:
         """Starts a worker on its core, and does not wait."""
@@ -115,7 +115,7 @@ class Run:
             return Worker.run(self.name, log, environment(), "--config", str(self.toml), *options)
 
     def command(self, *words: str) -> str:
-        """Runs a command of `ldp-worker` to its end; returns what it printed."""
+        """Runs a command of `ldp-worker` to its end; returns its output."""
         command = [sys.executable, "-m", "worker", *words, "--config", str(self.toml)]
         done = subprocess.run(
             command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
@@ -131,7 +131,7 @@ class Run:
         return len(worker.events("partition.claimed")) >= self.topic.partitions
 
     def offsets(self) -> list[int]:
-        """How far each partition is counted, and stored."""
+        """Stored offset of each partition."""
         keys = [layout.meta_key(self.name, partition) for partition in range(self.topic.partitions)]
         return [int(self.store.hget(key, "offset") or 0) for key in keys]
 
@@ -140,7 +140,7 @@ class Run:
         return int(self.store.info("persistence")["aof_current_size"])
 
     def wrong(self) -> int:
-        """How many numbers of what is stored are wrong; none, or it raises."""
+        """Number of wrong stored numbers, which is 0; otherwise raises."""
         wrong, store = 0, Singly(self.store, self.name)
         for partition in range(self.topic.partitions):
             cut = store.cut(partition)
@@ -182,7 +182,7 @@ class Run:
 
 
 def write(folder: Path, name: str, topic: str, services: Services, stream: Mapping[str, Any]) -> Path:
-    """Writes a configuration with one stream; all that it does not say is as usual."""
+    """Writes a configuration with one stream and defaults."""
     table = {"name": name, "topic": topic} | dict(stream)
     lines = [
         f'group = "{name}"',
@@ -207,7 +207,7 @@ def load(toml: Path) -> tuple[Config, Served]:
 
 
 def environment() -> dict[str, str]:
-    """This process's, without settings for another worker."""
+    """Environment of this process, without settings for another worker."""
     return {key: value for key, value in os.environ.items() if not key.startswith("LDP_WORKER_")}
 
 

@@ -1,7 +1,8 @@
-"""A pool of record batches, repeated until a topic is full; and the truth: what its first so many records count.
+"""A pool of record batches, repeated until a topic is full; and the true counts of each prefix.
 
-The frames are the real client's, the batches those of kafka-python's producer. A batch that its codec makes no smaller
-stays as it is, as there. The broker overwrites nothing in a batch but its offset, so that a copy is as good as new.
+The frames come from the real client, and the batches from kafka-python's producer. A batch that its codec does not
+shrink stays uncompressed, as in the producer. The broker overwrites only a batch's offset, so that a copy equals a
+new batch.
 """
 
 import time
@@ -23,7 +24,7 @@ from worker.audit.protocols import protocol_of
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """By their numbers in a batch's attributes."""
 BATCHES = 4
-"""At least so many are in a pool; smaller ones are as many as have as many reports as these of natural size."""
+"""Smallest number of batches in a pool; small batches fill a pool with the reports of this many natural ones."""
 RECORDS_A_MS = 50
 SEGMENT_BYTES = 512 << 20
 
@@ -42,11 +43,11 @@ class Pool:
 
     @property
     def records(self) -> int:
-        """Of a turn."""
+        """Records of a turn."""
         return self.batch * len(self.batches)
 
     def turns(self, records: int) -> int:
-        """How many have at least so many records."""
+        """Number of turns with at least this many records."""
         return -(-records // self.records)
 
     def truth(self, records: int) -> tuple[int, Counts]:
@@ -67,7 +68,7 @@ class Pool:
         return state
 
     def chunks(self, turns: int) -> Iterator[tuple[int, bytes]]:
-        """The log of so many turns: (offset, bytes) of ranges of whole batches, in order."""
+        """The log of a number of turns: (offset, bytes) of ranges of complete batches, in order."""
         turn = np.frombuffer(b"".join(self.batches), np.uint8).copy()
         sizes = np.array([len(batch) for batch in self.batches])
         places = (np.cumsum(sizes) - sizes)[:, np.newaxis] + np.arange(8)
@@ -99,7 +100,7 @@ def make(case: Case) -> Pool:
 
 
 def lay(pool: Pool, folder: Path, turns: int) -> None:
-    """Writes a partition's log into a new folder, in segments as a broker's."""
+    """Writes a partition's log into a new folder, in segments like a broker."""
     folder.mkdir()
     log, size = None, SEGMENT_BYTES
     try:

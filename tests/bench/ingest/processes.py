@@ -1,7 +1,7 @@
-"""Two processes on two cores beside one on one core, where counting is the bound: OLH over 65,536 values.
+"""Two processes on two cores compared with one on one core, for a CPU-bound case: OLH over 65,536 values.
 
-``ours`` and ``peer`` are records a second of wall time, from when each process has a partition until the first
-partition is through, by what is stored; whoever waits for the other then no longer counts.
+``ours`` and ``peer`` are stored records per second of wall time, from when each process has a partition until the
+first partition is done; later records do not count.
 """
 
 import tempfile
@@ -46,7 +46,8 @@ def lines(services: Services, store: "redis.Redis", cores: Cores, records: int) 
 
 
 def _rate(run: Run, topic: Topic, processes: int) -> tuple[float, int]:
-    """How fast a worker of so many processes counts, and how many of its counts are wrong: none, or it raises."""
+    """Counting speed of a worker of this many processes, and its number of wrong counts, which is 0; otherwise
+    raises."""
     worker = run.start(*(["--processes", str(processes)] if processes > 1 else []))
 
     def spread() -> bool:

@@ -17,14 +17,14 @@ _UTIME = 11
 
 @dataclass(frozen=True)
 class Usage:
-    """Of a process and all below it, since they began."""
+    """Usage of a process and its descendants since their start."""
 
     cpu_seconds: float
     peak_bytes: int
 
     @classmethod
     def of(cls, pid: int) -> "Usage":
-        """What it is at this moment."""
+        """Current usage."""
         ticks = os.sysconf("SC_CLK_TCK")
         cpu, peak = 0, 0
         for each in family(pid):
@@ -48,14 +48,14 @@ def family(pid: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Cores:
-    """Two cores: one for what is measured, the others for the broker, Redis and the bench."""
+    """Two cores: one for the measured process, the others for the broker, Redis and the bench."""
 
     measured: frozenset[int]
     others: frozenset[int]
 
     @classmethod
     def here(cls) -> "Cores":
-        """Of this machine; with one core only both are the same."""
+        """Cores of this machine; with one core both are the same."""
         with on(frozenset(range(os.cpu_count() or 1))):
             *others, measured = sorted(os.sched_getaffinity(0))
         return cls(frozenset({measured}), frozenset(others or {measured}))
@@ -63,7 +63,7 @@ class Cores:
 
 @contextlib.contextmanager
 def on(cores: frozenset[int]) -> Iterator[None]:
-    """What is started meanwhile stays on these cores."""
+    """Processes started meanwhile stay on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

@@ -76,7 +76,7 @@ def repeats_raise(risk: float, rng: np.random.Generator) -> bool:
     """Returns whether repeated reports of one value raise an alarm, by Poisson's law."""
     oracle = ldp.OLH("1", 1024)
     repeats, p = Repeats(oracle, risk), float(oracle.p)
-    same = (p**2 + (1 - p) ** 2 / (oracle.g - 1)) / 2**32  # of two reports
+    same = (p**2 + (1 - p) ** 2 / (oracle.g - 1)) / 2**32  # two reports
     drawn = rng.poisson(same * BLOCK * (BLOCK - 1) / 2, size=BLOCKS)
     return any(repeats.count(BLOCK, int(again)) for again in drawn)
 
@@ -94,7 +94,7 @@ def poisoning() -> None:
 
 
 def until_alarm(oracle: ldp.Oracle, poison: Poison, share: float, seed: int) -> tuple[int, str]:
-    """Returns the reports until the first alarm and its tests; without one, those of a period."""
+    """Returns the reports until the first alarm and its tests; without an alarm, the reports of a period."""
     rng = np.random.default_rng(seed)
     tests: list[HammingWeight | Uniform | Repeats] = [
         kind(oracle, RISK / 2) for kind in (HammingWeight, Uniform, Repeats) if kind.applies(oracle)

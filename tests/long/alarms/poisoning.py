@@ -10,7 +10,7 @@ from ldp import kernels
 
 Reports = npt.NDArray[np.void]
 Poison = Callable[[int, np.random.Generator], Reports]
-"""Makes so many poisoning reports."""
+"""Makes a number of poisoning reports."""
 
 TARGETS = 10
 SEARCH = 1 << 16

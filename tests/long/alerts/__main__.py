@@ -27,7 +27,7 @@ _LOOK_SECONDS = 5.0
 
 
 class Watch:
-    """What a Prometheus says of its alerts, again and again."""
+    """Polls the alerts of a Prometheus."""
 
     def __init__(self, scraper: prometheus.Prometheus) -> None:
         self._scraper = scraper
@@ -57,7 +57,7 @@ class Watch:
         return new
 
     def verdict(self, alert: Alert, began: float) -> dict[str, Any]:
-        """Returns what there is to say of an alert since a moment."""
+        """Describes an alert since a moment."""
         minutes = math.ceil((time.time() - began) / 60)
         samples = {
             series: sum(self._scraper.values(f"count_over_time({series}[{minutes}m])"))

@@ -63,11 +63,11 @@ _PROPERTIES = "log.retention.check.interval.ms=10000\n"
 _START_SECONDS = 300.0
 """Until when all workers serve: the first start of an installation compiles."""
 _DELAYED_MS = 4000
-"""How much later than it was made a record of the stream with devices' times is sent, at most."""
+"""Longest delay between the timestamp and the sending of a record with a device's time."""
 
 
 class Load(threading.Thread):
-    """Honest records of a stream at a steady rate; of one with transactions, one after the other, of a second each."""
+    """Honest records of a stream at a steady rate, or of a stream with consecutive transactions of a second each."""
 
     def __init__(self, kafka: str, served: config.Served, rate: float, *, transactions: bool) -> None:
         super().__init__(daemon=True)
@@ -80,7 +80,7 @@ class Load(threading.Thread):
         self.records = self.failed = 0
 
     def stop(self) -> None:
-        """Sends no more, and waits until all is acknowledged."""
+        """Stops sending, and waits until all records are acknowledged."""
         self._ends.set()
         self.join(60)
         self._producer.close(timeout=10)
@@ -115,7 +115,7 @@ class Load(threading.Thread):
 
 
 class Health:
-    """What is well; a context manager. Two workers are one process each, and one is two processes."""
+    """Healthy services; a context manager. Two workers are one process each, and one is two processes."""
 
     def __init__(self, rate: float, say: Callable[[str], None]) -> None:
         self._rate, self._say = rate, say
@@ -159,7 +159,7 @@ class Health:
 
     @property
     def targets(self) -> list[str]:
-        """What Prometheus scrapes."""
+        """Scrape targets of Prometheus."""
         return [f"127.0.0.1:{port}" for port in self.ports]
 
     def ready(self) -> bool:
@@ -176,7 +176,7 @@ class Health:
         return code, time.monotonic() - began
 
     def counted(self) -> dict[str, int]:
-        """Returns how many records Redis says are counted, by stream."""
+        """Returns the number of counted records in Redis, by stream."""
         found = {}
         for served in self.config.streams:
             metas = (

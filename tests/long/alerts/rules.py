@@ -1,4 +1,4 @@
-"""The shipped rules as the tests take them apart: an alert, what it compares, and of what series."""
+"""Parses the shipped rules: an alert, its comparison, and its series."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Alert:
         return cls(name, expression, found[1], found[2], float(found[3]))
 
     def series(self) -> list[str]:
-        """Returns the selectors of what it is made of."""
+        """Returns the selectors of an expression."""
         return sorted(set(_SERIES.findall(self.expression)))
 
     def nearest(self, values: list[float]) -> float:

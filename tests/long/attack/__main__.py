@@ -35,7 +35,7 @@ NAMED = [
 ]
 """Weak pairs of the predecessor, pairs of close words, and the ends of the largest domain."""
 ROUNDS = ((1 << 14, 256), (1 << 18, 64), (1 << 24, 16))
-"""The seeds of each round, and the divisor of the pairs that go on."""
+"""The seeds of each round, and the fraction of pairs that remain."""
 FINALISTS = 2  # pairs of a family that are counted under every seed
 
 Words = npt.NDArray[np.uint32]
@@ -50,12 +50,12 @@ def deviations(counts: npt.NDArray[np.int64], seeds: int) -> npt.NDArray[np.floa
 
 
 def usual_largest(numbers: int) -> float:
-    """The median of the largest of so many standard normal numbers, in absolute value."""
+    """The median of the largest of n standard normal numbers, in absolute value."""
     return NormalDist().inv_cdf((1 + 0.5 ** (1 / max(numbers, 1))) / 2)
 
 
 def largest_usual(z: npt.NDArray[np.float64]) -> str:
-    """Formats the largest deviation beside the usual one."""
+    """Formats the largest deviation next to the usual one."""
     return f"{np.abs(z).max():5.2f} ({usual_largest(z.size):.2f})"
 
 

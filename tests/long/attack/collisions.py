@@ -1,4 +1,4 @@
-"""How often two values share a bucket of OLH's hash: compiled loops over seeds, of one pair or of many.
+"""Frequency of shared buckets of OLH's hash for two values: compiled loops over seeds, for one pair or many.
 
 A hash under attack is four words of 32 bits for each value, (e, a, b, c), and x = T·c for y = (seed ^ e)·a and
 T = y ^ y>>11 ^ b. The predecessor "mix32" has the same form; it shows that the attack finds known weaknesses.

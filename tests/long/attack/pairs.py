@@ -109,7 +109,7 @@ def most_linear(number: int) -> Pairs:
 
 
 def _closest(word: Words, kinds: Words | None = None) -> Pairs:
-    """The pairs of values with the closest words, in their upper bits or in their lower ones; of one kind, if given."""
+    """The pairs of values with the closest words, in their upper or lower bits; only one kind, if given."""
     parts = []
     for key in (word, _reversed(word)):
         packed = (
@@ -138,7 +138,7 @@ def _some(parts: list[Pairs], rng: np.random.Generator) -> Pairs:
 
 
 def _with_a(wanted: Words) -> Pairs:
-    """The pairs of a value and the one below 2²⁴ that has the wanted a."""
+    """The pairs of a value and the value below 2²⁴ that has the wanted a."""
     quarter = (wanted - np.uint32(0xC2B2AE3D)) >> np.uint32(2)
     inverse = np.uint32(pow(0x78DDE6C4 >> 2, -1, 1 << 30))
     return _inside(quarter * inverse & np.uint32((1 << 30) - 1))

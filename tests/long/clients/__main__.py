@@ -1,7 +1,7 @@
 """Conformance verdicts on five clients and all faults, as a table: ``python -m tests.long.clients``.
 
-The package pure-ldp runs in two versions, each in its own environment: 1.1.2 keeps the noise of the own bit when it
-sets the bit, 1.2.0 clears it first. The exit status is 1 if a verdict is wrong.
+The package pure-ldp runs in two versions, each in a separate environment: 1.1.2 keeps the noise of the user's bit
+when it sets the bit, 1.2.0 clears it first. The exit status is 1 if a verdict is wrong.
 """
 
 import os

@@ -21,7 +21,7 @@ FAULTS = [
     (ldp.SUE("1", 20), "other epsilon", "client spends|reports that support"),
     (ldp.GRR("1", 5), "slow by value", "time: a report of value 0 takes"),
 ]
-"""Protocol, fault, and alternatives (|) of which one is in the findings."""
+"""Protocol, fault, and alternatives (|), one of them in the findings."""
 REJECTED = [
     (ldp.SubsetSelection("3", 300), "draw order", "would reject frames: line"),
     (ldp.GRR("1", 300), "big endian", "would reject frames: line"),

@@ -74,7 +74,7 @@ def report(value: int, i: int) -> bytes:
             bits = [(random.random() < p) == (v == value) for v in range(D)]
             packed = sum(bit << v for v, bit in enumerate(bits))
             return HEADER + packed.to_bytes(ORACLE.report_bytes, "little")
-        case "other epsilon":  # of the frames, not of the fingerprint
+        case "other epsilon":  # bytes of the frames, not the fingerprint
             other = type(ORACLE)(ORACLE.epsilon * Fraction(13, 10), D)
             return HEADER + other.pack(other.perturb_one(value))
         case "big endian":

@@ -22,7 +22,7 @@ SERVICES = ("kafka", "redis", "topics", *worker.WORKERS, "prometheus")
 
 
 def told(number: int, _frame: FrameType | None) -> NoReturn:
-    """A signal ends this as Ctrl-C does: what was started is taken down."""
+    """A signal ends this as Ctrl-C does: started containers are removed."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # cleaning up is not to be interrupted
     raise KeyboardInterrupt(number)

@@ -1,8 +1,8 @@
 """A container engine: the one that answers, else one of this script's own, gone without a trace when it ends.
 
-An own engine is Debian's `dockerd` on a socket and folders of its own, in a process and a mount namespace of its own:
-with its first process everything in it dies, and every mount of it goes. Left to undo are then its folder, its rules in
-the firewall, its bridge and its control groups. The packages that were installed stay.
+A private engine is Debian's `dockerd` on a private socket and folders, in new process and mount namespaces: when its
+first process ends, the kernel ends all others and removes every mount. The cleanup then removes its folder, firewall
+rules, bridge and control groups. Installed packages stay.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ CONTROL = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Engine:
-    """One that answers to `docker`."""
+    """An engine that answers to `docker`."""
 
     ours: bool
     folder: Path
-    """For what is only needed as long as it runs."""
+    """Folder for temporary data of a run."""
     compose: tuple[str, ...]
-    """The command: `docker compose`, or `docker-compose` where the plugin is not there."""
+    """The command: `docker compose`, or `docker-compose` if the plugin is missing."""
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def answers() -> bool:
 
 
 def install(findings: Findings) -> None:
-    """Installs what an own engine needs and is not there."""
+    """Installs missing packages that a private engine needs."""
     absent = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     if absent and (os.geteuid() != 0 or shutil.which("apt-get") is None):
         raise CannotError(
@@ -139,7 +139,7 @@ def undo(forward: str, links: set[str], group: str) -> None:
     for table in ("iptables", "ip6tables"):
         rules = run(f"{table}-save", must=False).stdout.splitlines()
         if any("DOCKER" in rule for rule in rules):
-            # The engine's chains, jumps to them and what names its bridges; FORWARD drops only because it said so.
+            # The engine's chains, jumps to them and the rules of its bridges; FORWARD drops only by its default.
             kept = [rule for rule in rules if "DOCKER" not in rule and not of_engine(rule, links)]
             text = "\n".join(rule.replace(":FORWARD DROP", ":FORWARD ACCEPT") for rule in kept)
             run(f"{table}-restore", typed=text + "\n", must=False)
@@ -150,7 +150,7 @@ def undo(forward: str, links: set[str], group: str) -> None:
 
 
 def of_engine(rule: str, links: set[str]) -> bool:
-    """Whether a rule of the firewall is of one of the engine's networks."""
+    """Whether a firewall rule belongs to one of the engine's networks."""
     parts = rule.split()
     return any(link in parts for link in bridges() - links)
 
@@ -163,7 +163,7 @@ def empty(path: Path) -> bool:
 
 
 def traces(links: set[str], group: str) -> list[str]:
-    """What of the engine is still there."""
+    """Remains of the engine."""
     rules = run("iptables-save", must=False).stdout
     mounts = Path("/proc/self/mounts").read_text()
     return [

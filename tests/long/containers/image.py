@@ -1,4 +1,4 @@
-"""The image: built as README says, weighed, and looked into."""
+"""The image: built as in the documentation, measured, and inspected."""
 
 import json
 
@@ -8,7 +8,7 @@ NAME = "ldp-worker"
 
 
 def build(findings: Findings) -> None:
-    """Builds it from the Dockerfile as it is, and says what it weighs."""
+    """Builds it from the Dockerfile, and reports its size."""
     run("docker", "build", "--tag", NAME, ".")
     size = int(run("docker", "image", "inspect", "--format", "{{.Size}}", NAME).stdout)
     findings.say(f"image {NAME}: {megabytes(size)} unpacked")
@@ -24,7 +24,7 @@ def megabytes(size: int) -> str:
 
 
 def inside(*command: str, options: tuple[str, ...] = ()) -> str:
-    """What a command says in a container of the image, as confined as compose has it."""
+    """Output of a command in a container of the image, with the limits of compose."""
     confined = (
         "--read-only",
         "--cap-drop",
@@ -39,7 +39,7 @@ def inside(*command: str, options: tuple[str, ...] = ()) -> str:
 
 
 def look(findings: Findings) -> None:
-    """What it carries, and that another CPU than the build's is served, too."""
+    """Checks its contents, and that it runs on another CPU than the one it was built on."""
     configured = json.loads(run("docker", "image", "inspect", NAME).stdout)[0]["Config"]
     findings.see(configured["User"] == "10001:10001", "the image's user is 10001:10001", configured["User"])
     volumes = sorted(configured.get("Volumes") or {})

@@ -1,4 +1,4 @@
-"""What is found: a line each, and whether all was as it should be."""
+"""Findings: a line each, and the overall verdict."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class CannotError(RuntimeError):
-    """What comes next cannot be had without this; the message says what was missing."""
+    """Missing prerequisite of the next step; the message names it."""
 
 
 class Findings:
@@ -20,14 +20,14 @@ class Findings:
     def __init__(self) -> None:
         self._start = time.monotonic()
         self.wrong: list[str] = []
-        """What was not so."""
+        """Failed findings."""
 
     def say(self, text: str) -> None:
-        """A line that finds nothing: what is done next, or a size."""
+        """A line without a finding: the next step, or a size."""
         self._line("      ", text)
 
     def see(self, holds: bool, text: str, otherwise: str = "") -> None:
-        """A finding: what should be so, and if it is not, what is instead."""
+        """A finding: the expected state, and the actual one if it differs."""
         if not holds:
             self.wrong.append(text)
         self._line(
@@ -60,7 +60,7 @@ def run(
 
 
 def until(holds: Callable[[], bool], seconds: float) -> float | None:
-    """Waits until it holds; the seconds that it took, or None if it did not within so many."""
+    """Waits until it holds; returns the seconds, or None after the time limit."""
     start = time.monotonic()
     while not holds():
         if time.monotonic() - start > seconds:

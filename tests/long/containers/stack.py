@@ -16,7 +16,7 @@ PROJECT = "ldp-containers"
 
 @dataclass(frozen=True)
 class Stack:
-    """What `docker compose` is asked, and what of its containers is asked of the engine."""
+    """Commands to `docker compose`, and requests to the engine about its containers."""
 
     engine: Engine
 
@@ -28,7 +28,7 @@ class Stack:
         return run(*self._command(*arguments), must=must)
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Asks compose, and goes on."""
+        """Starts a compose command without waiting."""
         silent = subprocess.DEVNULL
         return subprocess.Popen(
             self._command(*arguments), cwd=ROOT, stdin=silent, stdout=silent, stderr=silent
@@ -50,7 +50,7 @@ class Stack:
         return names[0]
 
     def inspect(self, service: str) -> Any:
-        """All that the engine knows of a service's container."""
+        """The engine's description of a service's container."""
         return json.loads(run("docker", "inspect", self.container(service)).stdout)[0]
 
     def health(self, service: str) -> str:
@@ -66,7 +66,7 @@ class Stack:
         return run("docker", "exec", self.container(service), *command, must=must)
 
     def metrics(self, service: str) -> dict[str, float]:
-        """What a worker says of itself: the sum over labels, by name."""
+        """A worker's metrics: the sum over labels, by name."""
         ask = (
             "import urllib.request as web; "
             "print(web.urlopen('http://127.0.0.1:9464/metrics', timeout=5).read().decode())"
@@ -79,7 +79,7 @@ class Stack:
 
 
 def prometheus(query: str) -> list[Any]:
-    """What the stack's Prometheus answers."""
+    """Answer of the stack's Prometheus."""
     url = "http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
     with urllib.request.urlopen(url, timeout=5) as answer:
         result: list[Any] = json.load(answer)["data"]["result"]

@@ -1,8 +1,8 @@
 """Images with the names that the project uses, made of Debian's packages, for an engine without a registry.
 
 Each is a root file system by mmdebstrap plus Kafka's jars (from deploy/local) and the local Python of the image's
-version, else Debian's. Commands, users, folders and ports are those that the real images have. The Python gets the
-local configuration of pip, so the project's Dockerfile needs no CA or address.
+version, or a Python from Debian. Commands, users, folders and ports equal those of the real images. The Python gets the local
+configuration of pip, so the project's Dockerfile needs no CA or address.
 """
 
 import re
@@ -18,14 +18,14 @@ from tests.long.containers.said import ROOT, Findings, run
 SUITE = "bookworm"
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 PIP = {"cert", "index-url", "extra-index-url", "trusted-host", "timeout", "default-timeout"}
-"""Of pip's configuration here, what says where packages come from."""
+"""Settings of the local pip that name package sources."""
 LIBRARIES = (
     *("ca-certificates", "libbz2-1.0", "libexpat1", "libffi8", "liblzma5", "libncursesw6", "libreadline8"),
     *("libsqlite3-0", "libssl3", "libuuid1", "netbase", "tzdata", "zlib1g"),
 )
-"""What a Python is linked with."""
+"""Libraries of a Python."""
 SERVERS = ("default-jre-headless", "prometheus", "redis-server")
-"""What runs the services."""
+"""Programs of the services."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StandIn:
     """One image."""
 
     packages: tuple[str, ...]
-    """Of Debian, for its root file system; images with the same ones share it."""
+    """Debian packages of its root file system; images with the same packages share it."""
     lay: Callable[[Path], None]
     """Puts what comes on top into a folder."""
     recipe: str
@@ -65,7 +65,7 @@ def python() -> Path | None:
     for candidate in candidates:
         says = "import sys; print('{}.{}'.format(*sys.version_info), sys.base_prefix)"
         said = run(candidate, "-c", says, must=False).stdout.split()
-        # One of the system's is spread over /usr.
+        # The system's Python is spread over /usr.
         if said and said[0] == version and said[1] != "/usr":
             return Path(said[1])
     return None
@@ -126,7 +126,7 @@ def stand_ins() -> dict[str, StandIn]:
             SERVERS,
             no_more,
             "RUN mkdir -p /data && chown redis:redis /data\nVOLUME /data\nWORKDIR /data\nEXPOSE 6379\n"
-            # The image's is built so that it answers others than its own machine.
+            # The image's configuration lets it answer other machines.
             """ENTRYPOINT ["sh", "-c", "exec \\"$@\\" --protected-mode no", "redis"]\nCMD ["redis-server"]""",
         ),
         image("kafka"): StandIn(
@@ -167,7 +167,7 @@ def make(folder: Path, findings: Findings) -> None:
 
 
 def on_top(name: str) -> str:
-    """What a stand-in has beside Debian's packages, in words."""
+    """Describes a stand-in's contents in addition to Debian's packages."""
     if name == image("kafka"):
         return f"'s Java, Kafka {name.partition(':')[2]} of Maven Central"
     if name != base():
@@ -177,13 +177,13 @@ def on_top(name: str) -> str:
 
 
 def root(packages: tuple[str, ...], tar: Path) -> str:
-    """A root file system of Debian as an image, without what nobody reads in a container; licences stay."""
+    """A root file system of Debian as an image, without manuals and caches; licences stay."""
     ways = {"man": "exclude", "locale": "exclude", "doc": "exclude", "doc/*/copyright": "include"}
     trim = [
         f"--dpkgopt=path-{way}=/usr/share/{what}{'' if way == 'include' else '/*'}"
         for what, way in ways.items()
     ]
-    # A package of Java's fails where the folder of manuals is not there.
+    # A Java package fails if the folder of manuals is missing.
     manuals = '--essential-hook=mkdir -p "$1/usr/share/man/man1"'
     wanted = f"--include={','.join(packages)}"
     # Ended halfway, its processes and mounts go with the namespaces, and its files with the folder.

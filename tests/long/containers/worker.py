@@ -1,4 +1,4 @@
-"""What a worker's container must be like, and how it lives and ends while reports come."""
+"""Required properties of a worker's container, and its life under load."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ GRACE = 15
 
 
 def confined(stack: Stack, findings: Findings) -> None:
-    """Who it is, and what it may not do: asked inside, where the kernel answers."""
+    """Its identity and restrictions, read inside the container."""
     for worker in WORKERS:
         took = stack.becomes(worker, "healthy", 120)
         findings.see(took is not None, f"{worker} becomes healthy", stack.health(worker))
@@ -49,7 +49,7 @@ def confined(stack: Stack, findings: Findings) -> None:
 
 
 def writable(stack: Stack) -> set[str]:
-    """The folders in which a file can be made, but for those of the kernel."""
+    """Writable folders, except those of the kernel."""
     attempt = (
         "import os, tempfile\n"
         "for folder, folders, _ in os.walk('/'):\n"
@@ -76,7 +76,7 @@ def watched(findings: Findings) -> None:
 
 
 def counted(stack: Stack, findings: Findings) -> None:
-    """A stream goes through; meanwhile one worker is told to stop, and comes back; all of it is counted once."""
+    """Runs a stream; meanwhile one worker stops and comes back; every record is counted once."""
     sending = stack.begin("run", "--rm", "-T", "simulate")
     begun = until(lambda: sum(reports(stack, worker) for worker in WORKERS) > USERS / 20, 240)
     findings.see(begun is not None, "reports are counted while they come")
@@ -112,7 +112,7 @@ def stop(stack: Stack, findings: Findings) -> None:
 
 
 def audit(stack: Stack, findings: Findings) -> None:
-    """What is in Redis is what is in Kafka, recounted by other code; all of it, by and by."""
+    """Redis eventually has the counts of Kafka's records, recounted by other code."""
 
     def all_counted() -> bool:
         done = stack.compose("run", "--rm", "-T", "tool", "audit", "--json", must=False)
@@ -126,7 +126,7 @@ def audit(stack: Stack, findings: Findings) -> None:
 
 
 def health(stack: Stack, findings: Findings) -> None:
-    """One that hangs as a whole turns unhealthy, and healthy when it goes on."""
+    """A container that hangs completely turns unhealthy, and healthy when it continues."""
     worker = WORKERS[1]
     run("docker", "kill", "--signal", "STOP", stack.container(worker))
     ill = stack.becomes(worker, "unhealthy", 90)
@@ -152,9 +152,9 @@ def logged(stack: Stack, findings: Findings) -> None:
 
 
 def ended(stack: Stack, findings: Findings) -> None:
-    """Everything is told to stop; nothing needs to be killed."""
+    """Stops everything; no process needs to be killed."""
     stack.compose("stop")
     for service in (*WORKERS, "redis", "kafka"):
         code = stack.inspect(service)["State"]["ExitCode"]
-        # A Java machine that SIGTERM ends says so in its code, after it has closed its files.
+        # A Java process that SIGTERM ends has 143 as its exit code, after it has closed its files.
         findings.see(code in ((0, 143) if service == "kafka" else (0,)), f"{service} ends with {code}")

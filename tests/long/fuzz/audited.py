@@ -29,7 +29,7 @@ def located(fetched, start, stop, aborted, caps):
 
 
 def theirs(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
-    """What the worker reads of it, up to an offset."""
+    """Result of the worker's reader, up to an offset."""
     found, bad, _, _ = drain(fetched, start, list(aborted), list(caps))
     kept = [(timestamp, value) for offset, timestamp, value in found if offset < stop]
     return kept, sum(one.end <= stop for one in bad)

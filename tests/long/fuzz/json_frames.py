@@ -209,7 +209,7 @@ def _escaped(chance: random.Random, letter: str) -> str:
 
 
 def other(chance: random.Random) -> str:
-    """What is no report, or seldom one."""
+    """Values that are rarely or never reports."""
     depth = chance.choice([1, 2, 60, 1500]) if odd(chance, 0.05) else 0
     return "[" * depth + chance.choice(chance.choice([OTHERS, NUMBERS, BASE64])) + "]" * depth
 

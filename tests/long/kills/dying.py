@@ -26,11 +26,11 @@ class Aim:
     """Where to die."""
 
     turn: str  # claim, commit, publish, heed or import
-    number: int  # of the step
+    number: int  # name of the step
     side: str  # before, during or after
     arrival: int = 1  # since it was aimed
     delay: float = 0.0  # seconds from the beginning of the step, where it is during it
-    of: str = ""  # what the turn must have had until then, see `content`; empty for anything
+    of: str = ""  # required events of the turn so far, see `content`; empty for any
 
     def __str__(self) -> str:
         late = f"+{1000 * self.delay:.1f}ms" if self.side == "during" else ""
@@ -111,7 +111,7 @@ class Killer:
 
 
 def _die(aim: Aim, delay: float = 0.0) -> None:
-    """Says so, and dies."""
+    """Writes its mark, and dies."""
     line = json.dumps({"event": "dying", **asdict(aim)}) + "\n"
     time.sleep(delay)
     os.write(2, line.encode())

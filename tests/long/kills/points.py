@@ -35,12 +35,12 @@ from tests.support.harness import (
 )
 
 ROWS: dict[str, Any] = {"methods": ["norm-sub", "base"]}
-"""What goes to the topic of rows, in the same transactions."""
+"""Writes to the topic of rows, in the same transactions."""
 LAG_SECONDS = 120.0
 """Until when everything that was sent before a kill has to be counted and published."""
 PARTITIONS = 6
 _ALIVE = {"fresh": 0, "joins": 1, "follows": 2, "runs": 1}
-"""How many workers have to count before."""
+"""Number of workers that must count first."""
 MOST = 12
 """So many points at most on a stream that is not fresh: each audit reads all of its log."""
 _CALL_SECONDS = 0.004
@@ -51,15 +51,15 @@ _LONG = {
     ("claim", 6): 0.02,
     ("publish", 8): 0.02,
 }
-"""How long a step takes at most, about; the moment of "during" is drawn from that."""
+"""Maximum duration of a step; the moment of "during" is drawn from it."""
 
 
 @dataclass(frozen=True)
 class Point:
     """A kill point: a step, and the way in which a worker reaches it.
 
-    ``fresh``: it claims an uncounted stream alone. ``joins``: it joins another worker. ``follows``: it takes over from
-    the publisher, which is killed first. ``runs``: it counts.
+    ``fresh``: it claims an uncounted stream without other workers. ``joins``: it joins another worker. ``follows``:
+        it takes over from the publisher, which is killed first. ``runs``: it counts.
     """
 
     way: str
@@ -87,7 +87,7 @@ def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...], s
     """Yields the ways to a step, with sides, arrivals and published content."""
     all_sides, ends = ("before", "during", "after"), ("before", "after")
     if step.turn == "claim":
-        if step.number < 10:  # what is claimed first is read only once a head admits it
+        if step.number < 10:  # a first claim is read only once a head admits it
             yield "fresh", ends, (3,) if step.each else (1,), ""
         yield "joins", all_sides, (1, 2) if step.each else (1,), ""
         yield "follows", ends, (1,), ""
@@ -105,12 +105,12 @@ def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...], s
         if step.number >= 5:
             for of in (FINAL, DELETED):
                 yield "runs", all_sides, (1,), of
-        if 5 <= step.number < 10:  # nobody is told of a head alone
+        if 5 <= step.number < 10:  # a head without a snapshot has no event
             yield "fresh", ends, (1,), ALONE
 
 
 class Dying(Forked):
-    """A worker that dies where the file beside its log says."""
+    """A worker that dies at the step named in the file next to its log."""
 
     module = "tests.long.kills.dying"
 
@@ -122,7 +122,7 @@ class Dying(Forked):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a kill."""
+    """Outcome of a kill."""
 
     point: Point
     seconds: float  # from the death to a snapshot of all that had been sent by then
@@ -156,7 +156,7 @@ class Ground(World):
 
     def __exit__(self, *raised: object) -> None:
         self._sending.__exit__()
-        # what the workers said is of interest where something went wrong
+        # the workers' logs matter only after a failure
         with contextlib.redirect_stdout(sys.stdout if any(raised) else io.StringIO()):
             super().__exit__(*raised)
 

@@ -31,7 +31,7 @@ TURNS = {
     "heed": [("worker.counting.ownership:Ownership", "_heed")],
     "import": [(IMPORT, "run")],
 }
-"""What a turn of each is: calls within it, on its thread, are the steps."""
+"""Turns of each thread: calls within a turn, on its thread, are the steps."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +94,17 @@ IMPORTING = [
     Step("import", 8, STORE, "install", each=True),
     Step("import", 9, NON_MEMBER, "mirror", each=True),
 ]
-"""Those of an import, which is no worker's."""
+"""Steps of an import, which runs outside a worker."""
 
 ALONE, FINAL, DELETED = "a head alone", "a final window", "a deleted window"
-"""What a turn of publishing can have, beside the snapshot of all time."""
+"""Parts of a publishing turn, in addition to the snapshot of all time."""
 
 
 def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """Returns what a call publishes of windows, or an empty text."""
+    """Returns the published windows of a call, or an empty text."""
     if call == "announce":
         return ALONE
-    # with methods, it is called for what those had that are not published any more, mostly none
+    # with methods, it is called for formerly published methods, mostly none
     gone = call == "delete_window" and len(args) == 2
     if gone or (call == "send" and named.get("value", b"") is None):
         return DELETED

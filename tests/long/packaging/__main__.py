@@ -57,7 +57,7 @@ class Done:
 
 
 def run(*command: str | Path, folder: Path = ROOT, path: str | None = None, typed: str = "") -> Done:
-    """Runs a command, with nothing of this tree on its way, and waits for it."""
+    """Runs a command without this tree on its path, and waits for it."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LDP_"))}
     if path is not None:
         environ["PATH"] = path + os.pathsep + environ["PATH"]
@@ -75,7 +75,7 @@ def run(*command: str | Path, folder: Path = ROOT, path: str | None = None, type
 
 
 def must(holds: bool, what: str, done: Done) -> None:
-    """Ends the check where something does not hold, with what was written."""
+    """Ends the check with a command's output if a condition fails."""
     if not holds:
         sys.exit(f"packaging: not so: {what}\nexit code {done.code}\n{done.out}{done.err}")
 
@@ -99,7 +99,7 @@ def build(folder: Path) -> Path:
 
 
 def client_alone(wheel: Path, folder: Path) -> None:
-    """Makes a report of every protocol on the standard library alone."""
+    """Makes a report of every protocol with only the standard library."""
     commands = environment(folder, "--no-deps", str(wheel))
     oracles = [ldp.oracle(protocol, epsilon="1", domain_size=11) for protocol in ORACLES]
     documents = json.dumps([oracle.parameters() for oracle in oracles])
@@ -117,7 +117,7 @@ def client_alone(wheel: Path, folder: Path) -> None:
 
 
 def mathematics(wheel: Path, folder: Path) -> None:
-    """Runs the tutorial's commands on files, and a worker that is not there."""
+    """Runs the tutorial's commands on files, and a missing worker."""
     commands = environment(folder, str(wheel))
     tutorial = (ROOT / "docs/tutorials/files-only.md").read_text(encoding="utf-8")
     (typed,) = re.findall(r"^```sh\n([^`]*ldp perturb[^`]*)^```$", tutorial, re.MULTILINE)
@@ -139,7 +139,7 @@ def mathematics(wheel: Path, folder: Path) -> None:
 
 
 def worker(wheel: Path, folder: Path) -> None:
-    """Checks a configuration, of brokers and a Redis that are not there."""
+    """Checks a configuration with absent brokers and an absent Redis."""
     commands = environment(folder, f"{wheel}[worker]")
     done = run(commands / "ldp-worker", "--version", folder=folder)
     must(done.out == f"ldp-worker, version {ldp.__version__}\n", "ldp-worker tells its version", done)

@@ -42,7 +42,7 @@ def drawn(faults: Sequence[Fault], seed: int, until: float) -> Iterator[Fault]:
 
 
 class Soak:
-    """One soak: the recoveries, by fault, and what is measured meanwhile."""
+    """One soak: the recoveries, by fault, and the measurements."""
 
     def __init__(self, stage: Stage, tell: Callable[[dict[str, Any]], None]) -> None:
         self._stage, self._tell = stage, tell
@@ -80,7 +80,7 @@ class Soak:
             latencies.note(worker)
 
     def report(self, watch: Watch) -> dict[str, Any]:
-        """Returns what it all came to."""
+        """Returns the summary."""
         self._note()
         ended = self._stage.finish()
         every = [seconds for some in self.recoveries.values() for seconds in some]

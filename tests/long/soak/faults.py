@@ -20,7 +20,7 @@ from worker.kafka.client import quirks
 Fault = Callable[[Stage], None]
 
 _REDIS_SECONDS = 2.0
-"""How long the workers of a stage wait for a reply of Redis."""
+"""Seconds that the workers of a stage wait for a reply of Redis."""
 
 # --- workers ----------------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ def publisher_killed_inside(stage: Stage) -> None:
         if not inside():
             return False
         stage.mortal.pause()
-        time.sleep(0.05)  # what it had sent before arrives
+        time.sleep(0.05)  # earlier sent data arrives
         if inside():
             return True
         stage.mortal.go_on()
@@ -131,7 +131,7 @@ def redis_frozen(stage: Stage) -> None:
 
 
 def redis_full(stage: Stage) -> None:
-    """It takes no writes any more."""
+    """Redis refuses writes."""
     before = {worker.log: worker.metric("errors_total", step="commit") for worker in stage.workers}
     stage.world.redis.config_set("maxmemory", "100kb")
     try:
@@ -200,7 +200,7 @@ def _cut(stage: Stage, proxy: Proxy) -> None:
 
 
 def redis_swallowed(stage: Stage) -> None:
-    """Redis does what it is asked, and nobody hears of it."""
+    """Redis executes commands, and all replies are lost."""
     _swallowed(stage, stage.redis_proxy, 1, 5)
 
 
@@ -215,7 +215,7 @@ def redis_cut(stage: Stage) -> None:
 
 
 def kafka_swallowed(stage: Stage) -> None:
-    """The brokers do what they are asked, and nobody hears of it."""
+    """The brokers execute requests, and all replies are lost."""
     _swallowed(stage, stage.kafka_proxy, 1, 12)
 
 

@@ -1,4 +1,4 @@
-"""Recounts the log of a stream of windows by the contract alone."""
+"""Recounts the log of a windowed stream only by the contract."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping

@@ -35,22 +35,22 @@ WINDOWED: dict[str, Any] = {
     "max_out_of_orderness": "1s",
     "retain": "30s",
 }
-"""The stream's windows: of a pane so long that a partition has room for what is out of reach after a fault."""
+"""The stream's windows: their pane is long enough for every record that arrives after a fault."""
 PANE_MS, HOLD_MS = 10_000, 3000
 LENGTHS_MS = {"10s": 10_000, "30s every 10s": 30_000}
 """A pane's length, grace and out of order together, and the windows' lengths."""
 _CLOSING_MS = 60_000
-"""How far beyond all others the last records are, so that all windows become final."""
+"""Distance of the last records from all others, so that all windows become final."""
 FAILED = Path("build/soak-failed")
-"""Where the workers' logs are kept if it failed."""
+"""Folder for the workers' logs after a failure."""
 SESSION_SECONDS = 10.0
-"""After so long the group takes a silent member's partitions away."""
+"""Seconds after which the group takes a silent member's partitions away."""
 LAG_SECONDS = 120.0
 """Until when, after a fault, everything that was sent until its end has to be counted and published."""
 SLOW_SECONDS = 25.0
-"""What takes longer than any time-out that is expected: then the workers say where they are, again and again."""
+"""Longer than any expected time-out: then the workers print their stacks repeatedly."""
 _MALFORMED = 0.02
-"""What part of the load is malformed."""
+"""Share of malformed records in the load."""
 
 
 class Load:
@@ -72,7 +72,7 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """Sends no more, and waits until all is acknowledged."""
+        """Stops sending, and waits until all records are acknowledged."""
         self._stop.set()
         self._thread.join(TIMEOUT_SECONDS)
         while self._futures:
@@ -80,14 +80,14 @@ class Load:
 
     def _run(self) -> None:
         turn, rng = random.Random(self._seed), np.random.default_rng(self._seed)
-        # one that hears soon of partitions that are added
+        # a client that soon notices added partitions
         producer = self._world.open_producer(metadata_max_age_ms=3000)
         began, sent = time.monotonic(), 0
         while not self._stop.wait(0.05):
             due = int((time.monotonic() - began) * self._rate)
             if (
                 len(self._futures) > 20 * self._rate
-            ):  # the broker is away: what is missed meanwhile is not sent later
+            ):  # the broker is away: records of this time are not sent later
                 began, sent, due = time.monotonic(), 0, 0
             for _ in range(due - sent):
                 partition = turn.choice(sorted(producer.partitions_for(self._world.topic)))
@@ -97,7 +97,7 @@ class Load:
                 else:
                     self.reports.append(self._world.draw(turn.randint(1, 3), rng))
                     value = frames.encode(self._world.stream, self.reports[-1])
-                self._keys += 1  # says which record the log has twice
+                self._keys += 1  # names a record that the log has twice
                 self._futures.append(
                     producer.send(
                         self._world.topic,
@@ -188,7 +188,7 @@ class Stage:
             shutil.rmtree(FAILED, ignore_errors=True)
             shutil.copytree(self.folder, FAILED, ignore=shutil.ignore_patterns("older"))
             self.say(f"the workers' logs are in {FAILED}")
-        # what workers logged is shown where something failed
+        # the workers' logs are shown after a failure
         with contextlib.nullcontext() if any(raised) else contextlib.redirect_stdout(None):
             self._stack.__exit__(*raised)  # type: ignore[arg-type]
 
@@ -198,11 +198,11 @@ class Stage:
 
     @property
     def workers(self) -> tuple[Worker, Worker]:
-        """Those that are to count now."""
+        """Workers that must count now."""
         return self.steady, self.mortal
 
     def pids(self) -> list[int]:
-        """Of the workers that are to count now, the steady one's first."""
+        """Metrics of the workers that must count now, the steady one first."""
         return [worker.process.pid for worker in self.workers]
 
     def replace(self) -> None:
@@ -211,7 +211,7 @@ class Stage:
         self.mortal = self.world.launch()
 
     def jump(self, worker: Worker, seconds: float) -> None:
-        """Has the wall clock of a worker be wrong by so many seconds from now on."""
+        """Shifts the wall clock of a worker by a number of seconds from now on."""
         jumps = len(worker.events("clock.jumped"))
         worker.log.with_suffix(".clock").write_text(str(seconds))
         worker.process.send_signal(signal.SIGUSR1)
@@ -234,7 +234,7 @@ class Stage:
         return time.monotonic() - began
 
     def _say_where(self) -> None:
-        """Says where the threads of the workers are, as they take long."""
+        """Prints the stacks of the workers' threads after a long wait."""
         for worker in self.workers:
             if worker.alive() and worker.port():
                 worker.process.send_signal(signal.SIGUSR2)

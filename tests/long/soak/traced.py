@@ -22,7 +22,7 @@ class _Clock:
         self._file, self._wrong = file, 0.0
 
     def jump(self, *_: object) -> None:
-        """Reads how wrong it is from now on, and says so."""
+        """Reads the clock's error, and logs it."""
         self._wrong = float(self._file.read_text())
         os.write(2, (json.dumps({"event": "clock.jumped", "seconds": self._wrong}) + "\n").encode())
 

@@ -15,7 +15,7 @@ from tests.support.harness.processes import Worker
 
 _SECONDS = 1.0
 WARM_SECONDS = 60.0
-"""How long a worker may grow before its slope is taken: what it loads, compiles and makes room for once."""
+"""Warm-up before the slope is measured: modules, compiled code and buffers."""
 _MIB = 1 << 20
 
 
@@ -27,7 +27,7 @@ class Slope:
     last: float
     most: float
     hourly: float  # slope of the best line
-    hourly_after: float  # the same over the second half: caches stop growing, leaks go on
+    hourly_after: float  # the same over the second half: caches stop growing, leaks continue
 
 
 class Watch:
@@ -48,7 +48,7 @@ class Watch:
         self._thread.join()
 
     def memory(self) -> Slope:
-        """Of the resident set of the first process, in MiB."""
+        """Resident set of the first process, in MiB."""
         return self._slope(1)
 
     def peaks(self) -> list[float]:
@@ -56,7 +56,7 @@ class Watch:
         return [round(max(resident for _, resident, _ in seen), 1) for seen in self._seen.values()]
 
     def files(self) -> Slope:
-        """Of the open files of the first process."""
+        """Number of open files of the first process."""
         return self._slope(2)
 
     def _slope(self, column: int) -> Slope:
@@ -78,7 +78,7 @@ class Watch:
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                     resident = int((folder / "statm").read_text().split()[1]) * pages / _MIB
                     files = sum(1 for _ in (folder / "fd").iterdir())
-                    if resident:  # one that was killed has none
+                    if resident:  # a killed process has none
                         self._seen[pid].append((time.monotonic(), resident, files))
 
 
@@ -90,7 +90,7 @@ class Latencies:
         self._said: dict[Path, dict[float, float]] = {}
 
     def note(self, worker: Worker) -> None:
-        """Takes up what a worker says now."""
+        """Records a worker's current metrics."""
         with contextlib.suppress(OSError):
             buckets: dict[float, float] = defaultdict(float)
             for sample in worker.samples(f"{self._metric}_bucket"):

@@ -96,7 +96,7 @@ def test_every_panel_says_what_it_shows_and_asks_the_chosen_source(dashboard: di
 
 @EVERY
 def test_import_asks_for_the_source_and_provisioning_has_one_of_that_name(dashboard: dict[str, Any]) -> None:
-    """Import replaces the placeholders; without import no source has that address, so the name decides, or the first."""
+    """Import replaces the placeholders; otherwise the name decides, or the first source."""
     (asked,) = dashboard["__inputs"]
     assert (asked["type"], asked["pluginId"]) == ("datasource", "prometheus")
     text = json.dumps(dashboard)

@@ -1,8 +1,8 @@
-"""What the broker delivers to a reader that drops everything: a bare socket with Fetch requests, the limit for all.
+"""Reads from the broker and drops everything: a bare socket with Fetch requests, the upper limit.
 
-Fetch, version 4, as Kafka's protocol guide writes it: topics by name, no tagged fields. Only the standard library is
-used: it runs as a process of its own, which does nothing else. The argument is a file of JSON: the arguments of
-`deliver`. It says on stdout, as JSON, when it begins and when it is through.
+Fetch, version 4, by Kafka's protocol guide: topics by name, no tagged fields. Uses only the standard library, in a
+separate process. The argument is a file of JSON: the arguments of `deliver`. Writes JSON lines on stdout at the
+beginning and at the end.
 """
 
 import json
@@ -17,9 +17,9 @@ from pathlib import Path
 FETCH, VERSION = 1, 4
 FETCH_BYTES = 8 << 20
 ROOM = 2 << 20
-"""An answer has this more at most: what is around the batches, and a first batch that is larger than was asked for."""
+"""Largest excess of an answer: the fields around the batches, and a first batch above the limit."""
 COMMITTED = 1
-"""The isolation level under which only what transactions committed is delivered."""
+"""Isolation level that delivers only committed transactions."""
 _CLIENT = b"bench"
 
 

@@ -1,8 +1,8 @@
 """Quix Streams with its state store, exactly once: a counter for each value that GRR may report.
 
-The argument is a JSON object: ``address``, ``topic``, ``begin`` and ``records``, the offsets between which is measured,
-``commit_seconds``, ``folder`` for the state, and ``size``, how many counters there are. It says on stdout, as JSON,
-when it begins, and when it is through: with the ``counts`` as its store has them.
+The argument is a JSON object: ``address``, ``topic``, ``begin`` and ``records``, the offsets that bound the
+measurement, ``commit_seconds``, ``folder`` for the state, and ``size``, the number of counters. Writes JSON lines on
+stdout at the beginning and at the end, with the ``counts`` of its store.
 """
 
 import json

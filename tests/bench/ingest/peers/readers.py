@@ -1,8 +1,7 @@
 """Clients that read a topic and count its bytes. It runs where one of them is installed, not necessarily the other.
 
-The argument is a JSON object: ``reader``, ``address``, ``topic``, ``partitions`` and ``records``, how many to read;
-what else it has are settings. A line of stdout says that reading begins, and one that it is over; both are JSON, the
-last one with ``bytes``.
+The argument is a JSON object: ``reader``, ``address``, ``topic``, ``partitions`` and ``records``, the number to read;
+other fields are settings. Writes JSON lines on stdout at the beginning and at the end, the last one with ``bytes``.
 """
 
 import json
@@ -11,7 +10,7 @@ from typing import Any
 
 
 def say(**facts: object) -> None:
-    """A line for who measures."""
+    """Writes a line for the benchmark."""
     print(json.dumps(facts), flush=True)
 
 
