@@ -135,7 +135,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header() -> str:
-    """Says whether statistical tests are left out."""
+    """Reports whether statistical tests are left out."""
     return f"statistical: {'left out, ldp did not change since LDP_TEST_BASE' if unchanged() else 'all'}"
 
 
@@ -165,7 +165,7 @@ def pytest_collection_finish() -> None:
 
 
 ALLOWED = {"long": 1800.0, "slow": 60.0, "integration": 30.0}
-"""Seconds of CPU that a test of each marker may take; of integration with all processes that it starts."""
+"""Seconds of CPU that a test of each marker may take; integration tests include all processes that they start."""
 SMOKE = 10.0
 """Seconds of CPU that a test without any of these markers may take; most take milliseconds."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -177,7 +177,7 @@ def _spent(tree: bool) -> float:
     for path in Path("/proc").glob("[0-9]*/stat") if tree else ():
         with contextlib.suppress(OSError):
             fields = path.read_bytes().rpartition(b")")[2].split()
-            times[int(path.parent.name)] = sum(map(int, fields[11:15]))  # of ended children, too
+            times[int(path.parent.name)] = sum(map(int, fields[11:15]))  # including ended children
             children.setdefault(int(fields[1]), []).append(int(path.parent.name))
     ticks, left = 0, children.get(os.getpid(), [])
     while left:

@@ -2,7 +2,7 @@
 
     python make_channels.py
 
-As make_frames.py, which stands beside it, it shares no code with the project.
+Like make_frames.py in the same folder, it shares no code with the project.
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Make wire-1/frames: records of report streams, good ones in a file a stream, bad ones in another.
+"""Make wire-1/frames: records of report streams, valid ones in one file per stream, invalid ones in another.
 
     python make_frames.py
 
-It needs the standard library alone and shares no code with the project: what is good, and why each other record is
-not, is written here from docs/reference/wire-format.md, case by case.
+It needs only the standard library and shares no code with the project: it derives valid records, and the reason
+against each other record, from docs/reference/wire-format.md, case by case.
 """
 
 import hashlib
@@ -102,7 +102,7 @@ def out_of_range(stream, what, report, *, binary=True):
 
 
 def bad_json(stream, types):
-    """Faults of JSON records; types: texts that are no report of the stream."""
+    """Faults of JSON records; types: texts that are not reports of the stream."""
     text, mark = stream.text(*stream.reports), stream.mark.hex()
     item = json.dumps(stream.item(stream.reports[0]))
     other = ("0" if mark[0] != "0" else "1") + mark[1:]
@@ -195,13 +195,14 @@ def of_unary(stream):
 
 
 def ones(number, d):
-    """A report with so many ones, those of the highest values."""
+    """A report with this many 1 bits, at the highest values."""
     return ((1 << d) - (1 << d - number)).to_bytes(-(-d // 8), "little").hex()
 
 
 def likely(own, other, whole, d):
-    """The fewest and the most ones of an honest report, by the definition: beyond each is at most 5·10⁻¹³."""
-    # The own bit is 1 with probability own/whole, each of the d−1 others with other/whole.
+    """The fewest and the most 1 bits of an honest report, by the definition: the tail outside each is at most
+    5·10⁻¹³."""
+    # The user's bit is 1 with probability own/whole, each of the d−1 others with other/whole.
     of_others = [comb(d - 1, k) * other**k * (whole - other) ** (d - 1 - k) for k in range(d)]
     with_own = zip([*of_others, 0], [0, *of_others], strict=True)
     law = [(whole - own) * without + own * rest for without, rest in with_own]
@@ -257,7 +258,7 @@ OLH = {"protocol": "olh", "epsilon": "1/1", "domain_size": 845, "g": 4, "hash": 
 WIDE = {"protocol": "olh", "epsilon": "6/1", "domain_size": 100, "g": 404, "hash": "xxh32"}
 OUE = {"protocol": "oue", "epsilon": "1/1", "domain_size": 100}
 SUE = {"protocol": "sue", "epsilon": "1/1", "domain_size": 100}
-W, N, M = 2**64, 50143449209799256682, 30413539329486470295  # as in "Exact coins": of e and of √e
+W, N, M = 2**64, 50143449209799256682, 30413539329486470295  # as in "Exact coins": e and √e
 LIKELY = {"oue": likely((N + W) // 2, W, N + W, 100), "sue": likely(M, W, M + W, 100)}
 
 
@@ -268,7 +269,7 @@ def unary(document):
 
 
 STREAMS = {
-    # the stream, what is out of its range, what is no report of it, one that is just out of range
+    # the stream, values out of its range, invalid reports, and one just out of range
     "grr": (Stream(GRR, "<H", [7, 0, 844]), of_grr, NO_INDEX, 845),
     "grr-labels": (Stream(LABELS, "<B", [2, 0]), of_grr, ["false"], 3),
     "olh": (Stream(OLH, "<IB", [[0x12345678, 2], [0, 0], [(1 << 32) - 1, 3]]), of_olh, NO_PAIR, [1, 4]),
@@ -289,7 +290,7 @@ def records(name):
     item, long = json.dumps(stream.item(stream.reports[0])), "1" * DIGITS
     if name == "grr":
         yield f"JSON, a report is {long}", stream.raw(f"[{item},{long}]"), "range"
-    # a record is JSON as a whole before any range is looked at
+    # a record is parsed as JSON before any range is checked
     wrong = stream.raw(f"[{json.dumps(stream.item(beyond))},null]")
     yield "JSON, a report of a wrong type after one out of range", wrong, "json"
 

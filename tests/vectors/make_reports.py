@@ -1,9 +1,9 @@
-"""Make wire-1/reports and wire-1/coins.json: what a client must send for a value when its coins come from a seed.
+"""Make wire-1/reports and wire-1/coins.json: the frames that a client must send if its coins come from a seed.
 
     python make_reports.py
 
-It needs the standard library alone and shares no code with the project: it is a second client, written from the
-definitions, slow and plain. The coins from a seed are for tests only; README.md beside this file defines them.
+It needs only the standard library and shares no code with the project: it is a second client, written from the
+definitions, slow and plain. The coins from a seed are for tests only; README.md in this folder defines them.
 """
 
 import base64

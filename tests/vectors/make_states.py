@@ -2,8 +2,8 @@
 
     python make_states.py
 
-It needs the standard library alone and shares no code with the project: it is written from
-docs/reference/state-files.md.
+It needs only the standard library and shares no code with the project: it is written from docs/reference/state-
+files.md.
 """
 
 import hashlib

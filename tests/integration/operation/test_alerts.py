@@ -176,7 +176,7 @@ def redis_is_slow_then_away_and_retention_goes_on(stage):
     watch.fired("LdpRetention", partition="0", **of)
     assert not watch.fires("LdpRetention", partition="1", **of)
 
-    # what nobody has counted is taken, too, and who had it in memory dies
+    # uncounted records are lost, too, and the worker that had them in memory dies
     world.admin.delete_records({TopicPartition(world.topic, 0): counted + 1000})
     members = list(world.members())
     worker.kill()
@@ -214,7 +214,7 @@ def producers_are_wrong(stage):
     for panes in range(1, 12):
         world.put(honest, 0, timestamp=now + 10_000 * panes)
     world.put(honest, 1, timestamp=now + 60_000)
-    # one report, the one of many that supports the most values, from everybody: their random numbers are no such
+    # every device sends the same report, which supports the most values, so seeds are not random
     drawn = world.draw(200)
     supports = [int(support(world.stream, drawn[each : each + 1]).sum()) for each in range(len(drawn))]
     most = int(np.argmax(supports))
@@ -282,7 +282,7 @@ def a_worker_is_cut_off_and_another_one_dies(stage):
     stage.launch(world, at=int(instance.rpartition(":")[2]))
     watch.resolved("LdpWorkerDown", instance=instance)
 
-    # each of two workers of another stream keeps its counts in a Redis of its own
+    # each of two workers of another stream uses a separate Redis
     ports = [worker.port() for worker in world.workers if worker.alive()]
     for worker in world.workers:
         worker.kill()

@@ -117,12 +117,12 @@ def test_an_imported_stream_continues_and_the_audit_is_equal(mixed):
     world.assert_right(last)
     assert last.complete
     assert world.totals()["rejected"] == {"version": 3, "json": 3, "empty": 3, "many": 3}
-    # workers have counted on: it is known all the same; those that still run may let go of panes
+    # the batch is found again after further counting; running workers may evict panes
     assert [worker.terminate() for worker in (second, third)] == [0, 0]
     counted = keys(world)
     again = imported(world, *files)
     assert (again.exit_code, again.stdout.count(", there already\n")) == (0, 3)
-    # and whatever else there is of them is refused
+    # and everything else of them is refused
     other = imported(world, history(world, 0, ends[0] - 2), *files[1:])
     assert (other.exit_code, other.stdout) == (1, "")
     assert "partition 0: it has counts up to offset" in other.stderr
@@ -178,7 +178,7 @@ def test_an_import_that_would_lose_or_double_reports_is_refused(local_services, 
         assert keys(world) == {}
         assert imported(world, longer).exit_code == 0
         world.admin.delete_records({TopicPartition(world.topic, 1): 10})
-        # what retention takes afterwards cannot be recounted, which is what the audit says of any counts
+        # records deleted later by retention cannot be recounted, as the audit reports for any counts
         assert world.audit().verdict == "not recountable"
         assert imported(world, late).exit_code == 0
         world.start()

@@ -32,10 +32,10 @@ def test_every_step_has_kill_points():
     steps = {(step.turn, step.number) for step in points.STEPS}
     sides = {"before", "during", "after"}
     whole = {(turn, number, side) for turn, number in steps for side in sides}
-    # what a head says of new partitions is heeded once in their lives
+    # workers react to a head's new partitions once in their lives
     assert whole - aims == {("heed", 2, "during"), ("heed", 4, "during")}
     windows = {(point.aim.of, point.aim.number) for point in made if point.aim.of}
     assert windows == {(of, number) for of in (FINAL, DELETED) for number in range(5, 11)} | {
         (ALONE, number) for number in range(5, 10)
     }
-    assert set(CHOSEN) - set(made) == {CHOSEN[1]}  # whose moment is not drawn
+    assert set(CHOSEN) - set(made) == {CHOSEN[1]}  # its moment is fixed

@@ -63,12 +63,12 @@ def test_redis_is_emptied_while_workers_count(world):
     world.settle()
     sequence = max(sequence, world.snapshots.sequence())
 
-    # nor does any other worker count from the middle, or from the beginning
+    # and no other worker counts from the middle, or from the beginning
     why = world.launch().stopped_for()
     assert f". Cause: stream {world.name!r}, partition " in why
     assert "Redis has no counts" in why
     assert world.group in why
-    # all that is left is what attempts staged that were then refused, and that goes by itself
+    # only staged blobs of refused attempts are left, and they expire
     for key in world.redis.scan_iter("*"):
         assert b":staged:" in key
         assert world.redis.ttl(key) > 0
@@ -93,7 +93,7 @@ def test_records_deleted_before_they_were_counted_are_a_gap(world):
     (worker,) = world.start()
     world.put(b"malformed", partition=0).get(
         TIMEOUT_SECONDS
-    )  # something is counted, but nothing of partition 1
+    )  # some records are counted, but none of partition 1
     until(lambda: world.totals()["rejected"], "it is counted")
     assert worker.terminate() == 0
     world.send(10, partition=1, counted=False)
@@ -106,7 +106,7 @@ def test_records_deleted_before_they_were_counted_are_a_gap(world):
     assert not last.complete
     assert last.cut.gaps == {1: [(0, 10)]}
     assert last.reports == world.n
-    # the audit says so, too, and that nothing else is wrong
+    # the audit reports this, and no other fault
     verdict = world.audit()
     lost = (
         "partition 1: gap: offsets 0 to 9: recorded as lost, deleted before they were counted;"

@@ -120,7 +120,7 @@ def test_an_open_transaction_holds_records_back(world):
     producer.begin_transaction()
     world.send(30, partition=2, producer=producer)
     producer.flush()
-    world.send(70, partition=2)  # of another producer, and behind the open transaction all the same
+    world.send(70, partition=2)  # another producer's record, also after the open transaction
     world.settle()
     above = "partition_offsets_above_last_stable"
     until(lambda: worker.metric(above, partition="2") == 100, "what is held back is shown")

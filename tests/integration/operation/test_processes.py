@@ -79,7 +79,7 @@ def test_two_processes_count_as_two_workers_and_a_killed_one_restarts(world):
     assert last.complete
     assert assert_snapshot_topic(world) == last.sequence
 
-    # one endpoint says it all
+    # one endpoint has all metrics
     up = {"0": 1, "1": 1}
     until(lambda: worker.by_label("process_up", "process") == up, "both answer")
     until(lambda: worker.metric("stream_up") == 2, "the stream is up in both")

@@ -54,11 +54,11 @@ def test_a_killed_publisher_process_restarts_while_counting_continues(world):
     world.assert_right(last)
     assert assert_snapshot_topic(world) == last.sequence
     until(worker.ready, "ready once more")
-    # what was counted was never let go of, nor read again
+    # counts were never released, nor read again
     assert [event["start"] for event in worker.events("partition.claimed")] == ["fresh"] * world.partitions
     assert worker.by_label("errors_total", "step")["publish"] >= KILLS
     assert all(gone(pid) for pid in publishers(worker)[:-1])
-    # what it tells is shown: the newest snapshot, and its most frequent values
+    # its events are shown: the newest snapshot, and its most frequent values
     until(lambda: worker.metric("snapshot_sequence") == last.sequence, "the newest snapshot is shown")
     assert worker.metric("snapshot_reports") == world.n
     shown = {int(s.labels["value"]): s.value for s in worker.samples("snapshot_value_low")}

@@ -33,7 +33,7 @@ def test_commits_wait_for_a_redis_that_refuses(own_world):
     finally:
         world.redis.replicaof("NO", "ONE")
     world.covered()
-    with world.redis.client() as one:  # which is let in already
+    with world.redis.client() as one:  # the connection is already authorized
         one.config_set("requirepass", "another")
         try:
             one.client_kill_filter(_type="normal", skipme=True)

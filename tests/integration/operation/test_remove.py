@@ -1,4 +1,4 @@
-"""`ldp-worker remove` deletes all of a stream and nothing of another."""
+"""`ldp-worker remove` deletes all data of a stream and no data of another."""
 
 import pytest
 from click.testing import CliRunner

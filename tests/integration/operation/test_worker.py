@@ -23,7 +23,7 @@ def test_every_report_is_counted_once_and_published(kafka, redis_url, tmp_path):
         world.assert_right(last)
         assert last.complete
         assert assert_snapshot_topic(world) == last.sequence
-        # one that takes a partition over may count again what the other one did not commit
+        # after a take-over, a worker may count again the other worker's uncommitted records
         assert sum(w.metric("reports_total") for w in world.workers) >= world.n
         assert sum(w.metric("records_total", outcome="rejected") for w in world.workers) == 0
 

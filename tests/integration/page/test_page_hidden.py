@@ -34,7 +34,7 @@ def test_a_hidden_tab_closes_its_event_stream(kafka, redis_url, tmp_path, chromi
         context = held.enter_context(tabs_of(chromium))
         (page,) = context.pages
         port = worker.port()
-        # an address that names the stream: without, the page hears of all of them first, and a moment later of this one
+        # the address names the stream: otherwise the page first receives events of all streams
         page.goto(f"http://127.0.0.1:{port}/#stream={world.name}")
         expect(page.locator("#reports")).to_have_text("10")
         expect(page.locator("#connection")).to_have_text("Live")

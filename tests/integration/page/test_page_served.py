@@ -33,7 +33,7 @@ def send(world, hours):
 
 
 def answered(worker, path):
-    # asked again while the topic is not read yet, as it says
+    # repeated while the topic is not read yet, as the answer requests
     status, kind, body = until(
         lambda: (said := worker.get(path))[0] != HTTPStatus.SERVICE_UNAVAILABLE and said, f"{path} is read"
     )
@@ -67,7 +67,7 @@ def test_event_streams_announce_a_new_snapshot(kafka, redis_url, tmp_path):
             assert (news["stream"], news["window"]["name"]) == (world.name, "all")
             said = answered(worker, f"/streams/{world.name}/snapshot?method=base")
             assert (said["snapshot"], said["sequence"]) == (news["snapshot"], news["sequence"])
-            assert worker.terminate() == 0  # whoever hears events holds nothing up
+            assert worker.terminate() == 0  # event readers block nothing
         connection.close()
 
 

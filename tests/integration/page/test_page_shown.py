@@ -197,7 +197,7 @@ def test_live_updates_keep_focus_and_scroll_position(standin, chromium):
         assert page.evaluate("[window.same, scrollY]") == [True, before]
         assert (
             page.locator("#said").inner_text().startswith("10,000")
-        )  # it was said just now: not again so soon
+        )  # it was reported just now, so it is not repeated yet
         standin.streams[0]["state"] = "stopped"
         standin.renew()
         expect(page.locator("#streams .state")).to_have_text("stopped")
@@ -214,7 +214,7 @@ def test_the_page_reconnects_after_a_lost_connection(chromium):
             first.snapshots["colours", "all", ""] = collected()
             open_at(page, first)
             expect(page.locator("#connection")).to_have_text("Live")
-            expect(page.locator("#reports")).to_have_text("10,000")  # it is asked for after that
+            expect(page.locator("#reports")).to_have_text("10,000")  # the page requests it after that
         expect(page.locator("#connection")).to_contain_text("Connection lost at")
         expect(page.locator("#reports")).to_have_text("10,000")
         second = Standin("colours", port=first.port)
@@ -240,7 +240,7 @@ def test_the_page_reconnects_to_a_silent_worker(standin, chromium):
         open_at(page, standin, stream="colours")
         expect(page.locator("#reports")).to_have_text("10,000")
         assert listened(standin) == 1
-        for lag in (1, 2, 3):  # each word is heard, whatever it is
+        for lag in (1, 2, 3):  # every event arrives, of any type
             page.clock.fast_forward(20_000)
             standin.alive()
             standin.streams[0]["lag"] = lag
@@ -273,7 +273,7 @@ def test_the_page_keeps_its_values_while_the_topic_is_unreadable(standin, chromi
         expect(page.locator("#find-text")).to_be_focused()
         expect(page.locator("#reports")).to_be_visible()
         page.get_by_role("link", name="shapes").click()
-        # of which nothing is shown: no other stream's numbers are
+        # the page shows no numbers of another stream
         expect(page.locator("#title")).to_have_text("shapes")
         expect(page.locator("#shown")).to_be_hidden()
         expect(alert).to_contain_text("The snapshots are not read yet.")

@@ -26,7 +26,7 @@ def test_a_million_values_are_published_and_read_back_equal(kafka, redis_url, tm
         until(published, "a snapshot of all reports")
         read = until(world.snapshots.newest, "the whole of it")
 
-        # the same by what was sent, which neither Kafka nor Redis nor a worker has touched
+        # the same from the sent records, without Kafka, Redis or a worker
         oracle, sent = world.stream.oracle, world.sent.whole(world.stream)
         state = oracle.zeros()
         oracle.accumulate(state, sent)

@@ -66,7 +66,7 @@ def test_a_publisher_killed_inside_its_transaction_hides_no_head(pair):
     assert died.returncode == -signal.SIGKILL
     identity = second.config.transactional_id(second.name)
     state = first.admin.describe_transactions([identity])[identity].state
-    assert state is TransactionState.ONGOING  # it hides what is committed behind it
+    assert state is TransactionState.ONGOING  # it hides later committed records
     published = worker.metric("snapshot_sequence")
     first.send(20)
     first.settle()
@@ -122,7 +122,7 @@ def test_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
         assert worker.terminate() == 0
         forget(world)
         world.admin.delete_records({TopicPartition(world.topic, p): 30 for p in range(2)})
-        # every reader of the state says so before anything is counted
+        # every reader of the state reports it before any count
         counts = {f.subject: f for f in check.findings(world.config)}[f"counts of {world.name}"]
         assert counts.level is check.Level.ERROR
         assert "a snapshot was published with those up to offset" in counts.text
@@ -131,7 +131,7 @@ def test_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
         assert f"Redis has no counts, but snapshot {last.sequence} was published" in why
         assert f"set recount_after = {last.sequence}" in why
         assert world.snapshots.newest().reports == 100
-        # the operator says go on: what is lost is a recorded gap
+        # the operator allows a restart: lost records become a recorded gap
         world.workers.clear()
         worker = world.launch(world.configure("given-up", recount_after=last.sequence))
         world.send(10)

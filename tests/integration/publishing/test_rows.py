@@ -120,7 +120,7 @@ def test_rows_in_postgres_equal_the_snapshot_though_publishers_and_loaders_are_k
         seen = {tuple(json.loads(message.key).values())[1:3] for message in said}
         assert len(windows) > 3
         assert seen > windows, "no window was deleted"
-        # what nobody has added to leaves the table as it is, and once more says nothing
+        # without new reports the table stays, and a second run prints nothing
         assert once(ground, url) == ""
 
 
@@ -195,7 +195,7 @@ def test_commands_and_a_sink_read_the_rows(kafka, redis_url, tmp_path, postgres)
         once(world, url)
         assert in_postgres(url) == wanted
 
-        # one that follows from where another one has moved on is refused, and changes nothing
+        # a batch that continues from an outdated offset is refused, and changes nothing
         from deploy.rows.postgres import RefusedError, Table
 
         one, other = Table(url, topic), Table(url, topic)
@@ -252,7 +252,7 @@ NO_ROWS = [
     record(17, estimate=float("nan")),
     record(1 << 40),
     (record(1)[0].replace(b":", b": "), record(1)[1]),  # a second key of a row of the same snapshot
-    (record(1)[0], b"garbage"),  # at the key of a row that is there
+    (record(1)[0], b"garbage"),  # with the key of an existing row
 ]
 
 

@@ -49,9 +49,7 @@ def test_a_changed_limit_leaves_what_was_counted_alone(kafka, redis_url, tmp_pat
         world.send(10, reports=2)
         counted(world, accepted=20, rejected={"many": 10})
 
-        worker = restart(
-            world, "back"
-        )  # as a roll-out does in between: it is older, and follows what is recorded
+        worker = restart(world, "back")  # as in a roll-out: it is older, and follows the recorded rules
         (event,) = worker.events("rules.older")
         assert (event["level"], event["remedy"]) == ("warning", "to go back to it, set streams.revision to 3")
         world.send(10, reports=5)

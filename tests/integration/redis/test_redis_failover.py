@@ -55,7 +55,7 @@ def offsets(world, client):
     """Returns the offset of each partition on a server."""
     found = {}
     for partition in range(world.partitions):
-        with contextlib.suppress(redis.ResponseError):  # another node's
+        with contextlib.suppress(redis.ResponseError):  # a key of another node
             if (offset := client.hget(layout.meta_key(world.name, partition), "offset")) is not None:
                 found[partition] = int(offset)
     return found
@@ -66,7 +66,7 @@ def cut_off(world, master, replica):
     replica.config_set("masterauth", OTHER)
     master.client_kill_filter(_type="replica")
     until(lambda: not synchronous(replica), "the replica is cut off")
-    for _ in range(2):  # of two commits that follow each other the first was acknowledged
+    for _ in range(2):  # the first of two consecutive commits was acknowledged
         before = offsets(world, master)
         until(
             lambda: all(offset > before[p] for p, offset in offsets(world, master).items()),  # noqa: B023
@@ -96,7 +96,7 @@ def fail_over(world, server, master, replica, sending):
         server.kill()
         replica.config_set("masterauth", PASSWORD)
         until(lambda: replica.info("replication")["role"] == "master", "the replica takes over")
-        # what it has at first is what it had; nobody may have written since
+        # the initial data is unchanged, as no client may have written since
         more_commits(world, 6)
     sending.more()
     return lost

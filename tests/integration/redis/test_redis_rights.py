@@ -147,7 +147,7 @@ def test_every_listed_right_is_needed(admin, server, who):
             STEPS[who](url)
             assert admin.execute_command("ACL LOG") == []
             continue
-        # SCAN shows all keys, whatever the patterns: one that may not be deleted is what is noticed then
+        # SCAN shows all keys, whatever the patterns, so the deletion of a foreign key fails visibly
         with pytest.raises((Unavailable, *ERRORS)) as refused:
             STEPS[who](url)
         assert re.search("permission|user executing the script", str(refused.value)), missing
@@ -293,7 +293,7 @@ def test_a_cluster_needs_three_things_more(redises):
     url = f"redis+cluster://worker@127.0.0.1:{servers[0].port}"
     nodes = [redis.Redis(port=server.port, password=ADMIN) for server in servers]
     names = [node.execute_command("CLUSTER MYID").decode() for node in nodes[:3]]
-    # a slot that is just being moved: what is not at the one node is asked for at the other
+    # a slot in migration: the client asks the other node for missing keys
     slot = key_slot(layout.meta_key(STREAM, 7).encode())
     of = next(number for number in range(3) if slot < 16384 * (number + 1) // 3)
     to = (of + 1) % 3

@@ -110,7 +110,7 @@ def test_a_claim_begins_raises_and_loads(counts):
     assert counts.peek(0) == fresh(offset=7)
     held = commit(counts, fresh(offset=7), 9, COMMITS[1], "all")
     raised = replace(held, epoch=2)
-    # what the claim would have begun with does not matter any more
+    # the claim's initial state no longer matters
     assert counts.claim(0, held, fresh(offset=3)) == StoredPartition(
         raised, {"all": f"all 9 {COMMITS[1]}".encode()}
     )
@@ -126,7 +126,7 @@ def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(client,
     blobs = {cell: f"{cell} 3 {COMMITS[1]}".encode() for cell in held.blobs}
     other = Singly(client, stream)
     assert other.cut(0) == counts.cut(0) == StoredPartition(held, blobs)
-    # a commit came between: the claimer is told of it, and claims what there is then
+    # a commit came between: the claimer learns this, and claims the new state
     assert counts.claim(0, early, fresh()) == StoredPartition(replace(held, epoch=2), blobs)
     assert counts.peek(0) == replace(held, epoch=2)
     following_one, more = following(replace(held, epoch=2), 5, COMMITS[2], "60000+60000")
@@ -211,7 +211,7 @@ REFUSED = {
         Answer.STAGING_EXPIRED,
     ),
 }
-"""What happens before a commit, and its answer."""
+"""Steps before a commit, and its answer."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -224,7 +224,7 @@ def test_a_refused_commit_writes_nothing(client, stream, counts, case, dropped):
     counts.stage(0, "attempt", blobs)
     meanwhile(client, stream, counts, held)
     if verdict is not Answer.STAGING_EXPIRED:
-        counts.stage(0, "attempt", blobs)  # what another did in between may have used it up
+        counts.stage(0, "attempt", blobs)  # another command in between may have used it up
     before = everything(client, stream)
     assert counts.promote(0, "attempt", held, after) is verdict
     assert everything(client, stream) == before
@@ -244,7 +244,7 @@ def test_the_same_commit_again_is_done_and_writes_nothing(client, stream, counts
     assert everything(client, stream) == before
     other = replace(held, lineage='{"group": "other"}')
     assert counts.promote(0, "second", other, after) is Answer.LINEAGE
-    # but not once another has claimed: whoever claims has loaded it, and counts on from there
+    # but not after another claim: its worker has loaded the state, and continues from there
     claimed(counts, after.epoch)
     assert counts.promote(0, "second", held, after) is Answer.FENCED
 
@@ -342,7 +342,7 @@ def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
     assert counts.cut(0) == StoredPartition(after, kept)
     assert counts.compare(0, after) is Answer.DONE
     assert counts.compare(0, held) is Answer.CONFLICT
-    # one that drops the last pane without a change of any other cell
+    # a commit that drops the last pane without a change of any other cell
     last = without(replace(after, commit_id=COMMITS[3]), "20+10")
     assert counts.promote(0, "nothing staged", after, last) is Answer.DONE
     assert counts.cut(0) == StoredPartition(last, {"all": blobs["all"]})
@@ -470,7 +470,7 @@ def test_partitions_that_are_swapped_are_lost_state_to_each_reader(client, strea
         with pytest.raises(StateLost, match="of another"):
             load(counts.cut(partition))
         with pytest.raises(StateLost, match="of another"):
-            load(counts.claim(partition, held[partition], base))  # by what it found before
+            load(counts.claim(partition, held[partition], base))  # by the earlier read
 
 
 @pytest.mark.parametrize("wrong", ["metadata", "blob"])
@@ -510,7 +510,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(client, stream, counts, se
     rng = random.Random(seed)
     world = _Unverified(ldp.Stream("still", ldp.GRR(epsilon="1", domain_size=3)), partitions=3)
     model = MemoryStore(world)
-    known: dict[int, list[Metadata]] = {0: [], 1: []}  # what some writer may believe, stale or not
+    known: dict[int, list[Metadata]] = {0: [], 1: []}  # belief of a writer, stale or not
     commits: dict[int, list[tuple[str, Metadata, Metadata]]] = {0: [], 1: []}
     answers: set[Any] = set()
 

@@ -1,8 +1,8 @@
 """Images with the names that the project uses, made of Debian's packages, for an engine without a registry.
 
 Each is a root file system by mmdebstrap plus Kafka's jars (from deploy/local) and the local Python of the image's
-version, or a Python from Debian. Commands, users, folders and ports equal those of the real images. The Python gets the local
-configuration of pip, so the project's Dockerfile needs no CA or address.
+version, or a Python from Debian. Commands, users, folders and ports equal those of the real images. The Python gets the
+local configuration of pip, so the project's Dockerfile needs no CA or address.
 """
 
 import re

@@ -18,7 +18,7 @@ def few(engine: Engine, findings: Findings, tests: Iterable[str] = TESTS) -> Non
     """Runs a few tests on containers that they start themselves."""
     more = dict.fromkeys(("LDP_TEST_KAFKA", "LDP_TEST_REDIS"), "")
     if engine.ours:
-        # Its helper's image is in no package, and the engine's end removes the containers; ports belong to this machine.
+        # Its helper's image is in no package, and the engine removes the containers; ports belong to this machine.
         more |= {"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_CONNECTION_MODE": "docker_host"}
         more |= {"TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1"}
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
