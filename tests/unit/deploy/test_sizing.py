@@ -196,18 +196,10 @@ def test_the_formulas_computed_again():
 
 
 def test_what_is_concluded_on_paper_is_what_the_numbers_say():
-    pgr, hadamard, *_ = (tables.Load.of(o.name, o, tables.RATE, tables.PARTITIONS) for o in tables.PAPER)
+    pgr, *_ = (tables.Load.of(o.name, o, tables.RATE, tables.PARTITIONS) for o in tables.PAPER)
     text = " ".join(SECTION.split())
-    assert f"10⁹ / 86,400 = {tables.RATE:,.0f} a second" in text
-    assert f"r·P·K = {pgr.cut_seconds:.0f} s of `pgr`, {hadamard.cut_seconds:.1f} s of `hadamard`" in text
-    assert f"8·P·K = {8 * pgr.counters / 1e9:.0f} GB" in text
-    most = 5 / 16e-9
-    assert round(most / 1e8) == 3
-    assert f"T / r: 3·10⁸ counters at T = 5 s and r = 16 ns, {most / pgr.oracle.state_size:.0f} part" in text
-    assert f"about {pgr.redis_bytes / 8e6:.0f} MB of `pgr`" in text
-    assert f"{pgr.cut_bytes / 1e9:.1f} GB of `pgr` are {8 * pgr.cut_bytes / 10e9:.0f} s of 10 Gbit/s" in text
-    assert f"receives {pgr.commit_bytes(1) / 60 / 8e6:.0f} MB/s" in text
-    assert f"{pgr.commit_bytes(1) / 1e9:.1f} GB/s in all" in text
+    assert f"takes {pgr.cut_seconds:.0f} s of CPU and {8 * pgr.counters / 1e9:.0f} GB of memory" in text
+    assert f"{pgr.commit_bytes(1) / 1e9:.1f} GB/s" in text
     errors = [math.sqrt(tables.variance(oracle)) for oracle in tables.PAPER]
     assert round(100 * (errors[0] / errors[2] - 1)) == 1
     assert 12 <= 100 * (errors[1] / errors[2] - 1) < 13
