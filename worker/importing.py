@@ -1,8 +1,8 @@
-"""Import: turns counts of another program into the state of a partition.
+"""Import: stores counts of another program as the state of a partition.
 
-The history is that of a log's prefix, counted for all time by one rule, by Spark or Beam over an archive for example.
-The worker that claims the partition adds the configured rule at the import's offset, and a head admits the partition
-before it counts in windows, so they begin beyond all that was imported. An import never changes existing counts.
+The counts cover a prefix of the partition's log under one rule, without windows; Spark or Beam can compute them from an
+archive. The worker that claims the partition adds the configured rule at the import's offset. Windows begin after all
+imported records. An import never changes existing counts.
 """
 
 import hashlib
@@ -34,28 +34,28 @@ from worker.counting.window_state import WindowState
 from worker.counting.windows import ALL
 
 
-class Refused(Exception):  # noqa: N818  # what became of it
-    """A history cannot be a partition's state: it is of something else, or there are or were counts."""
+class Refused(Exception):  # noqa: N818  # an outcome, not an error
+    """The counts cannot be imported: they do not fit, or the partition has or had counts."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """A history to import, and the part of the log that it counts."""
+    """Counts to import, and the range of the log that they cover."""
 
     history: State
     covered: OffsetRange
 
     @property
     def commit_id(self) -> str:
-        """The commit id to store it under, a digest: a second import of the same history finds the first."""
+        """The commit id of the import: a digest, so that a second import detects the first."""
         return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
 
     def rule(self, start: int) -> Rule:
-        """Returns the rule of its records; its revision is older than any that is configured."""
+        """Returns the rule of the imported records, older than any configured rule."""
         return Rule(start, 0, RecordLimits(self.covered.most_reports, hamming_weight=True))
 
     def state(self, start: int) -> PartitionState:
-        """Returns the state of a worker that counted its records by that rule, from ``start`` on."""
+        """Returns the state of a worker that counted these records from ``start`` on."""
         history, covered = self.history, self.covered
         return PartitionState(
             start=start,
@@ -69,10 +69,9 @@ class Prefix:
         )
 
     def is_in(self, found: Metadata) -> bool:
-        """Returns whether stored counts contain it, as imported or counted on since.
+        """Returns whether stored counts contain this import.
 
-        Counts are a function of the log and the rules, so a first rule that is the import's shows that its records
-        are among them.
+        Counts are a function of the log and the rules, so the import's rule as their first rule proves it.
         """
         if (found.offset, found.commit_id) == (self.covered.offset, self.commit_id):
             return True
@@ -82,7 +81,7 @@ class Prefix:
 
 
 def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
-    """Returns a history as a prefix of a stream's topic; raises Refused if it is none.
+    """Validates counts as a prefix of a stream's topic, or raises `Refused`.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
@@ -94,46 +93,48 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
     """
     if history.stream.document() != stream.document():
         ours, theirs = stream.fingerprint.hex(), history.stream.fingerprint.hex()
-        raise Refused(f"it is of another document: fingerprint {theirs} there, {ours} here")
+        raise Refused(f"the fingerprint is {theirs}; this stream has {ours}")
     if history.windows:
-        raise Refused("it is of windows; a partition begins with the counts of all time")
+        raise Refused("the counts have windows; an import has only all-time counts")
     if len(history.log) != 1:
-        said = "; ".join(map(str, history.log)) or "of no log"
-        raise Refused(f"it is {said}; an import is of one range of one partition's log")
+        ranges = "; ".join(map(str, history.log)) or "no offset range"
+        raise Refused(f"the counts cover {ranges}; an import covers one offset range of one partition")
     (covered,) = history.log
     if covered.topic != topic:
-        raise Refused(f"it is of {covered}; the stream's topic is {topic}")
+        raise Refused(f"the counts cover {covered}; the stream's topic is {topic}")
     if (covered.max_timestamp is None) != (not history.records):
         raise Refused(
-            f"it says {'no' if history.records else 'a'} highest timestamp of its {history.records:,} accepted records;"
-            " windows begin beyond that, so it is needed where there are any"
+            f"the counts have {'no' if history.records else 'a'} highest timestamp, but {history.records:,} accepted"
+            " records; counts have one exactly if they have accepted records"
         )
     if unknown := sorted(history.rejected.keys() - rejections.REASONS.keys()):
-        raise Refused(f"records were rejected for {', '.join(unknown)}, which workers do not know")
+        raise Refused(
+            f"records are rejected for {', '.join(unknown)}; allowed are {', '.join(rejections.REASONS)}"
+        )
     prefix = Prefix(history, covered)
     if (why := next(invariants.impossible(stream, prefix.state(covered.start)), None)) is not None:
-        raise Refused(f"no records of {covered} count so: {why}")
+        raise Refused(f"no records of {covered} have these counts: {why}")
     return prefix
 
 
 def mirrored(
     stream: ldp.Stream, partition: int, counted: PartitionState | None, end: int, topic: str, mirror_end: int
 ) -> State | None:
-    """Returns the counts of a whole partition as the history of its mirror, which has the same records.
+    """Returns the counts of a partition as an import for its mirror.
 
     Args:
         stream: the stream.
-        partition: its number, the same in the mirror.
-        counted: its state; None if nothing was claimed.
-        end: of its log.
-        topic: the mirror's.
-        mirror_end: of the mirror's log.
+        partition: the partition, in both topics.
+        counted: the partition's state; None if unclaimed.
+        end: end of the partition's log.
+        topic: the mirrored topic.
+        mirror_end: end of the mirrored partition's log.
 
     Returns:
-        The history; None if the mirror has no record and nothing was counted.
+        The counts; None if the mirror is empty and there are no counts.
 
     Raises:
-        Refused: the counts are not those of the whole log, or not by one rule; or the mirror lacks the beginning.
+        Refused: the counts lack records or have several rules, or the mirror lacks the first record.
     """
     offset = 0 if counted is None else counted.offset
     if left := end - offset:
@@ -144,18 +145,18 @@ def mirrored(
         return None
     if counted.gaps:
         raise Refused(
-            f"partition {partition}: its counts lack lost records, and the mirror would call them complete"
+            f"partition {partition}: its counts have gaps, but the mirror would publish them as complete"
         )
     if len(most := {rule.limits.most_reports for rule in counted.rules}) > 1:
         raise Refused(
-            f"partition {partition}: records were counted under several bounds, {most}; import one rule's counts"
+            f"partition {partition}: the counts have several rules, most_reports {most}; an import has one rule"
         )
     total, (most_reports,) = counted.total(), most
     read = counted.accepted + sum(counted.rejected.values())
     if read > mirror_end:
         raise Refused(
-            f"partition {partition}: {read} records were counted, and the mirror has {mirror_end} offsets: it does not"
-            " begin with the first record"
+            f"partition {partition}: {read} records were counted, but the mirror has only {mirror_end} offsets: it"
+            " lacks the first records"
         )
     return State(
         stream,
@@ -169,15 +170,13 @@ def mirrored(
 
 @dataclass(frozen=True)
 class Import:
-    """The import of histories into one stream.
+    """Import of counts into one stream.
 
     Attributes:
-        group: the consumer group that counts it.
-        stream: whose partitions.
-        topic: the stream's.
-        log: the topic and the group, from outside.
-        store: where the counts are kept.
-        head_reader: where the head of what was published is read.
+        group: the stream's consumer group.
+        log: the topic and the group, read without membership.
+        store: the store of the counts.
+        head_reader: the reader of the newest head.
     """
 
     group: str
@@ -188,33 +187,33 @@ class Import:
     head_reader: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
-        """Makes each history its partition's state; all are checked before the first is stored.
+        """Stores each import as its partition's state, after a check of all imports.
 
-        The steps have this order for safety. After a failure a partition has nothing or all of its import, and the
-        same import can be run again:
+        The order of the steps is essential. After a failure a partition has all of its import or nothing, and the same
+        import can be run again:
 
-        1. Compare each history with the stream: document and topic, and one history a partition.
+        1. Compare each import with the stream: document, topic, and at most one import per partition.
         2. Read the topic's id and its partitions.
-        3. Read Kafka's offsets: they follow the store, so the counts that they name must be found after them.
-        4. Read the decided head: the counts that it names must be found after it, too.
-        5. Read the log's bounds: the log must go on where an import ends, and have no record before its start. A
-           second answer must agree, about the topic's id, too.
-        6. Read the store's metadata. Anything there except this import is an obstacle.
-        7. Stage the counts under a key of this attempt, a partition at a time.
-        8. One script moves them into place with the metadata, if there are none yet.
-        9. Kafka gets the offset as a mirror, so that a loss is noticed; members of the group do it themselves.
+        3. Read Kafka's offsets. The store is ahead of them, so step 6 must find the counts that they name.
+        4. Read the decided head. Step 6 must find the counts that it names, too.
+        5. Read the log's bounds twice: the log must have no record before an import, and must reach its end. Both
+           answers and the topic's id must agree.
+        6. Read the store's metadata. Any other counts than this import prevent it.
+        7. Stage the counts of a partition under a key of this attempt.
+        8. One script promotes the staged counts with the metadata, unless metadata exist.
+        9. Commit the offset to Kafka, so that a loss of the counts is detected.
 
-        A worker that claims meanwhile is first, and step 8 changes nothing; or it finds the import, and resumes at
-        its offset.
+        If a worker claims a partition meanwhile, it does so before step 8, which then changes nothing, or it continues
+        at the import's offset.
 
         Args:
-            histories: one for each partition, by the name that errors use.
+            histories: the imports by the name that errors use.
             on_done: called for each stored import, with whether it was stored before.
 
         Raises:
-            Refused: why any of them cannot be imported, a line each. None is, unless a worker claimed one just now.
-            StateLost: what is stored cannot be read.
-            Unavailable: the outside does not answer; what was done stays.
+            Refused: the reasons, one line per import. Nothing is stored, unless a worker claimed a partition just now.
+            StateLost: stored counts are unreadable.
+            Unavailable: Kafka or Redis does not respond; stored imports stay.
         """
         # Step 1.
         prefixes = self._prefixes(histories)
@@ -229,10 +228,10 @@ class Import:
         # Step 5.
         bounds = self.log.bounds(prefixes)
         starts = {p: self._start(prefix, bounds[p]) for p, prefix in prefixes.items()}
-        # both are stored: no single answer decides them
+        # the decision needs two equal answers, as a broker can answer with outdated bounds
         again = self.log.bounds(prefixes)
         if self.log.topic_id() != topic or any(again[p][0] != bounds[p][0] for p in prefixes):
-            raise Unavailable("Kafka: two answers about the topic's id or where its logs begin do not agree")
+            raise Unavailable("Kafka: two answers on the topic's id or the starts of its logs differ")
         # Step 6.
         found = {p: peek(self.stream, self.store, p) for p in prefixes}
         self._demand_free(prefixes, lineage, starts, bounds, committed, head, found)
@@ -244,7 +243,7 @@ class Import:
             on_done(prefix, there is not None)
 
     def _prefixes(self, histories: Mapping[str, State]) -> dict[int, Prefix]:
-        """Returns the prefix of each partition, in their order."""
+        """Returns the imports by partition, in ascending order."""
         prefixes, names = dict[int, Prefix](), dict[int, str]()
         for name, history in histories.items():
             try:
@@ -253,14 +252,14 @@ class Import:
                 raise Refused(f"{name}: {error}") from None
             partition = prefix.covered.partition
             if partition in prefixes:
-                raise Refused(f"{names[partition]} and {name} are of one partition, {partition}; merge them")
+                raise Refused(f"{names[partition]} and {name} both cover partition {partition}; merge them")
             prefixes[partition], names[partition] = prefix, name
         return dict(sorted(prefixes.items()))
 
     def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
-        """Returns where the log begins, if it has no record between that and the history's start; else that start."""
+        """Returns the log's start if it has no record before the import, else the import's start."""
         first, start = bounds[0], prefix.covered.start
-        # asked twice, as a wrong no would leave records out
+        # checked twice, as a wrong no would omit records
         if start <= first or any(
             self.log.has_records(prefix.covered.partition, first, start) for _ in range(2)
         ):
@@ -277,7 +276,7 @@ class Import:
         head: Head,
         found: Mapping[int, Metadata | None],
     ) -> None:
-        """Raises Refused if a partition has counts, or had some that its history lacks."""
+        """Raises `Refused` if a partition has counts, or lost counts that its import lacks."""
         if others := head.foreign(lineage):
             raise Refused(str(foreign(self.stream, head, others)))
         faults = []
@@ -304,45 +303,45 @@ class Import:
         answer = self.store.install(partition, attempt, metadata)
         if answer is Answer.STAGING_EXPIRED:
             raise Unavailable(
-                f"Redis: the staged counts of partition {partition} are gone; import them again"
+                f"Redis: the staged counts of partition {partition} have expired; import them again"
             )
         if answer is not Answer.DONE:
-            raise Refused(f"partition {partition}: a worker has claimed it just now; {_NEVER}")
+            raise Refused(f"partition {partition}: a worker claimed it during the import; {_NEVER}")
 
     def _mirror(self, partition: int, prefix: Prefix, committed: tuple[int, str] | None) -> None:
         offset = prefix.covered.offset
-        # never lowered: it may speak of counts beyond
+        # never lowered: a higher offset may stand for more counts
         if committed is None or committed[1] == CLAIMED or committed[0] < offset:
             # Step 9.
             self.log.mirror({partition: (offset, COUNTED)})
 
 
-_NEVER = "an import never touches counts that are there"
+_NEVER = "an import never changes existing counts"
 
 
 def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
-    """Returns how stored counts obstruct an import; None if they are the import itself."""
+    """Returns how stored counts prevent an import; None if they are the import itself."""
     if others := differing(found.lineage, lineage):
-        return f"it has counts of another history, {'; '.join(others)}; {_NEVER}"
+        return f"it has other counts ({'; '.join(others)}); {_NEVER}"
     if prefix.is_in(found):
         return None
-    what = f"counts up to offset {found.offset}" if found.commit_id else "been claimed by a worker"
-    return f"it has {what} already; {_NEVER}"
+    what = f"counts up to offset {found.offset}" if found.commit_id else "a claim by a worker"
+    return f"it already has {what}; {_NEVER}"
 
 
 def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
-    """Returns which records would never be counted, or are not in the log; None if there are none."""
+    """Returns which records an import would omit, or the log lacks, or None."""
     (first, end), covered = bounds, prefix.covered
     if start > first:
-        return f"the counts begin at offset {start}, and the log has records before that, from {first} on"
+        return f"the counts begin at offset {start}, but the log has earlier records from offset {first} on"
     if covered.offset > end:
         return (
-            f"the counts reach offset {covered.offset}, and the log ends at {end}: it is another log, or what is there"
-            " is not decided yet"
+            f"the counts reach offset {covered.offset}, but the log ends at {end}: it is another log, or its last"
+            " transactions are open"
         )
     if covered.offset < first:
         return (
-            f"the counts end at offset {covered.offset}, and the log begins at {first}: what is between is in neither;"
+            f"the counts end at offset {covered.offset}, but the log begins at {first}: both lack the records between;"
             " count the archive up to an offset that the log still has"
         )
     return None
@@ -351,25 +350,25 @@ def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
 def _lost(
     prefix: Prefix, start: int, committed: tuple[int, str] | None, head: Head, group: str
 ) -> str | None:
-    """Returns why counts were lost that a history does not restore; None if it restores all."""
+    """Returns which lost counts an import does not restore, or None."""
     partition, offset = prefix.covered.partition, prefix.covered.offset
     if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
         return (
             f"Redis has no counts, but group {group!r} has offset {committed[0]} committed in Kafka"
             f" ({committed[1] or 'by another program'!r}): they were lost, or another Redis has"
-            " them, and reached beyond these"
+            " them, and the import lacks some of them"
         )
     if partition in head.uncounted and start > 0:
         return (
-            f"snapshot {head.sequence} was published without its records, and those before offset {start} would be"
-            " missing without a word"
+            f"snapshot {head.sequence} was published without this partition; a later one would silently lack the"
+            f" records before offset {start}"
         )
     published = head.rules_of(partition)
-    # as a store that was set back to just this import
+    # the store was reset to a backup with only this import
     again = published[:1] == [prefix.rule(start)] and all(rule.offset >= offset for rule in published[1:])
     if not again and (published or head.offsets.get(partition, 0)):
         return (
-            f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset"
+            f"Redis has no counts, but snapshot {head.sequence} was published with counts up to offset"
             f" {head.offsets.get(partition, 0)}: they were lost, or another Redis has them."
             f" Remedy: restore Redis, or {NEW_NAME}"
         )

@@ -1,4 +1,4 @@
-"""Users with a value each, drawn from real counts with a seed."""
+"""Simulated users, drawn from real counts with a seed."""
 
 import csv
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class SimulationError(RuntimeError):
-    """The counts cannot be used."""
+    """The file of counts is invalid."""
 
 
 class NoSuchColumnError(SimulationError):
@@ -21,16 +21,16 @@ class NoSuchColumnError(SimulationError):
 
 @dataclass(frozen=True)
 class Crowd:
-    """Users with a value each."""
+    """Simulated users with one value each."""
 
-    histogram: Counts  # (d,) users with each value: the truth
+    histogram: Counts  # (d,) true number of users by value
     values: npt.NDArray[np.int64]  # (n,) in random order
 
 
 def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str] | None) -> Counts:
-    """Returns counts by value from a CSV file, (rows,), or (labels,) int64 with 0 for missing labels.
+    """Returns counts by value from a CSV file, int64.
 
-    The file is UTF-8 with a header. Without labels, its rows are the values in order.
+    The file is UTF-8 with a header. Without labels, row i counts value i. A missing label counts 0.
 
     Raises:
         NoSuchColumnError: a column is missing.
@@ -42,12 +42,12 @@ def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SimulationError(f"{path}: cannot be read ({error})") from None
     if not rows:
-        raise SimulationError(f"{path}: no rows below the header")
+        raise SimulationError(f"{path}: no rows after the header")
     needed = [column] if labels is None else [column, label_column]
     for name in needed:
         if name not in rows[0]:
             raise NoSuchColumnError(
-                f"{path}: no column {name!r}; there are {', '.join(filter(None, rows[0]))}"
+                f"{path}: no column {name!r}; the columns are {', '.join(filter(None, rows[0]))}"
             )
     counts = [_count(path, line, row[column]) for line, row in enumerate(rows, 2)]
     if labels is None:
@@ -56,21 +56,21 @@ def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str
     result = np.zeros(len(labels), np.int64)
     for line, (row, count) in enumerate(zip(rows, counts, strict=True), 2):
         if row[label_column] not in index:
-            raise SimulationError(f"{path}, line {line}: {row[label_column]!r} is no label of the stream")
+            raise SimulationError(f"{path}, line {line}: {row[label_column]!r} is not a label of the stream")
         result[index[row[label_column]]] += count
     return result
 
 
 def _count(path: Path, line: int, text: str | None) -> int:
     if text is None or not text.isascii() or not text.isdigit():
-        raise SimulationError(f"{path}, line {line}: {text!r} given; a count is a whole number from 0 on")
+        raise SimulationError(f"{path}, line {line}: {text!r} given; a count is an integer from 0")
     if len(text) > 15:
-        raise SimulationError(f"{path}, line {line}: {text!r} given; a count is at most 15 digits long")
+        raise SimulationError(f"{path}, line {line}: {text!r} given; a count has at most 15 digits")
     return int(text)
 
 
 def draw(counts: Counts, users: int, seed: int) -> Crowd:
-    """Draws users in proportion to counts; SimulationError if all are 0.
+    """Draws users in proportion to counts; raises `SimulationError` if all are 0.
 
     Example:
         >>> crowd = draw(np.array([3, 0, 1]), users=1000, seed=7)
@@ -79,7 +79,7 @@ def draw(counts: Counts, users: int, seed: int) -> Crowd:
     """
     total = counts.sum(dtype=np.float64)
     if not total:
-        raise SimulationError("all counts are 0: there is nobody to draw")
+        raise SimulationError("all counts are 0; at least one must be positive")
     rng = np.random.default_rng(seed)
     histogram = rng.multinomial(users, counts / total)
     return Crowd(histogram, rng.permutation(np.repeat(np.arange(len(counts)), histogram)))

@@ -9,7 +9,7 @@ import ldp
 from ldp import frames, wire
 
 _CHUNK, _CHUNK_BYTES = 8192, 8 << 20
-"""Most users, and most bytes of reports, that are perturbed at once."""
+"""Maximum users, and maximum bytes of reports, perturbed at once."""
 
 
 def records(
@@ -21,9 +21,9 @@ def records(
     json_share: float = 0.0,
     malformed_share: float = 0.0,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields values of records and their numbers of reports, 0 for a malformed record.
+    """Yields record values with their numbers of reports, 0 for a malformed record.
 
-    The shares are probabilities: of JSON, and of a malformed record before a good one. `seed` draws only these.
+    The shares are probabilities of JSON, and of a malformed record before a good one. `seed` draws only these.
     """
     rng = np.random.default_rng([seed, 1])
     size = stream.oracle.report_bytes
@@ -46,7 +46,7 @@ def records(
 
 
 def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
-    """Returns a malformed record, made from a good frame."""
+    """Returns a malformed record from a good frame."""
     match rng.integers(6):
         case 0:
             return b""

@@ -125,7 +125,7 @@ def test_an_imported_stream_continues_and_the_audit_is_equal(mixed):
     # and everything else of them is refused
     other = imported(world, history(world, 0, ends[0] - 2), *files[1:])
     assert (other.exit_code, other.stdout) == (1, "")
-    assert "partition 0: it has counts up to offset" in other.stderr
+    assert "partition 0: it already has counts up to offset" in other.stderr
     assert keys(world) == counted
 
 

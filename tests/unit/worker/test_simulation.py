@@ -52,7 +52,7 @@ def test_the_draw_is_the_seeds_and_fits_the_counts():
     assert (drawn.values == again.values).all()
     assert np.bincount(drawn.values, minlength=4).tolist() == drawn.histogram.tolist()
     assert drawn.histogram[1] == 0
-    with pytest.raises(crowd.SimulationError, match="nobody"):
+    with pytest.raises(crowd.SimulationError, match="all counts are 0"):
         crowd.draw(np.zeros(3, np.int64), 10, seed=1)
     # six standard deviations of a binomial
     assert (abs(drawn.histogram - 100_000 * counts / 10) <= 6 * np.sqrt(100_000 * 0.25)).all()

@@ -72,12 +72,12 @@ def test_another_history_of_the_same_partition_is_never_taken_for_the_first() ->
     assert other != history
     for different in (other, batch(world, 0, 0, 7), batch(world, 0, 0, 5), batch(world, 0, 0, 6, most=1)):
         assert refusal(world, different) == (
-            "partition 0: it has counts up to offset 6 already; an import never touches counts that are there"
+            "partition 0: it already has counts up to offset 6; an import never changes existing counts"
         )
     assert world.stored[0] == before
     count_all(world, alone(world, 1))
     for different in (batch(world, 0, 0, 7), batch(world, 0, 0, 6, most=1)):
-        assert "it has counts up to offset 10 already" in refusal(world, different)
+        assert "it already has counts up to offset 10" in refusal(world, different)
     # the batch's rule applied before the worker's rule, so this is a part of it
     assert imported(world, batch(world, 0, 0, 5)) == [(0, True)]
 
@@ -140,7 +140,7 @@ def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
     del world.stored[0]
     assert refusal(world, history) == (
         "partition 0: Redis has no counts, but group 'group' has offset 10 committed in Kafka ('counted'): they were"
-        " lost, or another Redis has them, and reached beyond these"
+        " lost, or another Redis has them, and the import lacks some of them"
     )
     # without the group's offset, the head names the rules of the import, so it is only set back
     world.offsets.clear()
@@ -157,7 +157,7 @@ def test_what_was_published_by_other_rules_is_not_imported() -> None:
     del world.stored[0]
     world.offsets.clear()
     assert refusal(world, batch(world, 0, 0, 10)) == (
-        "partition 0: Redis has no counts, but snapshot 1 was published with those up to offset 10: they were"
+        "partition 0: Redis has no counts, but snapshot 1 was published with counts up to offset 10: they were"
         " lost, or another Redis has them."
         " Remedy: restore Redis, or give the stream another name: the worker then counts what its topic holds"
     )
@@ -180,9 +180,9 @@ def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_plac
     [
         (
             Head(3, {0: 7}, 5),
-            "snapshot 3 was published with those up to offset 7",
+            "snapshot 3 was published with counts up to offset 7",
         ),  # written before rules existed
-        (Head(3, uncounted=(0,)), "those before offset 2 would be missing without a word"),
+        (Head(3, uncounted=(0,)), "silently lack the records before offset 2"),
         (Head(3, lineage={"group": "others"}), "snapshot 3 in the snapshot topic is of other counts"),
     ],
 )
@@ -234,7 +234,7 @@ def test_an_import_begins_where_the_log_does() -> None:
     for _ in range(3):
         world.produce(0, None, [], marker=True)
     world.send()
-    assert "the log has records before that, from 0 on" in refusal(world, batch(world, 0, 4, 8))
+    assert "the log has earlier records from offset 0 on" in refusal(world, batch(world, 0, 4, 8))
     # a range without records is not a hole
     assert imported(world, batch(world, 0, 3, 8)) == [(0, False)]
     assert layout.load(world.stream, *vars(world.stored[0]).values()).start == 0
@@ -245,8 +245,8 @@ def test_an_import_begins_where_the_log_does() -> None:
 @pytest.mark.parametrize(
     ("first", "start", "offset", "why"),
     [
-        (0, 0, 11, "the counts reach offset 11, and the log ends at 10"),
-        (5, 0, 4, "the counts end at offset 4, and the log begins at 5: what is between is in neither"),
+        (0, 0, 11, "the counts reach offset 11, but the log ends at 10"),
+        (5, 0, 4, "the counts end at offset 4, but the log begins at 5: both lack the records between"),
         (5, 0, 5, ""),
         (5, 2, 10, ""),
     ],
@@ -272,7 +272,7 @@ def test_all_are_looked_at_before_the_first_is_imported() -> None:
     said = refusal(world, good, *short).splitlines()
     assert [line.split(":")[0] for line in said] == ["partition 1", "partition 2"]
     assert "two" not in refusal(world, good, good)
-    assert refusal(world, good, good) == "0.ldp and 1.ldp are of one partition, 0; merge them"
+    assert refusal(world, good, good) == "0.ldp and 1.ldp both cover partition 0; merge them"
     assert "topic reports has no partition 7" in refusal(world, moved(good, partition=7))
 
 
@@ -287,22 +287,22 @@ def test_what_is_no_history_of_the_stream_is_refused() -> None:
     for other, why in (
         (
             moved(history, topic="others"),
-            "0.ldp: it is of others, partition 0, offsets 0 to 5; the stream's topic",
+            "0.ldp: the counts cover others, partition 0, offsets 0 to 5; the stream's topic",
         ),
-        (replace(history, log=()), "it is of no log; an import is of one range"),
+        (replace(history, log=()), "the counts cover no offset range; an import"),
         (
             replace(history, log=(*history.log, OffsetRange("reports", 1, 0, 5))),
-            "offsets 0 to 4; an import is of one",
+            "offsets 0 to 4; an import covers one",
         ),
-        (replace(history, windows=((0, 1000),)), "it is of windows"),
-        (moved(history, max_timestamp=None), "no highest timestamp of its 6 accepted records"),
+        (replace(history, windows=((0, 1000),)), "the counts have windows"),
+        (moved(history, max_timestamp=None), "no highest timestamp, but 6 accepted records"),
         (
             replace(history, rejected={"boredom": 1}, log=(OffsetRange("reports", 0, 0, 9, 5),)),
-            "boredom, which workers",
+            "rejected for boredom; allowed are",
         ),
         (
             moved(replace(history, reports=18, counters=3 * history.counters), most_reports=2),
-            "no records of reports, partition 0, offsets 0 to 5 count so: 6 accepted records have 18 reports",
+            "no records of reports, partition 0, offsets 0 to 5 have these counts: 6 accepted records have 18 reports",
         ),
     ):
         assert why in refusal(world, other)
