@@ -1,4 +1,4 @@
-"""Cache of compressed answers, shared by readers and bounded in number and bytes."""
+"""Cache of compressed answers, shared by clients and bounded in number and bytes."""
 
 import asyncio
 import threading
@@ -13,39 +13,39 @@ from worker.http.connections import PIECE_BYTES
 from worker.kafka.snapshots.follower import give_back
 
 MOST_BYTES = 48 << 20
-"""Maximum compressed bytes of all answers, kept or being made."""
+"""Maximum compressed bytes of all answers, cached or in progress."""
 MOST_ANSWERS = 256
 MOST_WAITING = 32
-"""Maximum answers waiting to be made."""
+"""Maximum number of answers in the queue."""
 MAKING_SECONDS = 30.0
-"""Maximum wait of a reader for an answer."""
+"""Maximum wait of a client for an answer."""
 _CUT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 20
 _PAUSES = 19
-"""Pause between answers of a kind, in CPU times of the last one: counting comes first."""
+"""Pause between answers of a kind, in multiples of the last one's CPU time, so that counting has priority."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Parts = Callable[[], Iterable[bytes]]
 
 
 class Dropped(Exception):  # noqa: N818  # an answer, not a fault
-    """An answer was dropped during its transfer to make room for newer ones."""
+    """The cache dropped an answer during its transfer, in favour of newer ones."""
 
 
 class TooLarge(Exception):  # noqa: N818  # an answer, not a fault
-    """An answer takes more than `MOST_BYTES`."""
+    """An answer is larger than `MOST_BYTES`."""
 
 
 class Busy(Exception):  # noqa: N818  # an answer, not a fault
-    """An answer cannot be made now; the client retries."""
+    """An answer cannot be made now; the client should retry."""
 
 
 class Packed:
     """Bytes compressed by gzip at its fastest level.
 
     Attributes:
-        size: the number of bytes, compressed.
-        length: the number of bytes, not compressed.
+        size: number of compressed bytes.
+        length: number of uncompressed bytes.
 
     Example:
         >>> packed = Packed()
@@ -71,12 +71,12 @@ class Packed:
         return packed
 
     def add(self, part: bytes) -> int:
-        """Adds a part; returns its compressed bytes."""
+        """Adds a part; returns the number of its compressed bytes."""
         self.length += len(part)
         return self._take(self._packing.compress(part))
 
     def end(self) -> int:
-        """Ends the stream; returns its last compressed bytes."""
+        """Ends the stream; returns the number of its last compressed bytes."""
         taken = self._take(self._packing.flush())
         if self._rest and self._pieces is not None:
             self._pieces.append(bytes(self._rest))
@@ -92,18 +92,18 @@ class Packed:
         return len(data)
 
     def drop(self) -> None:
-        """Frees the bytes, also during a transfer."""
+        """Frees the bytes, even during a transfer."""
         self._pieces = None
 
     def gzipped(self) -> Iterator[bytes]:
-        """Yields the compressed bytes in shared pieces; Dropped if the rest is gone."""
+        """Yields the compressed bytes in shared pieces; raises Dropped after `drop`."""
         at = 0
         while (piece := self._piece(at)) is not None:
             yield piece
             at += 1
 
     def plain(self) -> Iterator[bytes]:
-        """Yields the uncompressed bytes in pieces; Dropped if the rest is gone."""
+        """Yields the uncompressed bytes in pieces; raises Dropped after `drop`."""
         unpacking = zlib.decompressobj(31)
         for piece in self.gzipped():
             data = piece
@@ -136,18 +136,18 @@ class Answers:
 
     @property
     def bytes(self) -> int:
-        """Compressed bytes of answers, kept or being made."""
+        """Compressed bytes of answers, cached or in progress."""
         return self._bytes
 
     def __len__(self) -> int:
         return len(self._kept)
 
     async def get(self, key: object, parts: Parts, kind: str = "") -> Packed:
-        """Returns an answer; makes it if it is not kept.
+        """Returns an answer from the cache, or makes it.
 
         Raises:
-            TooLarge: it takes too many bytes.
-            Busy: too many are waiting, or it takes too long.
+            TooLarge: the answer has too many bytes.
+            Busy: the queue is full, or the answer takes too long.
         """
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
@@ -156,31 +156,31 @@ class Answers:
         making = self._waiting.get(key)
         if making is None:
             if len(self._waiting) >= MOST_WAITING:
-                raise Busy(f"{MOST_WAITING} answers wait to be made")
+                raise Busy(f"{MOST_WAITING} requests are queued; retry later")
             making = self._waiting[key] = asyncio.ensure_future(self._made(key, parts, kind))
             making.add_done_callback(lambda done: self._waited(key, done))
         try:
             return await asyncio.wait_for(asyncio.shield(making), MAKING_SECONDS)
         except TimeoutError:
-            raise Busy("the answer is not made yet") from None
+            raise Busy("the answer is not ready yet; retry later") from None
 
     def _waited(self, key: object, made: "asyncio.Future[Packed]") -> None:
         del self._waiting[key]
         if not made.cancelled():
-            made.exception()  # its readers may be gone
+            made.exception()  # marks it as retrieved: its clients may have disconnected
 
     async def _made(self, key: object, parts: Parts, kind: str) -> Packed:
         """Makes an answer after the pause of its kind."""
         async with self._turns[kind]:
             await asyncio.sleep(self._begins[kind] - time.monotonic())
             if self._ended.is_set():
-                raise Busy("the worker ends")
+                raise Busy("the worker shuts down")
             return await asyncio.wrap_future(self._maker.submit(self._make, key, parts, kind))
 
     def _make(self, key: object, parts: Parts, kind: str) -> Packed:
         packed, began = Packed(), time.thread_time()
         with self._lock:
-            while self._bytes > MOST_BYTES // 2:  # leaves memory for the snapshot that the answer is made of
+            while self._bytes > MOST_BYTES // 2:  # leaves memory for the answer's snapshot
                 self._drop()
         try:
             for part in parts():
@@ -203,9 +203,9 @@ class Answers:
         return packed
 
     def _count(self, more: int) -> None:
-        """Counts bytes of the answer being made; drops the oldest others."""
+        """Adds bytes of the answer in progress; drops the oldest cached answers."""
         if self._ended.is_set():
-            raise Busy("the worker ends")
+            raise Busy("the worker shuts down")
         with self._lock:
             self._bytes += more
             while self._bytes > MOST_BYTES:
@@ -219,6 +219,6 @@ class Answers:
         packed.drop()
 
     def end(self) -> None:
-        """Stops making answers."""
+        """Stops the thread that makes answers."""
         self._ended.set()
         self._maker.shutdown(wait=False, cancel_futures=True)

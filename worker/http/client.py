@@ -1,4 +1,4 @@
-"""HTTP client for the processes of this machine."""
+"""HTTP client for worker processes on this machine."""
 
 import contextlib
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Answer:
-    """A process's answer."""
+    """Answer of a process."""
 
     status: int
     text: str
 
 
 def ask(port: int, path: str, accept: str, seconds: float) -> Answer | None:
-    """Returns a process's answer; None if it fails or times out."""
-    # not urllib, which would use a proxy of the environment
+    """Returns the answer of a process; None if the request fails or times out."""
+    # urllib would use a proxy from the environment
     with contextlib.closing(HTTPConnection(HOST, port, timeout=seconds)) as connection:
         try:
             connection.request("GET", path, headers={"Accept": accept})

@@ -1,8 +1,8 @@
 """HTTP server on a thread: uvicorn, with deadlines and bounds for its connections.
 
-uvicorn 0.54 has no deadline for a request's head or for a stalled reader, and refuses the newest connection if there
-are too many. `Connection` adds these through uvicorn's protocol class. granian 2.8 ends no connection of a stalled
-reader, and adds no header to its own errors.
+uvicorn 0.54 has no deadline for the head of a request or for a stalled client. At its limit of connections, it refuses
+the newest one. `Connection` subclasses uvicorn's protocol to add deadlines, and to drop the oldest connection instead.
+granian 2.8 is not an alternative: it keeps connections of stalled clients and adds no headers to its own errors.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from uvicorn.server import ServerState
 
 MOST_CONNECTIONS = 512
 REQUEST_SECONDS = 5.0
-"""Deadline for a request, head and body, from the start of its connection."""
+"""Deadline for the head and body of a request, from the start of its connection."""
 STALLED_SECONDS = 20.0
-"""Deadline of a reader that takes nothing."""
+"""Deadline for a client that reads no data."""
 MOST_HEAD_BYTES = 8192
-"""Limit of a request line and its headers."""
+"""Maximum size of a request line and its headers."""
 PIECE_BYTES = 1 << 13
-"""Size of an answer's pieces; about three are buffered for a reader."""
+"""Size of the pieces of an answer; about three are buffered per client."""
 _KERNEL_BYTES = 1 << 16
 _BACKLOG = 128
 _LOG = "uvicorn.error"
@@ -35,7 +35,7 @@ _LOG = "uvicorn.error"
 class Connection(H11Protocol):
     """A connection for one request.
 
-    The oldest connection makes room for the newest, so a probe, which asks at once, is answered while others hold on.
+    At the limit, a new connection replaces the oldest. A probe sends its request at once, so it is always answered.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class Connection(H11Protocol):
 
     @property
     def ending(self) -> bool:
-        """Whether the connection has ended or is about to."""
+        """Whether the connection is closed or about to close."""
         return self.transport.is_closing()
 
     def abort(self) -> None:
-        """Ends the connection at once; what was not sent is dropped."""
+        """Closes the connection at once, and drops unsent data."""
         self._opened.pop(self, None)
         self.transport.abort()
 
     def stay(self) -> None:
-        """Exempts the connection from making room for others."""
+        """Keeps the connection when new ones exceed the limit."""
         self._opened.pop(self, None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts the deadline; drops the oldest of too many connections."""
+        """Starts the deadline; aborts the oldest connection above the limit."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         self._opened[self] = None
@@ -75,23 +75,23 @@ class Connection(H11Protocol):
         self._within(REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Takes a part of the request; a whole request has no deadline."""
+        """Processes a part of the request; the complete request has no deadline."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused:
             self._within(None)
 
     def pause_writing(self) -> None:
-        """Starts the reader's deadline."""
+        """Starts the deadline of the stalled client."""
         super().pause_writing()
         self._within(STALLED_SECONDS)
 
     def resume_writing(self) -> None:
-        """Ends the reader's deadline."""
+        """Ends the deadline of the stalled client."""
         super().resume_writing()
         self._within(STALLED_SECONDS if self.ending else None)
 
     def on_response_complete(self) -> None:
-        """Starts the reader's deadline for the rest."""
+        """Starts the client's deadline for the buffered rest."""
         super().on_response_complete()
         self._within(STALLED_SECONDS)
 
@@ -102,19 +102,19 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
         self.lost.set()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # it says nothing of the request
-        """Answers an invalid request, with the headers of every answer."""
-        if self.conn.our_state is not h11.IDLE:  # an answer is under way
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # the answer repeats no part of the request
+        """Answers an invalid request with the headers that all answers have."""
+        if self.conn.our_state is not h11.IDLE:  # an answer has begun
             return self.abort()
-        said = b"Bad Request\n"
+        body = b"Bad Request\n"
         headers = [
             *self.config.encoded_headers,
             (b"content-type", b"text/plain"),
-            (b"content-length", b"%d" % len(said)),
+            (b"content-length", b"%d" % len(body)),
         ]
         for event in (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=said),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
@@ -127,10 +127,10 @@ class Connection(H11Protocol):
 
 
 class Server:
-    """Serves an ASGI application on a thread of its own until `shutdown`.
+    """Serves an ASGI application on a separate thread until `shutdown`.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: the server cannot listen on the address.
     """
 
     def __init__(self, host: str, port: int, application: Any, headers: Mapping[str, str]) -> None:
@@ -164,8 +164,8 @@ class Server:
             runner.run(self._server.serve([self._socket]))
 
     def shutdown(self) -> None:
-        """Ends all connections and the thread."""
-        logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # it would log each aborted answer
+        """Closes all connections and stops the thread."""
+        logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # uvicorn would log each aborted answer
         self._server.should_exit = True
         self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
@@ -176,14 +176,14 @@ class Server:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Returns a listening socket, whose options its connections inherit."""
+    """Returns a listening socket; its connections inherit its options."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # unread data takes kernel memory, too, which counts for a container
+        # unread data uses kernel memory, which counts against a container's limit
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # otherwise a vanished reader keeps its connection for minutes
+            # otherwise the connection of a lost client stays for minutes
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2000 * STALLED_SECONDS))
         listening.bind((host, port))
         listening.listen(_BACKLOG)

@@ -1,4 +1,4 @@
-"""JSON documents of a snapshot: whole, or a small excerpt of any domain."""
+"""JSON documents of a snapshot: complete, or an excerpt of bounded size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ TOLERANCE = "poisoning_tolerance"
 """Additional vectors of Base, if the snapshot has them."""
 MOST_ROWS = 500
 _MOST_NAMED = 20
-"""Named values of a set."""
+"""Maximum number of a set's values with labels."""
 _AT_ONCE = 1 << 14
-"""Numbers of a vector in one part."""
+"""Maximum number of a vector's elements in one part."""
 _OF_ALL_BODIES = (
     *("schema", "stream", "fingerprint", "window", "sequence", "reports", "offsets", "complete", "gaps"),
     *("uncounted", "epsilon", "snapshot", "document", "standard_error", "level", "chunks", "method"),
@@ -29,36 +29,36 @@ def json(document: object) -> bytes:
 
 
 def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
-    """Yields a snapshot as one JSON document, in parts of bounded size.
+    """Yields a complete snapshot as one JSON document, in parts of bounded size.
 
-    Cost: O(d) a method; see ``tests/bench/page.py``.
+    Cost: O(d) per method; see ``tests/bench/page.py``.
     """
     yield json(_head(snapshot))[:-1] + b',"labels":'
     yield from _value(snapshot.labels)
     yield b',"methods":{'
     for i, method in enumerate(methods):
         body = body_document(snapshot, method)
-        own = {name: said for name, said in body.items() if name not in _OF_ALL_BODIES}
+        own = {name: value for name, value in body.items() if name not in _OF_ALL_BODIES}
         yield (b"," if i else b"") + json(method)
-        for j, (name, said) in enumerate(own.items()):
+        for j, (name, value) in enumerate(own.items()):
             yield (b"," if j else b":{") + json(name) + b":"
-            yield from _value(said)
+            yield from _value(value)
         yield b"}"
     yield b"}}"
 
 
-def _value(said: Any) -> Iterator[bytes]:
-    """Yields a value as JSON, a long vector in parts."""
-    if not isinstance(said, np.ndarray | tuple | list) or len(said) <= _AT_ONCE:
-        yield json(said)
+def _value(value: Any) -> Iterator[bytes]:
+    """Yields a value as JSON, and a long vector in several parts."""
+    if not isinstance(value, np.ndarray | tuple | list) or len(value) <= _AT_ONCE:
+        yield json(value)
         return
-    for at in range(0, len(said), _AT_ONCE):
-        yield (b"," if at else b"[") + json(said[at : at + _AT_ONCE])[1:-1]
+    for at in range(0, len(value), _AT_ONCE):
+        yield (b"," if at else b"[") + json(value[at : at + _AT_ONCE])[1:-1]
     yield b"]"
 
 
 def _head(snapshot: Snapshot) -> dict[str, Any]:
-    head = {name: said for name, said in head_document(snapshot).items() if name != "schema"}
+    head = {name: value for name, value in head_document(snapshot).items() if name != "schema"}
     constant = {"document": snapshot.document, "standard_error": snapshot.std_error, "level": snapshot.level}
     return head | constant
 
@@ -73,7 +73,7 @@ def excerpt(
 ) -> dict[str, Any]:
     """Returns an excerpt of a snapshot: some values in an order, and the queries.
 
-    `sort` is ``base``, the most frequent first, or ``value``; `find` is a part of a label or number, in any case.
+    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label or number; case is ignored.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:
@@ -81,8 +81,8 @@ def excerpt(
         >>> from ldp.snapshot import Cut, take
         >>> stream = ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
         >>> taken = take(stream, stream.oracle.estimate([5, 3, 7], 15), Cut({0: 15}, {}), sequence=3)
-        >>> said = excerpt(taken, ["base"], top=2)
-        >>> [row["label"] for row in said["values"]], said["matching"]
+        >>> found = excerpt(taken, ["base"], top=2)
+        >>> [row["label"] for row in found["values"]], found["matching"]
         (['blue', 'red'], 3)
         >>> [row["value"] for row in excerpt(taken, ["base"], find="RE")["values"]]
         [0, 1]
@@ -102,7 +102,7 @@ def excerpt(
     drawn = np.concatenate(shown) if len(values) else np.zeros(1)
     head = _head(snapshot)
     left_out = ("offsets", "rules", "floors", "windows", "reached", "rows", "lineage", "methods")
-    return {name: said for name, said in head.items() if name not in left_out} | {
+    return {name: value for name, value in head.items() if name not in left_out} | {
         "domain_size": len(leading["frequencies"]),
         "published": published,
         "sums": {method: snapshot.bodies[method].sum for method in published},
@@ -116,7 +116,7 @@ def excerpt(
 
 
 def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
-    """Returns the values whose label contains a text, in the domain's order."""
+    """Returns the values with a text in their label, in the domain's order."""
     if not find:
         return np.arange(size)
     wanted = find.casefold()
@@ -129,7 +129,7 @@ def _rows(
     snapshot: Snapshot, leading: Body, bodies: Mapping[str, Body], values: np.ndarray
 ) -> list[dict[str, Any]]:
     labels = snapshot.labels
-    beside = {
+    vectors = {
         name: np.asarray(leading[name])[values].tolist() for name in (*ENDS, TOLERANCE) if name in leading
     }
     answers = {method: body["frequencies"][values].tolist() for method, body in bodies.items()}
@@ -139,37 +139,37 @@ def _rows(
             "label": None if labels is None else labels[value],
             "frequencies": {method: column[i] for method, column in answers.items()},
         }
-        | {name: column[i] for name, column in beside.items()}
+        | {name: column[i] for name, column in vectors.items()}
         for i, value in enumerate(values.tolist())
     ]
 
 
 def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    said, labels = leading["queries"][i], snapshot.labels
-    values = list(said["values"][:_MOST_NAMED])
-    return {name: of for name, of in said.items() if name != "frequency"} | {
+    query, labels = leading["queries"][i], snapshot.labels
+    values = list(query["values"][:_MOST_NAMED])
+    return {name: of for name, of in query.items() if name != "frequency"} | {
         "values": values,
         "labels": None if labels is None else [labels[value] for value in values],
-        "size": len(said["values"]),
+        "size": len(query["values"]),
         "answers": {method: body["queries"][i]["frequency"] for method, body in bodies.items()},
     }
 
 
 def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
     """Returns the answers of the most frequent values, with Base's intervals."""
-    said = leading["top"][i]
-    values = _first(said["values"])
-    beside = {name: _first(said[name]) for name in (*ENDS, TOLERANCE) if name in said}
+    query = leading["top"][i]
+    values = _first(query["values"])
+    vectors = {name: _first(query[name]) for name in (*ENDS, TOLERANCE) if name in query}
     return (
         {"low": None, "high": None}
-        | beside
+        | vectors
         | {
-            "name": said["name"],
+            "name": query["name"],
             "values": values,
-            "size": len(said["values"]),
+            "size": len(query["values"]),
             "labels": None if snapshot.labels is None else [snapshot.labels[value] for value in values or ()],
             "answers": {method: _first(body["top"][i]["frequencies"]) for method, body in bodies.items()},
-            "recommended": said["recommended"],
+            "recommended": query["recommended"],
         }
     )
 

@@ -1,4 +1,4 @@
-"""Files of the page."""
+"""Static files of the page."""
 
 import hashlib
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class File:
-    """A file with its content type and ETag."""
+    """A compressed file with its content type and ETag."""
 
     content: Packed
     content_type: str
@@ -26,7 +26,7 @@ class File:
 
 @cache
 def pages() -> dict[str, File]:
-    """Returns the files by name, read once.
+    """Returns the static files by name; reads them once.
 
     Example:
         >>> all(name.rpartition(".")[2] in TYPES for name in pages())

@@ -1,6 +1,6 @@
-"""Answers of the page: its files, snapshots and metrics; read-only.
+"""Answers requests of the page for files, snapshots and streams; read-only.
 
-Every client of the port can see all of it: published snapshots, and the facts of `/metrics`.
+Every client of the port can read all answers: published snapshots, and facts that `/metrics` also has.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere
 
 EVENTS = "/events"
 STREAMS_SECONDS = 2.0
-"""Minimum interval of events with changed streams."""
+"""Minimum interval between events with changed streams."""
 KEEP_ALIVE_SECONDS = 10.0
-"""Silence before an event that keeps the connection alive."""
+"""Time without events before a keep-alive event."""
 MOST_WINDOWS = 200
-"""Newest windows of each name in an event with the streams."""
+"""Maximum number of windows of a name in an event with the streams."""
 TURN_SECONDS = 0.5
-"""Interval of looking for new events."""
+"""Interval between checks for new events."""
 _MOST_PARAMETERS = 64
 _RESTRICTED = ("window", "start", "method")
 _ASKED = {"snapshot": _RESTRICTED, "excerpt": (*_RESTRICTED, "top", "offset", "sort", "find")}
-"""Parameters of a snapshot, by its form."""
+"""Allowed query parameters, by the form of the snapshot."""
 _JSON = "application/json"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -41,10 +41,10 @@ class Snapshots(Protocol):
     """Reads the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the windows of a stream on the topic, with all time."""
+        """Returns the stream's windows on the topic, including all time."""
 
     def wait(self, seconds: float) -> bool:
-        """Waits for a change; returns whether the topic was read to its end."""
+        """Waits for a change; returns whether the topic has been read to its end."""
 
     def find(self, stream: str, window: str = ..., start: int | None = ...) -> IndexEntry:
         """Returns the index entry of a snapshot."""
@@ -54,8 +54,8 @@ class Snapshots(Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
-    """An expensive answer, made once for all clients."""
+class DeferredBody:
+    """A costly body, which is made once for all clients."""
 
     key: object
     parts: Callable[[], Iterable[bytes]]
@@ -64,20 +64,20 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """A status, and a body or the question that makes it."""
+    """A status with a body, which may be deferred."""
 
     status: HTTPStatus
     content_type: str
-    body: Packed | Question
+    body: Packed | DeferredBody
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Refused(ValueError):  # noqa: N818  # an answer, not a fault
-    """A refused request; names the given and the allowed values."""
+    """A refused request; the message names the given and the allowed values."""
 
-    def __init__(self, status: HTTPStatus, why: str, **more: Any) -> None:
+    def __init__(self, status: HTTPStatus, why: str, **details: Any) -> None:
         super().__init__(why)
-        self.status, self.said = status, {"error": why} | more
+        self.status, self.document = status, {"error": why} | details
 
 
 class Page:
@@ -94,7 +94,7 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET with the client's known tags; None for another path."""
+        """Returns the answer to a GET with the ETags that the client has, or None for other paths."""
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
@@ -117,7 +117,7 @@ class Page:
         try:
             there = self._snapshots.find(stream, window, start)
             restriction = sorted((name, values) for name, values in query.items() if name != "start")
-            asked = repr((__version__, form, restriction))  # another version may write another document
+            asked = repr((__version__, form, restriction))  # versions may differ in the document
             tag = f"{there.identity}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         except NotThere as error:
             raise self._missing(stream, window, start, unnamed=error.unnamed) from None
@@ -136,16 +136,16 @@ class Page:
                 return documents.whole(snapshot, methods)
             return [documents.json(documents.excerpt(snapshot, methods, *rows))]
 
-        return _unless_known(known, tag, _JSON, Question((stream, tag), parts, form))
+        return _unless_known(known, tag, _JSON, DeferredBody((stream, tag), parts, form))
 
     def events(self, target: str) -> Iterator[bytes]:
-        """Yields server-sent events; empty bytes for a turn without news.
+        """Yields server-sent events, or empty bytes if there are none.
 
-        The caller takes a turn every `TURN_SECONDS`. Events name new and deleted snapshots; if the topic has not been
-        read yet, all snapshots are new.
+        The caller iterates every `TURN_SECONDS`. Events name new and deleted snapshots. If the topic has not been read
+        yet, all snapshots are new.
 
         Raises:
-            Refused: there is no such stream or parameter.
+            Refused: the stream or a parameter is unknown.
         """
         _, query = _split(target)
         _known_only(query, ("stream", "window"))
@@ -153,12 +153,12 @@ class Page:
         if stream:
             self._check(stream, window or ALL_TIME.name, None)
         names = [stream] if stream else self._names
-        # now, not with the first event: the client asks for a snapshot, and needs all events after that
+        # not in the generator: the client requests a snapshot next, and needs all events after this point
         seen = self._there(names, window) if self._snapshots.wait(0) else {}
         return self._events(names, window, seen)
 
     def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
-        """Returns the snapshots on the topic, of windows of one name or of all."""
+        """Returns the snapshots on the topic, of one window name or of all."""
         return {
             (name, key): entry
             for name in names
@@ -169,14 +169,14 @@ class Page:
     def _events(
         self, names: list[str], window: str, seen: dict[tuple[str, Key], IndexEntry]
     ) -> Iterator[bytes]:
-        said = self._streams.document()
-        yield _event("streams", _brief(said))
-        spoke = looked = self._clock()
+        streams = self._streams.document()
+        yield _event("streams", _brief(streams))
+        sent_at = read_at = self._clock()
         while True:
             news = []
             if self._snapshots.wait(0):
                 there = self._there(names, window)
-                if self._snapshots.wait(0):  # during a new read of the topic it would be empty
+                if self._snapshots.wait(0):  # while the topic is read again, `there` would be empty
                     news = [
                         _news("snapshot", *item)
                         for item in there.items()
@@ -185,26 +185,26 @@ class Page:
                     news += [_news("gone", *item) for item in seen.items() if item[0] not in there]
                     seen = there
             now = self._clock()
-            if now - looked >= STREAMS_SECONDS:
-                looked = now
-                if (newer := self._streams.document()) != said:
-                    said = newer
-                    news.append(_event("streams", _brief(said)))
-            if not news and now - spoke >= KEEP_ALIVE_SECONDS:
+            if now - read_at >= STREAMS_SECONDS:
+                read_at = now
+                if (newer := self._streams.document()) != streams:
+                    streams = newer
+                    news.append(_event("streams", _brief(streams)))
+            if not news and now - sent_at >= KEEP_ALIVE_SECONDS:
                 news.append(_event("alive", {}))
             if news:
-                spoke = now
+                sent_at = now
             yield b"".join(news)
 
     def _check(self, stream: str, window: str, start: int | None) -> None:
-        """Refuses unknown streams, and a start of all time."""
+        """Refuses an unknown stream, and a start for all time."""
         if stream not in self._names:
             there = ", ".join(self._names)
             raise Refused(
-                HTTPStatus.NOT_FOUND, f"stream {_short(stream)} given; there are {there}", windows=[]
+                HTTPStatus.NOT_FOUND, f"stream {_short(stream)} given; the streams are {there}", windows=[]
             )
         if start is not None and window == ALL_TIME.name:
-            raise Refused(HTTPStatus.BAD_REQUEST, "start given; all time has no start, a window has")
+            raise Refused(HTTPStatus.BAD_REQUEST, "start given; only a window has a start, not all time")
 
     def _missing(self, stream: str, window: str, start: int | None, *, unnamed: bool) -> Refused:
         there = sorted({key[0] for key, entry in self._snapshots.newest(stream).items() if entry.methods})
@@ -216,12 +216,12 @@ class Page:
         when = "" if start is None else f" that starts at {start}"
         why = f"{what}{when} is on the topic"
         if unnamed:
-            why += ", but messages of one that the stream's head does not name, with their number"
+            why += ", except for messages whose sequence number the stream's head does not name"
         return Refused(HTTPStatus.NOT_FOUND, why, windows=there, unnamed=unnamed)
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Splits a target into path and parameters; two slashes name no host."""
+    """Splits a target into path and parameters; a leading // is a path, not a host."""
     path, _, query = target.partition("#")[0].partition("?")
     try:
         return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
@@ -235,18 +235,18 @@ def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
     for name in query:
         if name not in names:
             raise Refused(
-                HTTPStatus.BAD_REQUEST, f"parameter {_short(name)} given; there are {', '.join(names)}"
+                HTTPStatus.BAD_REQUEST, f"parameter {_short(name)} given; allowed are {', '.join(names)}"
             )
 
 
 def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
     names = ("sequence", "snapshot", "window", "reports")
-    said = {name: entry.said[name] for name in names if name in entry.said}
-    return _event(event, {"stream": which[0]} | said)
+    facts = {name: entry.said[name] for name in names if name in entry.said}
+    return _event(event, {"stream": which[0]} | facts)
 
 
 def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the streams with the newest windows only; thousands may be kept."""
+    """Returns the streams with only their newest windows, because thousands may exist."""
     return [
         stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
         for stream in document
@@ -258,14 +258,14 @@ def _event(name: str, document: object) -> bytes:
 
 
 def _json(status: HTTPStatus, document: object, headers: Mapping[str, str] | None = None) -> Answer:
-    said = Packed.of(documents.json(document))
-    return Answer(status, _JSON, said, {"Cache-Control": "no-store"} | dict(headers or {}))
+    body = Packed.of(documents.json(document))
+    return Answer(status, _JSON, body, {"Cache-Control": "no-store"} | dict(headers or {}))
 
 
 def refusal(refused: Refused) -> Answer:
     """Returns the answer to a refused request."""
     later = {"Retry-After": "1"} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return _json(refused.status, refused.said, later)
+    return _json(refused.status, refused.document, later)
 
 
 def _unread(error: Exception) -> Refused:
@@ -277,7 +277,7 @@ def _knows(known: str, tag: str) -> bool:
     return tag in tags or "*" in tags
 
 
-def _unless_known(known: str, tag: str, content_type: str, body: Packed | Question) -> Answer:
+def _unless_known(known: str, tag: str, content_type: str, body: Packed | DeferredBody) -> Answer:
     headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
     if _knows(known, tag):
         return Answer(HTTPStatus.NOT_MODIFIED, content_type, Packed.of(), headers)
@@ -293,7 +293,7 @@ def _one(query: Mapping[str, list[str]], name: str, default: str) -> str:
 
 
 def _start(query: Mapping[str, list[str]]) -> int | None:
-    """Parses the start of a window: milliseconds, or a time, by default in UTC."""
+    """Parses a window's start: milliseconds, or an ISO 8601 time, by default in UTC."""
     given = _one(query, "start", "")
     if not given:
         return None
@@ -304,7 +304,7 @@ def _start(query: Mapping[str, list[str]]) -> int | None:
     except ValueError:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
-            f"start {_short(given)} given; a time is like 2026-11-22T06:00Z, or milliseconds",
+            f"start {_short(given)} given; write a time like 2026-11-22T06:00Z, or milliseconds",
         ) from None
     return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
@@ -315,7 +315,7 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
     for method in given:
         if method not in published:
             raise Refused(
-                HTTPStatus.BAD_REQUEST, f"method {_short(method)} given; published are {', '.join(published)}"
+                HTTPStatus.BAD_REQUEST, f"method {_short(method)} given; published: {', '.join(published)}"
             )
     return given
 

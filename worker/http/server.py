@@ -1,7 +1,6 @@
 """HTTP endpoints of a worker: metrics, probes and the page, on one port.
 
-One thread serves connections. Probes and metrics run on threads of their own, answers of the page on others. So readers
-of the page delay no probe.
+One thread serves all connections. Probes and metrics have their own threads, so requests of the page do not delay them.
 """
 
 import asyncio
@@ -43,9 +42,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 MOST_LISTENERS = 32
-"""Maximum connections with events."""
+"""Maximum number of event streams."""
 MOST_OF_A_CLIENT = MOST_LISTENERS // 4
-"""Maximum of a client: an IPv4 address or an IPv6 /64 network."""
+"""Maximum number of a client's event streams; a client is an IPv4 address or an IPv6 /64 network."""
 _METHODS = "GET, HEAD"
 _TEXT = "text/plain"
 _TOO_LARGE = f"the response exceeds {MOST_BYTES >> 20} MiB; request fewer methods: ?method=base"
@@ -69,54 +68,56 @@ class HttpServer:
         names: frozenset[str],
     ) -> None:
         self._registry, self._probes, self._page = registry, probes, page
-        self._probing = ThreadPoolExecutor(4, thread_name_prefix="probe")
-        self._asking = ThreadPoolExecutor(8, thread_name_prefix="ask")
-        self._hearing = ThreadPoolExecutor(2, thread_name_prefix="hear")
+        self._probe_pool = ThreadPoolExecutor(4, thread_name_prefix="probe")
+        self._page_pool = ThreadPoolExecutor(8, thread_name_prefix="page")
+        self._event_pool = ThreadPoolExecutor(2, thread_name_prefix="events")
         self.answers = Answers()
         self.listeners: Counter[str] = Counter()
         routes = [Route("/metrics", self._metrics), *(Route(path, self._probe) for path in probes)]
-        routes += [] if page is None else [Route(pages.EVENTS, self._listen)]
-        routes.append(Route("/{rest:path}", self._show))
+        routes += [] if page is None else [Route(pages.EVENTS, self._event_stream)]
+        routes.append(Route("/{rest:path}", self._answer))
         application = Starlette(
             routes=routes,
-            middleware=[Middleware(_Known, names=names, anywhere=frozenset({"/metrics", *probes}))],
-            exception_handlers={404: self._nowhere, 405: _refuse},
+            middleware=[Middleware(_HostFilter, names=names, unfiltered=frozenset({"/metrics", *probes}))],
+            exception_handlers={404: self._not_found, 405: _refuse},
         )
         application.router.redirect_slashes = False
         self._server = Server(host, port, application, HEADERS)
         self.server_port = self._server.server_port
 
     def shutdown(self) -> None:
-        """Ends all connections and threads."""
+        """Closes all connections and stops the threads."""
         self.answers.end()
-        for pool in (self._probing, self._asking, self._hearing):
+        for pool in (self._probe_pool, self._page_pool, self._event_pool):
             pool.shutdown(wait=False, cancel_futures=True)
         self._server.shutdown()
 
     async def _metrics(self, request: Request) -> Response:
         try:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        except (TypeError, ValueError):  # the library's parser of versions: version=1e9
+        except (TypeError, ValueError):  # the library cannot parse some versions, such as version=1e9
             encode, content_type = choose_encoder("")
-        said = await _on(self._probing, lambda: encode(self._registry))
-        return Response(said, headers={"Content-Type": content_type})
+        body = await _on(self._probe_pool, lambda: encode(self._registry))
+        return Response(body, headers={"Content-Type": content_type})
 
     async def _probe(self, request: Request) -> Response:
-        good, facts = await _on(self._probing, self._probes[request.url.path])
+        good, facts = await _on(self._probe_pool, self._probes[request.url.path])
         status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(json.dumps(facts).encode() + b"\n", status, {"Content-Type": "application/json"})
 
-    async def _nowhere(self, request: Request, error: Exception) -> Response:  # noqa: ARG002  # Starlette's
+    async def _not_found(self, request: Request, error: Exception) -> Response:  # noqa: ARG002  # Starlette's
         shown = [] if self._page is None else ["/", "/streams", pages.EVENTS]
         known = ", ".join([*shown, "/metrics", *self._probes])
-        return Response(f"path not found; there are {known}\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT})
+        return Response(
+            f"path not found; the paths are {known}\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT}
+        )
 
-    async def _show(self, request: Request) -> Response:
+    async def _answer(self, request: Request) -> Response:
         target, known, page = _target(request), request.headers.get("If-None-Match", ""), self._page
-        answer = None if page is None else await _on(self._asking, lambda: page.answer(target, known))
+        answer = None if page is None else await _on(self._page_pool, lambda: page.answer(target, known))
         if answer is None:
             raise HTTPException(404)
-        answer, packed = await self._made(answer)
+        answer, packed = await self._with_body(answer)
         headers = {"Content-Type": answer.content_type, "Vary": "Accept-Encoding", **answer.headers}
         if answer.status == HTTPStatus.NOT_MODIFIED:
             return Response(None, answer.status, headers)
@@ -126,10 +127,10 @@ class HttpServer:
             headers["Content-Encoding"] = "gzip"
             if (tag := headers.get("ETag")) is not None:
                 headers["ETag"] = tag.removesuffix('"') + '-gzip"'
-        return _Sent(answer.status, headers, packed.gzipped() if zipped else packed.plain())
+        return _PiecewiseResponse(answer.status, headers, packed.gzipped() if zipped else packed.plain())
 
-    async def _made(self, answer: Answer) -> tuple[Answer, Packed]:
-        """Returns an answer with its body, or a refusal."""
+    async def _with_body(self, answer: Answer) -> tuple[Answer, Packed]:
+        """Returns an answer with its complete body, or a refusal."""
         if isinstance(asked := answer.body, Packed):
             return answer, asked
         try:
@@ -140,27 +141,27 @@ class HttpServer:
             why = Refused(HTTPStatus.BAD_REQUEST, _TOO_LARGE)
         except Busy as busy:
             why = Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(busy))
-        return await self._made(pages.refusal(why))
+        return await self._with_body(pages.refusal(why))
 
-    async def _listen(self, request: Request) -> Response:
+    async def _event_stream(self, request: Request) -> Response:
         """Sends events until the client disconnects or stalls."""
         assert self._page is not None
         page = self._page
         try:
-            events = await _on(self._hearing, lambda: page.events(_target(request)))
+            events = await _on(self._event_pool, lambda: page.events(_target(request)))
         except Refused as refused:
-            said = json.dumps(refused.said).encode()
-            return Response(said, refused.status, {"Content-Type": "application/json"})
+            body = json.dumps(refused.document).encode()
+            return Response(body, refused.status, {"Content-Type": "application/json"})
         headers = {
             "Content-Type": "text/event-stream",
             "Cache-Control": "no-store",
             "X-Accel-Buffering": "no",
         }
-        return _Heard(headers, events, self._hearing, self.listeners)
+        return _EventStream(headers, events, self._event_pool, self.listeners)
 
 
-class _Sent(Response):
-    """An answer sent in pieces, with backpressure."""
+class _PiecewiseResponse(Response):
+    """A response that is sent in pieces, with backpressure."""
 
     def __init__(self, status: int, headers: Mapping[str, str], pieces: Iterator[bytes]) -> None:
         super().__init__(None, status, headers)
@@ -175,26 +176,26 @@ class _Sent(Response):
                     break
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except Dropped:
-            connection.abort()  # the Content-Length shows the client that a part is missing
+            connection.abort()  # by Content-Length, the client notices that a part is missing
         if connection.ending:
             await connection.lost.wait()
         else:
             await send({"type": "http.response.body", "body": b""})
 
 
-class _Heard(Response):
-    """A stream of events; limited in number by client and in total."""
+class _EventStream(Response):
+    """Server-sent events; limited in number per client and in total."""
 
     def __init__(
         self,
         headers: Mapping[str, str],
         events: Iterator[bytes],
-        hearing: ThreadPoolExecutor,
+        pool: ThreadPoolExecutor,
         listeners: Counter[str],
     ) -> None:
         super().__init__(None, HTTPStatus.OK, headers)
         del self.headers["Content-Length"]
-        self._events, self._hearing, self._listeners = events, hearing, listeners
+        self._events, self._event_pool, self._listeners = events, pool, listeners
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client, listeners = _client(scope), self._listeners
@@ -202,7 +203,7 @@ class _Heard(Response):
             await send(_start(self))
             return await send({"type": "http.response.body", "body": b""})
         if listeners.total() >= MOST_LISTENERS or listeners[client] >= MOST_OF_A_CLIENT:
-            full = f"{listeners.total()} event streams are open, {listeners[client]} of them are yours\n"
+            full = f"{listeners.total()} event streams are open, {listeners[client]} by this client; retry later\n"
             headers = {"Retry-After": "5", "Content-Type": _TEXT}
             refused = Response(full, HTTPStatus.SERVICE_UNAVAILABLE, headers)
             return await refused(scope, receive, send)
@@ -211,12 +212,12 @@ class _Heard(Response):
         connection.stay()
         try:
             await send(_start(self))
-            part = b":\n\n"  # at once, so that proxies forward the head
+            part = b":\n\n"  # sent at once, so that proxies forward the head
             while not connection.ending:
                 for at in range(0, len(part), PIECE_BYTES):
                     piece = part[at : at + PIECE_BYTES]
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
-                part = await _on(self._hearing, lambda: next(self._events))
+                part = await _on(self._event_pool, lambda: next(self._events))
                 if not part:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(connection.lost.wait(), pages.TURN_SECONDS)
@@ -227,19 +228,19 @@ class _Heard(Response):
                 del listeners[client]
 
 
-class _Known:
-    """Refuses requests of foreign pages (DNS rebinding), except for probes and metrics."""
+class _HostFilter:
+    """Refuses requests from other sites and unknown host names (DNS rebinding); not for probes and metrics."""
 
-    def __init__(self, application: ASGIApp, names: frozenset[str], anywhere: frozenset[str]) -> None:
-        self._application, self._names, self._anywhere = application, names | _LOCAL, anywhere
+    def __init__(self, application: ASGIApp, names: frozenset[str], unfiltered: frozenset[str]) -> None:
+        self._application, self._names, self._unfiltered = application, names | _LOCAL, unfiltered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
         answer = self._application
-        if origin is not None and not self._ours(origin.decode("latin-1"), host):
+        if origin is not None and not self._same_host(origin.decode("latin-1"), host):
             answer = Response("origin not allowed\n", HTTPStatus.FORBIDDEN, {"Content-Type": _TEXT})
-        elif scope["path"] not in self._anywhere and not self._named(_hostname(f"//{host}")):
+        elif scope["path"] not in self._unfiltered and not self._named(_hostname(f"//{host}")):
             unknown = f"host not allowed; to allow it, add its name to http.names ({PREFIX}HTTP__NAMES)\n"
             answer = Response(unknown, HTTPStatus.MISDIRECTED_REQUEST, {"Content-Type": _TEXT})
         await answer(scope, receive, send)
@@ -247,7 +248,7 @@ class _Known:
     def _named(self, name: str) -> bool:
         return name in self._names or _is_address(name)
 
-    def _ours(self, origin: str, host: str) -> bool:
+    def _same_host(self, origin: str, host: str) -> bool:
         """Returns whether an origin is the requested host or a configured name."""
         with contextlib.suppress(ValueError):
             return (
@@ -339,13 +340,13 @@ def serve(
 ) -> HttpServer:
     """Starts a server, which runs until its `shutdown`.
 
-    A false `healthy` asks a supervisor to restart the process. Raises OSError if the address cannot be listened on.
+    If `healthy` returns False, a supervisor should restart the process. Raises OSError if the server cannot listen.
     """
     return HttpServer(host, port, registry, {"/healthz": healthy, "/readyz": ready}, page, names)
 
 
 def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
-    """Returns the page of a configuration; it reads nothing before the first request."""
+    """Returns the page of a configuration; reads the topic from the first request on."""
     follower = Follower(config, on_passed=on_passed)
     streams = Streams(config, registry, ready, follower)
     return Page(streams, follower, [served.stream.name for served in config.streams])
@@ -363,6 +364,6 @@ def listen(
         )
     except OSError as error:
         raise ConfigError(
-            f"http.port: {http.host}:{http.port} cannot be listened on ({error.strerror}); if it is"
-            f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
+            f"http.port: cannot listen on {http.host}:{http.port} ({error.strerror}); if another worker"
+            f" uses the port, set {PREFIX}HTTP__PORT (0 selects a free port)"
         ) from None

@@ -1,4 +1,4 @@
-"""Documents of the streams for the page: parameters, progress and snapshots."""
+"""JSON documents of the streams for the page: parameters, progress and snapshots."""
 
 import threading
 import time
@@ -14,10 +14,10 @@ from worker.config import Config, Served
 from worker.kafka.snapshots.index import IndexEntry, Key
 
 RATE_SECONDS = 10.0
-"""Period of a rate."""
+"""Period over which a rate is measured."""
 _FRESH_SECONDS = 1.0
-"""Lifetime of the metrics read, shared by all clients."""
-_OF_NOTE = {
+"""Lifetime of collected metrics, which all clients share."""
+_READ_METRICS = {
     "ldp_worker_reports_total",
     "ldp_worker_records_total",
     "ldp_worker_rejected_total",
@@ -31,7 +31,7 @@ class Snapshots(Protocol):
     """Index of the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the windows of a stream on the topic, with all time."""
+        """Returns the stream's windows on the topic, including all time."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Counted:
 
 
 class Streams:
-    """Documents of a configuration's streams."""
+    """Documents of all configured streams."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Streams:
     ) -> None:
         self._config, self._registry, self._ready = config, registry, ready
         self._snapshots, self._clock = snapshots, clock
-        self._terms = {served.stream.name: _terms(served) for served in config.streams}
+        self._constants = {served.stream.name: _constant_part(served) for served in config.streams}
         self._lock = threading.Lock()
         self._counted: tuple[float, dict[str, _Counted]] | None = None
         self._before: deque[tuple[float, dict[str, float]]] = deque()
@@ -73,12 +73,12 @@ class Streams:
         self, served: Served, all_counted: Mapping[str, _Counted], states: Mapping[str, str]
     ) -> dict[str, Any]:
         stream, counted = served.stream, all_counted.get(served.stream.name, _Counted())
-        names = self._terms[stream.name]["windows"]
+        names = self._constants[stream.name]["windows"]
         found = self._snapshots.newest(stream.name)
         there = {key: entry for key, entry in found.items() if entry.methods}
         head, newest = found.get(("all", None)), there.get(("all", None))
         known = set[int]() if head is None else {int(partition) for partition in head.said["offsets"]}
-        return self._terms[stream.name] | {
+        return self._constants[stream.name] | {
             "state": states.get(stream.name, "not known"),
             "rate": self._rate(stream.name),
             "lag": counted.lag,
@@ -93,7 +93,7 @@ class Streams:
         }
 
     def _count(self) -> dict[str, _Counted]:
-        """Reads the registry at most once a second."""
+        """Collects the metrics at most once per second."""
         with self._lock:
             now = self._clock()
             if self._counted is not None and now - self._counted[0] < _FRESH_SECONDS:
@@ -106,7 +106,7 @@ class Streams:
             return counted
 
     def _rate(self, stream: str) -> float | None:
-        """Returns reports a second over about `RATE_SECONDS`; None without earlier requests."""
+        """Returns reports per second over about `RATE_SECONDS`; None without a recent earlier request."""
         with self._lock:
             (then, before), (now, at_last) = self._before[0], self._before[-1]
         if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:
@@ -114,7 +114,7 @@ class Streams:
         return max(0.0, at_last.get(stream, 0.0) - before.get(stream, 0.0)) / (now - then)
 
 
-def _terms(served: Served) -> dict[str, Any]:
+def _constant_part(served: Served) -> dict[str, Any]:
     """Returns the constant part of a stream's document."""
     stream, windowing = served.stream, served.configured.limits.windowing
     document = stream.document()
@@ -134,7 +134,7 @@ def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
     counted: dict[str, _Counted] = defaultdict(_Counted)
     for family in registry.collect():
         for sample in family.samples:
-            if sample.name not in _OF_NOTE:
+            if sample.name not in _READ_METRICS:
                 continue
             labels, value = sample.labels, sample.value
             stream = counted[labels["stream"]]
@@ -152,7 +152,7 @@ def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
 
 
 def _states(facts: Facts) -> dict[str, str]:
-    """Returns each stream's state; of several processes the first that is not serving.
+    """Returns each stream's state; the first state other than serving of several processes.
 
     Example:
         >>> _states({"streams": {"s": "serving"}})
@@ -160,12 +160,12 @@ def _states(facts: Facts) -> dict[str, str]:
         >>> _states({"processes": {"0": {"streams": {"s": "serving"}}, "1": {"streams": {"s": "joining"}}}})
         {'s': 'process 1: joining'}
     """
-    said = facts.get("processes")
-    if not isinstance(said, Mapping):
+    processes = facts.get("processes")
+    if not isinstance(processes, Mapping):
         streams = facts.get("streams")
         return dict(streams) if isinstance(streams, Mapping) else {}
     states: dict[str, str] = {}
-    for number, process in said.items():
+    for number, process in processes.items():
         for name, state in (process["streams"] if isinstance(process, Mapping) else {}).items():
             if states.get(name, "serving") == "serving":
                 states[name] = state if state == "serving" else f"process {number}: {state}"

@@ -297,5 +297,5 @@ def test_a_port_that_is_taken_is_a_fault_of_the_configuration():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port, page=False, names=[]))
-        with pytest.raises(ConfigError, match=rf"^http\.port: 127\.0\.0\.1:{port} cannot be listened on"):
+        with pytest.raises(ConfigError, match=rf"^http\.port: cannot listen on 127\.0\.0\.1:{port} "):
             health.listen(config, Metrics().registry, lambda: (True, {}), lambda: (True, {}), print)

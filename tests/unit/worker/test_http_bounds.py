@@ -286,7 +286,7 @@ def test_point_3_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
     async def ask():
         waiting = [asyncio.create_task(kept.get(key, parts)) for key in (1, 2, 3, 3, 3)]
         await asyncio.sleep(0)
-        with pytest.raises(answers.Busy, match="3 answers wait to be made"):
+        with pytest.raises(answers.Busy, match="3 requests are queued"):
             await kept.get(4, parts)
         go.set()
         return await asyncio.gather(*waiting)

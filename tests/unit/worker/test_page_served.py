@@ -273,7 +273,7 @@ def test_probes_and_metrics_are_beside_it(served):
     assert b"ldp_worker_reports_total" in ask(served, "/metrics?job=a").body
     elsewhere = ask(served, "/nothing")
     assert elsewhere.status == 404
-    assert elsewhere.body == b"path not found; there are /, /streams, /events, /metrics, /healthz, /readyz\n"
+    assert elsewhere.body == b"path not found; the paths are /, /streams, /events, /metrics, /healthz, /readyz\n"
 
 
 @pytest.mark.parametrize("target", ["http://[/streams", "//[::1/streams", "", "*"])
@@ -451,7 +451,7 @@ def test_a_tag_is_a_snapshot_s_and_its_restriction_s(served, log):
 @pytest.mark.parametrize(
     ("path", "status", "why"),
     [
-        ("/streams/none/snapshot", 404, "stream 'none' given; there are s, t.2"),
+        ("/streams/none/snapshot", 404, "stream 'none' given; the streams are s, t.2"),
         (f"/streams/{quote('<b>', safe='')}/excerpt", 404, "stream '<b>' given"),
         ("/streams/s/snapshot?window=2h", 404, "no window '2h' of s is on the topic"),
         (
@@ -460,19 +460,19 @@ def test_a_tag_is_a_snapshot_s_and_its_restriction_s(served, log):
             "no window '1h' of s that starts at 7 is on the topic",
         ),
         ("/streams/t.2/excerpt", 404, "no snapshot of t.2 is on the topic"),
-        ("/streams/s/snapshot?start=7", 400, "all time has no start"),
+        ("/streams/s/snapshot?start=7", 400, "only a window has a start"),
         (
             "/streams/s/snapshot?window=1h&start=noon",
             400,
-            "start 'noon' given; a time is like 2026-11-22T06:00Z",
+            "start 'noon' given; write a time like 2026-11-22T06:00Z",
         ),
-        ("/streams/s/snapshot?method=best", 400, "method 'best' given; published are base, base-pos,"),
+        ("/streams/s/snapshot?method=best", 400, "method 'best' given; published: base, base-pos,"),
         ("/streams/s/excerpt?top=0", 400, "top '0' given; 1 to 500 are allowed"),
         ("/streams/s/excerpt?top=501", 400, "1 to 500 are allowed"),
         ("/streams/s/excerpt?sort=up", 400, "sort 'up' given; base and value are allowed"),
-        ("/events?stream=none", 404, "stream 'none' given; there are s, t.2"),
-        ("/streams/s/snapshot?metod=base", 400, "parameter 'metod' given; there are window, start, method"),
-        ("/events?streams=s", 400, "parameter 'streams' given; there are stream, window"),
+        ("/events?stream=none", 404, "stream 'none' given; the streams are s, t.2"),
+        ("/streams/s/snapshot?metod=base", 400, "parameter 'metod' given; allowed are window, start, method"),
+        ("/events?streams=s", 400, "parameter 'streams' given; allowed are stream, window"),
         ("/streams/s/snapshot?" + "method=base&" * 65, 400, "too many parameters given; 64 are allowed"),
     ],
 )
