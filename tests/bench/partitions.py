@@ -57,7 +57,7 @@ def _claimed_late(services: Services) -> Iterator[Line]:
 
 def _all_owned(world: World, worker: Worker, silent: set[str]) -> bool:
     assert worker.alive(), f"it ended with {worker.process.returncode}"
-    if "no step has come to its end" in (said := worker.says()):
+    if "no step has finished" in (said := worker.says()):
         silent.add(said)
     return worker.owned() == set(range(world.partitions))
 

@@ -1,4 +1,4 @@
-"""Gauges of the newest snapshot: its ten most frequent values and the queries; at most 150 series."""
+"""Gauges of the newest snapshot: ten most frequent values and queries, at most 150 series."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from ldp.terminal import printable
 from worker.observe.metrics import Metrics
 
 MOST_VALUES = 10
-"""Exported values of a stream."""
+"""Maximum number of exported values of a stream."""
 LONGEST_LABEL = 64
-"""Exported characters of a value's label."""
+"""Maximum number of exported characters of a label."""
 
 Series = tuple[str, tuple[str, ...]]
-"""A gauge of `Metrics`, by its attribute, and its labels."""
+"""Attribute name of a gauge of `Metrics`, and the values of its labels."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Exported facts of a snapshot; sum and standard error are those of Base."""
+    """Exported facts of a snapshot, with the sum and standard error of Base."""
 
     sequence: int
     reports: int
@@ -48,7 +48,7 @@ class Shown:
 
 
 class Answers:
-    """Exports one stream's newest answers; removes series that are no longer there.
+    """Exports one stream's newest answers; removes series of earlier answers.
 
     Example:
         >>> import ldp
@@ -85,7 +85,7 @@ def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
     )
     for value in snapshot.estimate().most_frequent(MOST_VALUES).tolist():
         label = str(value) if snapshot.labels is None else printable(snapshot.labels[value])[:LONGEST_LABEL]
-        # by the value's number, too: labels that are cut can be the same
+        # the value's number keeps series apart if shortened labels are equal
         named = snapshot.stream, str(value), label
         for method, body in snapshot.bodies.items():
             yield ("value", (*named, method)), float(body.frequencies[value])

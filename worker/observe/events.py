@@ -1,6 +1,6 @@
 """Log lines, metrics and readiness from the events of counting and publishing.
 
-Usual events are logged as info, events that should be rare as a warning.
+Normal events are logged at level info, and rare events at level warning.
 """
 
 import time
@@ -18,29 +18,29 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
 _MOST_PASSED = 1000
-"""Passed-over records that one reader logs."""
-_LASTING_SECONDS, _SAID_SECONDS = 5.0, 60.0
-"""Delay before an unreadable partition is logged, and interval of repetitions."""
+"""Maximum number of skipped records that one reader logs."""
+_LASTING_SECONDS, _REPEAT_SECONDS = 5.0, 60.0
+"""Delay before an unreadable partition is logged, and interval between repetitions."""
 
 
 class Logger(Protocol):
     """A structlog logger."""
 
     def info(self, event: str, **facts: object) -> object:
-        """Logs a usual event."""
+        """Logs a normal event."""
 
     def warning(self, event: str, **facts: object) -> object:
-        """Logs an event that should be rare."""
+        """Logs a rare event."""
 
 
 class PassedOver:
-    """Logs each passed-over record and batch of the worker's own topics once."""
+    """Logs each skipped record and batch of the topics that workers write, once."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger, self._known = logger, set[Passed]()
 
     def __call__(self, passed: Passed) -> bool:
-        """Logs one; returns whether it was not logged before."""
+        """Logs a skipped record; returns whether it is logged for the first time."""
         if passed in self._known or len(self._known) >= _MOST_PASSED:
             return False
         self._known.add(passed)
@@ -82,27 +82,27 @@ class StreamEvents:
         self._answers, self._windows, self._clock = Answers(metrics), set[str](), clock
         self._passed = PassedOver(logger)
         self._covered: float | None = None
-        self._said_refused: dict[int, float] = {}
+        self._refusals_logged: dict[int, float] = {}
         """Partition -> seconds of refusals at its last log line."""
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
 
     def info(self, event: str, **facts: object) -> None:
-        """Logs a usual event."""
+        """Logs a normal event."""
         self._logger.info(event, **facts)
 
     def warning(self, event: str, **facts: object) -> None:
-        """Logs an event that should be rare."""
+        """Logs a rare event."""
         self._logger.warning(event, **facts)
 
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
-        """Counts a refused fetch; logs it once it lasts, then every minute."""
+        """Counts a refused fetch; logs it after 5 s of refusals, then every minute."""
         self._failed("fetch", Step.FETCH, error)
-        due = self._said_refused.get(partition, -_SAID_SECONDS) + _SAID_SECONDS
+        due = self._refusals_logged.get(partition, -_REPEAT_SECONDS) + _REPEAT_SECONDS
         if seconds < _LASTING_SECONDS:
-            self._said_refused.pop(partition, None)
+            self._refusals_logged.pop(partition, None)
         elif seconds >= due:
-            self._said_refused[partition] = seconds
+            self._refusals_logged[partition] = seconds
             self._logger.warning(
                 "partition.unreadable",
                 partition=partition,
@@ -122,7 +122,7 @@ class StreamEvents:
         self._logger.warning("claim.retry", partitions=partitions, error=str(error), remedy=error.remedy)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """Logs a gap; a dead letter that was due may be of a lost record."""
+        """Logs a gap, and ends a turn of dead letters, because pending ones may belong to lost records."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.DEAD_LETTERS)
 
@@ -133,14 +133,14 @@ class StreamEvents:
         self._metrics.reports.labels(self._stream).inc(reports)
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Counts late and undated records, and late ones left out of the dead letters."""
+        """Counts late and undated records, and late records without a dead letter."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)
         self._metrics.undated.labels(self._stream).inc(undated)
         self._metrics.left_out.labels(self._stream).inc(left_out)
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
-        """Counts and logs an alarm; the message holds no report."""
+        """Counts and logs an alarm; the message contains no report."""
         self._metrics.alarms.labels(self._stream, test).inc()
         self._logger.warning("reports.poisoned", test=test, reports=reports, found=found)
 
@@ -149,7 +149,7 @@ class StreamEvents:
         self._metrics.with_key_or_headers.labels(self._stream).inc(records)
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Counts malformed records by reason, and those left out of the dead letters."""
+        """Counts malformed records by reason, and those without a dead letter."""
         for reason, n in reasons.items():
             self._metrics.rejected.labels(self._stream, reason).inc(n)
         self._metrics.left_out.labels(self._stream).inc(left_out)
@@ -174,7 +174,7 @@ class StreamEvents:
             metrics.watermark.labels(*labels).set(watermark / 1000)
 
     def panes(self, partition: int, state: PartitionState) -> None:
-        """Exports a partition's panes and what it waits for."""
+        """Exports a partition's panes, and whether it waits for admission or for a free pane."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.closed.labels(*labels).set(state.windows.closed / 1000)
         metrics.panes.labels(*labels).set(len(state.panes))
@@ -182,7 +182,7 @@ class StreamEvents:
         metrics.waiting.labels(*labels, "room").set(state.full)
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
-        """Measures a commit, and counts it by its answer."""
+        """Records a commit's duration, and counts it by its answer."""
         self._metrics.commit_seconds.labels(self._stream).observe(seconds)
         if answer is not None:
             self._metrics.commits.labels(self._stream, answer.value).inc()
@@ -202,13 +202,13 @@ class StreamEvents:
         self._metrics.forget_partition(self._stream, partition)
 
     def released(self, partition: int) -> None:
-        """Logs a release; dead letters that were due are another worker's now."""
+        """Logs a release, and ends a turn of dead letters: the next owner sends pending ones."""
         self._metrics.forget_partition(self._stream, partition)
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.DEAD_LETTERS)
 
     def passed_over(self, passed: Passed) -> None:
-        """Counts and logs a passed-over record or batch once."""
+        """Counts and logs a skipped record or batch once."""
         if self._passed(passed):
             self._metrics.passed_over.labels(self._stream).inc()
 
@@ -240,7 +240,7 @@ class StreamEvents:
         )
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
-        """Exports how far windows are closed, and their delay."""
+        """Exports up to which time windows are final, and their delay."""
         metrics, name = self._metrics, self._stream
         for window in self._windows - closed.keys():
             metrics.window_closed.remove(name, window)
@@ -253,7 +253,7 @@ class StreamEvents:
             metrics.window_delay.labels(name, window).set(max(0, watermark - line) / 1000)
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
-        """Exports and logs how many values and sets changed."""
+        """Exports and logs the number of changed values and queries."""
         self._metrics.changed_values.labels(self._stream, window.name).set(values)
         self._metrics.changed_queries.labels(self._stream, window.name).set(len(queries))
         self._logger.info(
@@ -261,13 +261,13 @@ class StreamEvents:
         )
 
     def checked(self, seconds: float | None) -> None:
-        """Restarts the age of the newest snapshot; measures publishing."""
+        """Restarts the age of the newest snapshot; records the duration of publishing."""
         if seconds is not None:
             self._metrics.snapshot_seconds.labels(self._stream).observe(seconds)
         self._cover()
 
     def _cover(self) -> None:
-        """Restarts the age, by a monotonic clock; the stream's age is the least of all processes."""
+        """Restarts the age, by a monotonic clock; the minimum over all processes is the stream's age."""
         if self._covered is None:
             self._metrics.age.labels(self._stream).set_function(
                 lambda: self._clock() - (self._covered or 0.0)

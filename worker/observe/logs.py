@@ -21,8 +21,8 @@ _OWN = ("worker", "ldp")
 def configure(level: str = "info", process: int | None = None) -> None:
     """Routes structlog and the standard library's logging to stderr, with times in UTC.
 
-    Loggers of libraries log from WARNING on, at debug from INFO on. Except at debug, repeated lines about connections
-    are dropped: the worker logs why no connection succeeds.
+    Loggers of libraries log at WARNING and above, or with level debug at INFO and above. With other levels, repeated
+    lines about connections are dropped, because the worker logs the cause.
     """
 
     def number(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -56,29 +56,29 @@ def configure(level: str = "info", process: int | None = None) -> None:
     root.setLevel(logging.INFO if level == "debug" else logging.WARNING)
     for name in _OWN:
         logging.getLogger(name).setLevel(level.upper())
-    # The first two repeat ten times a second that a topic is missing, which the worker logs, too.
-    # The third warns whenever a worker is busy for a tenth of a second.
+    # The first two repeat 10 times per second that a topic is missing, which the worker also logs.
+    # The third warns whenever a worker is busy for 0.1 s.
     for name in ("cluster", "coordinator.assignors.sticky.sticky_assignor", "net.selector"):
         logging.getLogger(f"kafka.{name}").setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 
 class _Thinned(logging.Filter):
-    """Passes one line of each connection logger in `_PAUSE_SECONDS`."""
+    """Passes one line of each connection logger per `_PAUSE_SECONDS`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._heard: dict[str, float] = {}
+        self._passed_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Returns whether a line passes."""
         if not record.name.startswith(f"{_CONNECTIONS}."):
             return True
         now = self._clock()
-        if now - self._heard.get(record.name, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
+        if now - self._passed_at.get(record.name, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
             return False
-        self._heard[record.name] = now
+        self._passed_at[record.name] = now
         return True
 
 
@@ -97,7 +97,7 @@ def _renderer(readable: bool) -> list[structlog.typing.Processor]:
             sort_keys=False,
             pad_event=18,
             pad_level=False,
-            # rich would print every local variable beside the traceback, passwords included
+            # rich would print every local variable with the traceback, including passwords
             exception_formatter=_traceback,
         ),
     ]
@@ -126,5 +126,5 @@ def _without_own_name(_: object, __: str, event: structlog.typing.EventDict) -> 
 
 
 def silence() -> None:
-    """Silences the client library in commands that report errors themselves."""
+    """Silences the Kafka client in commands that report errors themselves."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)

@@ -1,6 +1,6 @@
-"""Metrics of several processes as one registry, with the label ``process``.
+"""Merges the metrics of several processes into one registry, with the label ``process``.
 
-The multiprocess mode of prometheus_client cannot drop a sample, such as that of a released partition.
+The multiprocess mode of prometheus_client cannot remove a sample, for example of a released partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,14 +17,14 @@ ACCEPTS = "application/openmetrics-text; version=1.0.0"
 def registry(
     shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
 ) -> CollectorRegistry:
-    """Returns a registry of the processes' metrics, and whether each process answers."""
+    """Returns a registry of all processes' metrics, their states and numbers of restarts."""
     registry = CollectorRegistry()
     registry.register(_Merged(shown, restarts))
     return registry
 
 
 def merge(shown: Iterable[str | None]) -> list[Metric]:
-    r"""Merges families in OpenMetrics of several processes; None for one that does not answer.
+    r"""Merges OpenMetrics texts of several processes; a text is None if the process does not answer.
 
     Example:
         >>> text = "# TYPE lag gauge\nlag 3.0\n# EOF\n"
@@ -46,7 +46,7 @@ def merge(shown: Iterable[str | None]) -> list[Metric]:
 
 
 class _Merged(Collector):
-    """Collector that asks the processes at each scrape."""
+    """Collector that queries the processes at each scrape."""
 
     def __init__(
         self, shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
@@ -59,7 +59,7 @@ class _Merged(Collector):
             "ldp_worker_process_up", "1 for a process that answers, else 0.", labels=["process"]
         )
         restarts = CounterMetricFamily(
-            "ldp_worker_process_restarts", "Times that a process was started again.", labels=["process"]
+            "ldp_worker_process_restarts", "Restarts of a process.", labels=["process"]
         )
         for process, (text, times) in enumerate(zip(shown, self._restarts(), strict=True)):
             up.add_metric([str(process)], float(text is not None))

@@ -1,6 +1,6 @@
 """Prometheus metrics of a worker, in base units.
 
-No label names a user; only the ten most frequent values have series.
+No label identifies a user. Only the ten most frequent values have series.
 """
 
 import platform
@@ -27,7 +27,7 @@ _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 
 
 class Metrics:
-    """All metrics of one worker, in a registry of their own.
+    """All metrics of one worker, in a separate registry.
 
     Example:
         >>> metrics = Metrics()
@@ -38,10 +38,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._count()
-        self._hold()
-        self._publish()
-        self._be()
+        self._define_counting()
+        self._define_partitions()
+        self._define_publishing()
+        self._define_process()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Counter:
         return Counter(f"ldp_worker_{name}", text, labels, registry=self.registry)
@@ -52,7 +52,7 @@ class Metrics:
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"ldp_worker_{name}", text, ("stream",), buckets=_FAST, registry=self.registry)
 
-    def _count(self) -> None:
+    def _define_counting(self) -> None:
         """Defines counters of this process: rates, not totals of the stream."""
         counter, histogram = self._counter, self._histogram
         self.records = counter(
@@ -80,7 +80,7 @@ class Metrics:
         )
         self.late = counter(
             "late_records_total",
-            "Accepted records that were too late for their windows, by the largest time since their pane closed.",
+            "Accepted records that were too late for their windows, by upper bound of their delay.",
             ("stream", "age"),
         )
         self.undated = counter(
@@ -101,7 +101,7 @@ class Metrics:
             ("stream", "step"),
         )
 
-    def _hold(self) -> None:
+    def _define_partitions(self) -> None:
         gauge = self._gauge
         self.owned = gauge("partition_owned", "1 for a partition that this worker owns.", _PARTITION)
         self.offset = gauge("partition_offset", "Offset of a partition's counts in Redis.", _PARTITION)
@@ -118,7 +118,7 @@ class Metrics:
         )
         self.closed = gauge(
             "partition_closed_timestamp_seconds",
-            "Time up to which panes are closed: the highest timestamp minus the disorder and grace.",
+            "Window-close watermark: the highest timestamp minus max_out_of_orderness and grace.",
             _PARTITION,
         )
         self.panes = gauge("partition_panes", "Panes of a partition's windows.", _PARTITION)
@@ -131,7 +131,7 @@ class Metrics:
             "stream_up", "1 while the worker serves the stream, 0 after the worker stopped the stream."
         )
 
-    def _publish(self) -> None:
+    def _define_publishing(self) -> None:
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.snapshots = counter("snapshots_total", "Snapshots published.")
         self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
@@ -178,9 +178,9 @@ class Metrics:
             "Sets that changed from the previous final window to the newest.",
             ("stream", "window"),
         )
-        self._answer()
+        self._define_answers()
 
-    def _answer(self) -> None:
+    def _define_answers(self) -> None:
         """Defines gauges of the newest snapshot; see `worker.observe.answers`."""
         gauge, value, query = self._gauge, ("stream", "value", "label"), ("stream", "query")
         self.value = gauge(
@@ -209,11 +209,11 @@ class Metrics:
         )
         self.recommended = gauge(
             "snapshot_query_recommended",
-            "1 for the method that clearly suits the query best, if any.",
+            "1 for the method that is clearly best for the query, if any.",
             (*query, "method"),
         )
 
-    def _be(self) -> None:
+    def _define_process(self) -> None:
         """Defines metrics of the process, Redis and the topics' offsets."""
         self.build = Info(
             "ldp_worker_build",
@@ -251,9 +251,9 @@ class Metrics:
         memory: Mapping[str, Mapping[str, Any]],
         logs: Mapping[str, Mapping[int, tuple[int, int, int]]],
     ) -> None:
-        """Exports Redis' INFO by server, and the topics' offsets; drops unanswered ones.
+        """Exports the memory of each Redis server and the topics' offsets; an empty mapping removes them.
 
-        A partition's offsets are the first, the last stable one, and that of the consumer group.
+        A partition's offsets are the first offset, the last stable offset, and the consumer group's offset.
         """
         for metric in (self.redis_used, self.redis_limit):
             if not memory:
@@ -262,9 +262,9 @@ class Metrics:
         if not logs:
             for metric in offsets:
                 metric.clear()
-        for server, said in memory.items():
-            self.redis_used.labels(server).set(said.get("used_memory", 0))
-            self.redis_limit.labels(server).set(said.get("maxmemory", 0))
+        for server, info in memory.items():
+            self.redis_used.labels(server).set(info.get("used_memory", 0))
+            self.redis_limit.labels(server).set(info.get("maxmemory", 0))
         for stream, partitions in logs.items():
             for partition, found in partitions.items():
                 for metric, offset in zip(offsets, found, strict=True):

@@ -1,7 +1,7 @@
-"""Progress of a stream's threads, and its readiness.
+"""Progress of a stream's threads, and the stream's readiness.
 
-A step that has failed for longer than `READY_TIMEOUT_SECONDS` makes the stream not ready. The message names the step,
-the cause and the remedy: a step needs both Kafka and Redis, so the step does not name the failing side.
+A stream is not ready if a step has failed for longer than `READY_TIMEOUT_SECONDS`. The message has the step, cause and
+remedy. Most steps use both Kafka and Redis, so only the cause names the failing service.
 """
 
 import time
@@ -14,10 +14,10 @@ from worker.counting.ports import Unavailable
 from worker.observe.units import said_seconds
 
 READY_TIMEOUT_SECONDS = 20.0
-"""Seconds of failure of a step, or silence of the polling thread, before the stream is not ready."""
+"""Maximum time that a step may fail, or the polling thread may be silent, while the stream is ready."""
 SERVING = "serving"
-CHECK = "run ldp-worker check: it names what is wrong with Kafka, Redis and the topics"
-"""Remedy of a cause that has none of its own."""
+CHECK = "run ldp-worker check, which finds faults of Kafka, Redis and the topics"
+"""Remedy of a cause without a specific remedy."""
 
 
 class Step(Enum):
@@ -27,7 +27,7 @@ class Step(Enum):
     CONNECT = "reaching the brokers"
     POLL = "reading the topic"
     FETCH = "reading each partition"
-    LOOK = "asking the brokers where the log ends"
+    LOOK = "reading the topic's end offsets"
     CLAIM = "claiming partitions"
     COMMIT = "committing counts"
     COMPARE = "comparing with Redis"
@@ -38,7 +38,7 @@ class Step(Enum):
 
 @dataclass
 class _Failure:
-    """A failing step; fresh if it failed in the current turn."""
+    """A failing step; `fresh` if it failed in the current turn."""
 
     since: float
     why: str
@@ -70,26 +70,26 @@ class Progress:
         self.ended = False
 
     def heartbeat(self) -> None:
-        """Notes that the polling thread is alive."""
+        """Records that the polling thread is alive."""
         self.heartbeat_at = self._clock()
 
     def publisher_heartbeat(self) -> None:
-        """Notes that the publishing thread is alive."""
+        """Records that the publishing thread is alive."""
         self.publisher_heartbeat_at = self._clock()
 
     def failed(self, step: Step, why: str, remedy: str = "") -> None:
-        """Notes that a step failed; its age counts from the first failure since the last success."""
+        """Records a failed step; its age starts at the first failure after the last success."""
         before = self._failing.get(step)
         since = self._clock() if before is None else before.since
         self._failing[step] = _Failure(since, why, remedy or CHECK)
 
     def failing(self, step: Step) -> float:
-        """Returns for how many seconds a step has failed; safe from any thread."""
+        """Returns the seconds for which a step has failed, or 0; safe from any thread."""
         failure = self._failing.get(step)
         return 0.0 if failure is None else self._clock() - failure.since
 
     def over(self, step: Step) -> None:
-        """Ends a turn of a step: a success if no failure was noted in the turn."""
+        """Ends a turn of a step, which is a success if the turn had no failure."""
         failure = self._failing.get(step)
         if failure is not None and not failure.fresh:
             del self._failing[step]
@@ -98,7 +98,7 @@ class Progress:
 
     @contextmanager
     def attempt(self, step: Step) -> Iterator[None]:
-        """Runs a turn of a step; notes `Unavailable` as a failure."""
+        """Runs a turn of a step; records `Unavailable` as a failure."""
         try:
             yield
         except Unavailable as error:
@@ -121,5 +121,5 @@ class Progress:
                 )
         if now - self.heartbeat_at > READY_TIMEOUT_SECONDS:
             age = said_seconds(now - self.heartbeat_at)
-            return f"no step has come to its end for {age}: a broker or Redis is slow to answer"
+            return f"no step has finished for {age}: a broker or Redis is slow to answer"
         return self.state

@@ -1,4 +1,4 @@
-"""Sizes and ages as text."""
+"""Formats sizes and ages as text."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ def said_bytes(count: int) -> str:
 
 
 def said_seconds(seconds: float) -> str:
-    """Formats an age: seconds up to two minutes, then the two largest units.
+    """Formats an age: seconds below 2 minutes, then the two largest units.
 
     Example:
         >>> said_seconds(7.4), said_seconds(119), said_seconds(200), said_seconds(7_500), said_seconds(266_400)

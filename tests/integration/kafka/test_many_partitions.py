@@ -38,7 +38,7 @@ def test_a_claim_of_many_partitions_is_alive_meanwhile_and_a_commit_waits_for_re
         return worker.owned() == set(range(PARTITIONS))
 
     until(claimed, "all are claimed", 120)
-    assert not [one for one in said if "no step has come to its end" in one]
+    assert not [one for one in said if "no step has finished" in one]
 
     world.send(PARTITIONS)
     world.settle()

@@ -75,7 +75,7 @@ def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
 
 def test_point_8_silence_is_no_progress(progress, now):
     now[0] += READY_TIMEOUT_SECONDS + 3
-    assert progress.says().startswith("no step has come to its end for 23 s")
+    assert progress.says().startswith("no step has finished for 23 s")
     progress.heartbeat()
     assert progress.says() == SERVING
 
@@ -154,4 +154,4 @@ def said_of(progress, now, step, error):
 
 def test_point_17_a_cause_without_a_remedy_sends_to_check(progress, now):
     said = said_of(progress, now, Step.CLAIM, Unavailable("Kafka: odd"))
-    assert "has failed for 21 s: Kafka: odd. Remedy: run ldp-worker check: " in said
+    assert "has failed for 21 s: Kafka: odd. Remedy: run ldp-worker check, " in said
