@@ -10,7 +10,7 @@ import click
 
 from ldp.terminal import echo_json, printable, show
 from worker.cli.command import command, complain_of, json_option, reach
-from worker.observe.units import said_bytes
+from worker.observe.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,10 +72,12 @@ def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "Ren
         record = Text(dead_letter.where)
         if value:
             cut = dead_letter.value[:_SHOWN_BYTES]
-            rest = f" … {said_bytes(dead_letter.size - len(cut))} more" if dead_letter.size > len(cut) else ""
+            rest = (
+                f" … {format_bytes(dead_letter.size - len(cut))} more" if dead_letter.size > len(cut) else ""
+            )
             record.append(f"\n{printable(cut)}{rest}", style="italic")
         why = f"{dead_letter.reason}: {dead_letter.why}" if dead_letter.why else dead_letter.reason
-        newest.add_row(dead_letter.time, Text(why), record, said_bytes(dead_letter.size))
+        newest.add_row(dead_letter.time, Text(why), record, format_bytes(dead_letter.size))
     title = f"the newest {len(dead_letters):,} dead letters"
     return Group(Text(title, style="bold"), reasons, Text(), newest)
 

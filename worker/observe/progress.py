@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from worker.counting.ports import Unavailable
-from worker.observe.units import said_seconds
+from worker.observe.units import format_age
 
 READY_TIMEOUT_SECONDS = 20.0
 """Maximum time that a step may fail, or the polling thread may be silent, while the stream is ready."""
@@ -56,7 +56,7 @@ class Progress:
         >>> progress.failed(Step.COMPARE, "Redis: ConnectionError", "start Redis")
         >>> now[0] = 21.0
         >>> progress.heartbeat()
-        >>> progress.says()
+        >>> progress.describe()
         'comparing with Redis has failed for 21 s: Redis: ConnectionError. Remedy: start Redis'
     """
 
@@ -107,7 +107,7 @@ class Progress:
         finally:
             self.over(step)
 
-    def says(self) -> str:
+    def describe(self) -> str:
         """Returns `SERVING`, or the failing step with its age, cause and remedy."""
         if self.error is not None:
             return self.error
@@ -115,11 +115,11 @@ class Progress:
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
             if step is Step.SERVE or now - failure.since > READY_TIMEOUT_SECONDS:
-                age = said_seconds(now - failure.since)
+                age = format_age(now - failure.since)
                 return (
                     f"{step.value} has failed for {age}: {failure.why.rstrip('.')}. Remedy: {failure.remedy}"
                 )
         if now - self.heartbeat_at > READY_TIMEOUT_SECONDS:
-            age = said_seconds(now - self.heartbeat_at)
+            age = format_age(now - self.heartbeat_at)
             return f"no step has finished for {age}: a broker or Redis is slow to answer"
         return self.state

@@ -99,7 +99,7 @@ class _Probes:
         """Returns whether every stream is served, and each one's state."""
         if not self._begun:
             return False, {"streams": {worker.name: LOADING for worker in self._workers}}
-        states = {worker.name: worker.progress.says() for worker in self._workers}
+        states = {worker.name: worker.progress.describe() for worker in self._workers}
         return all(state == SERVING for state in states.values()), {"streams": states}
 
 

@@ -230,7 +230,7 @@ def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
     getattr(listening.events, verb)(*CASES[verb][0])
     listening.now = READY_TIMEOUT_SECONDS + 1
     listening.progress.heartbeat()
-    said = listening.progress.says()
+    said = listening.progress.describe()
     if verb in FAILING:
         assert said.startswith(f"{FAILING[verb].value} has failed for 21 s: Redis: no. Remedy: mend it")
     else:
@@ -244,9 +244,9 @@ def test_dead_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
     listening.progress.over(Step.DEAD_LETTERS)
     listening.now = READY_TIMEOUT_SECONDS + 1
     listening.progress.heartbeat()
-    assert listening.progress.says() != SERVING
+    assert listening.progress.describe() != SERVING
     getattr(listening.events, verb)(*CASES[verb][0])
-    assert listening.progress.says() == SERVING
+    assert listening.progress.describe() == SERVING
 
 
 def test_publishing_that_fails_is_forgotten_once_a_tick_went_well():
@@ -257,9 +257,9 @@ def test_publishing_that_fails_is_forgotten_once_a_tick_went_well():
         listening.progress.publisher_heartbeat()  # as it does again and again within a tick that takes long
         listening.now += 11
         listening.progress.heartbeat()
-    assert listening.progress.says().startswith("publishing has failed for 33 s")
+    assert listening.progress.describe().startswith("publishing has failed for 33 s")
     listening.events.ticked()
-    assert listening.progress.says() == SERVING
+    assert listening.progress.describe() == SERVING
 
 
 def test_an_attempt_without_an_answer_is_timed_and_not_counted():

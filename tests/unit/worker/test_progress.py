@@ -36,18 +36,18 @@ def fail(progress, step):
 def test_point_8_a_step_that_fails_for_too_long_is_named(progress, now, step):
     for _ in range(5):
         fail(progress, step)
-        assert progress.says() == SERVING
+        assert progress.describe() == SERVING
         pass_time(progress, now, READY_TIMEOUT_SECONDS / 5)
-    assert progress.says() == SERVING
+    assert progress.describe() == SERVING
     fail(progress, step)
     pass_time(progress, now, 1)
     assert (
-        progress.says()
+        progress.describe()
         == f"{step.value} has failed for {READY_TIMEOUT_SECONDS + 1:.0f} s: Redis: no. Remedy: start it"
     )
     with progress.attempt(step):
         pass
-    assert progress.says() == SERVING
+    assert progress.describe() == SERVING
 
 
 def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
@@ -55,13 +55,13 @@ def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
         progress.failed(Step.COMMIT, "Redis: OutOfMemoryError")
         progress.over(Step.COMMIT)
         pass_time(progress, now, READY_TIMEOUT_SECONDS)
-    assert progress.says().startswith(
+    assert progress.describe().startswith(
         "committing counts has failed for 60 s: Redis: OutOfMemoryError. Remedy: "
     )
     progress.over(Step.COMPARE)
-    assert progress.says() != SERVING
+    assert progress.describe() != SERVING
     progress.over(Step.COMMIT)
-    assert progress.says() == SERVING
+    assert progress.describe() == SERVING
 
 
 def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
@@ -70,21 +70,21 @@ def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
         pass_time(progress, now, 0.9 * READY_TIMEOUT_SECONDS)
         with progress.attempt(Step.LOOK):
             pass
-        assert progress.says() == SERVING
+        assert progress.describe() == SERVING
 
 
 def test_point_8_silence_is_no_progress(progress, now):
     now[0] += READY_TIMEOUT_SECONDS + 3
-    assert progress.says().startswith("no step has finished for 23 s")
+    assert progress.describe().startswith("no step has finished for 23 s")
     progress.heartbeat()
-    assert progress.says() == SERVING
+    assert progress.describe() == SERVING
 
 
 def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
     progress.failed(Step.SERVE, "CorruptRecordError: bad")
-    assert progress.says().startswith("serving has failed for 0 s: CorruptRecordError: bad. Remedy: ")
+    assert progress.describe().startswith("serving has failed for 0 s: CorruptRecordError: bad. Remedy: ")
     progress.error = "StateLost: gone"
-    assert progress.says() == "StateLost: gone"
+    assert progress.describe() == "StateLost: gone"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_point_17_the_remedy_follows_a_cause_in_redis_whatever_the_step(progress
 def said_of(progress, now, step, error):
     progress.failed(step, str(error), error.remedy)
     pass_time(progress, now, READY_TIMEOUT_SECONDS + 1)
-    return progress.says()
+    return progress.describe()
 
 
 def test_point_17_a_cause_without_a_remedy_sends_to_check(progress, now):

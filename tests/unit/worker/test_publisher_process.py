@@ -53,7 +53,7 @@ def seen(tell, verb):
     samples = listening.samples()
     listening.now = 21.0
     listening.progress.heartbeat()
-    return logged, samples, listening.progress.says()
+    return logged, samples, listening.progress.describe()
 
 
 def directly(listening, verb, given):
