@@ -7,7 +7,7 @@ from worker.config import Served
 from worker.config.windows import duration
 from worker.counting.windows import Windowing
 from worker.kafka.client.topics import APPEND_TIME, HOUR_MS, Topic
-from worker.observe.units import format_age
+from worker.observe.units import age_text
 
 
 def assess_clock(served: Served, topic: Topic) -> Iterator[Fault]:
@@ -53,7 +53,7 @@ def assess_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list
         return []
     text = (
         f"retention.ms={retention} goes by the producers' timestamps, and some of the newest records are"
-        f" {format_age((now - oldest) / 1000)} old: the broker deletes them at its next look, counted or not"
+        f" {age_text((now - oldest) / 1000)} old: the broker deletes them at its next look, counted or not"
     )
     hint = (
         "before a backfill set retention.ms=-1, and set it back once the lag is 0; to refuse such records set"

@@ -21,7 +21,7 @@ from worker.kafka.client.errors import BrokerError
 from worker.kafka.client.reading import Passed
 from worker.kafka.client.topics import Topic
 from worker.kafka.reports.reader import NewestReports, newest_reports
-from worker.observe.units import format_age
+from worker.observe.units import age_text
 
 
 def look(
@@ -99,7 +99,7 @@ def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> li
     findings = []
     for one in held:
         by = f" ({', '.join(one.by)})" if one.by else ""
-        age = "" if one.seconds is None else f", open for {format_age(one.seconds)},"
+        age = "" if one.seconds is None else f", open for {age_text(one.seconds)},"
         text = (
             f"partition {one.partition}: a transaction{by}{age} holds back {one.end - one.first} offset(s) from"
             f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"

@@ -19,7 +19,7 @@ from worker.counting.head import Head
 from worker.counting.ports import StateLost
 from worker.kafka.admin.cluster import Cluster
 from worker.kafka.client.topics import Topic
-from worker.observe.units import format_bytes
+from worker.observe.units import size_text
 from worker.redis.advice import START, remedy
 from worker.redis.connecting import Client, connect, servers
 from worker.redis.errors import ERRORS
@@ -248,7 +248,7 @@ def assess_used(info: Mapping[str, Any]) -> list[Finding]:
     level, text = Level.WARNING, "soon Redis will refuse writes"
     if used > limit:
         level, text = Level.ERROR, "Redis refuses writes, nothing is committed"
-    text = f"{format_bytes(used)} of {format_bytes(limit)} are used: {text}"
+    text = f"{size_text(used)} of {size_text(limit)} are used: {text}"
     return [Finding(level, "redis memory", text, "raise maxmemory, or remove what is not needed")]
 
 
@@ -260,16 +260,14 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
     known = [served for served in config.streams if served.topic in there]
     need, most = (sum(_needed(served, there[served.topic], share) for served in known) for share in (2, 1))
     limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
-    text = f"all counts need up to {format_bytes(need)}"
+    text = f"all counts need up to {size_text(need)}"
     if most > need:
-        text += (
-            f", {format_bytes(most)} where partitions wait for others with all the panes that they may have"
-        )
+        text += f", {size_text(most)} where partitions wait for others with all the panes that they may have"
     if not limit:
         return Finding(Level.OK, "redis memory", text)
-    text += f", Redis may use {format_bytes(limit)}"
+    text += f", Redis may use {size_text(limit)}"
     level = Level.ERROR if need > limit else Level.WARNING if 2 * need > limit else Level.OK
-    hint = "" if level is Level.OK else f"set maxmemory to {format_bytes(2 * need)} or more"
+    hint = "" if level is Level.OK else f"set maxmemory to {size_text(2 * need)} or more"
     if level is not Level.OK and most > need:
         hint += ", or let windows hop by more"
     return Finding(level, "redis memory", text, hint)

@@ -9,7 +9,7 @@ from worker.config.snapshots import snapshot_cost
 from worker.config.windows import duration
 from worker.counting.windows import ALL
 from worker.kafka.client.topics import Topic
-from worker.observe.units import format_bytes
+from worker.observe.units import size_text
 
 
 def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
@@ -25,8 +25,8 @@ def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> l
         kept = "for ever" if found.kept is None else kept
         text = (
             f"{names}, {clock_of(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
-            f" partition, {format_bytes(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
-            f" {found.messages:,} messages a snapshot where all is new, {format_bytes(most.size)} at most; final ones"
+            f" partition, {size_text(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
+            f" {found.messages:,} messages a snapshot where all is new, {size_text(most.size)} at most; final ones"
             f" stay {kept}"
         )
         if any(window.length > windowing.pane for window in windowing.parsed):
@@ -38,7 +38,7 @@ def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> l
         # panes of an owner of all partitions, and those that a publisher reads and sends
         need += 2 * topic.partitions * found.partition_bytes + most.size
     if need > memory:
-        text = f"a worker may need {format_bytes(need)} for panes and snapshots; this machine has {format_bytes(memory)}"
+        text = f"a worker may need {size_text(need)} for panes and snapshots; this machine has {size_text(memory)}"
         hint = "let windows hop by more, or give workers more memory; workers that share partitions need less each"
         findings.append(Finding(Level.WARNING, "memory", text, hint))
     return findings

@@ -10,7 +10,7 @@ import click
 
 from ldp.terminal import echo_json, printable, show
 from worker.cli.command import command, complain_of, json_option, reach
-from worker.observe.units import format_bytes
+from worker.observe.units import size_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,12 +72,10 @@ def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "Ren
         record = Text(dead_letter.where)
         if value:
             cut = dead_letter.value[:_SHOWN_BYTES]
-            rest = (
-                f" … {format_bytes(dead_letter.size - len(cut))} more" if dead_letter.size > len(cut) else ""
-            )
+            rest = f" … {size_text(dead_letter.size - len(cut))} more" if dead_letter.size > len(cut) else ""
             record.append(f"\n{printable(cut)}{rest}", style="italic")
         why = f"{dead_letter.reason}: {dead_letter.why}" if dead_letter.why else dead_letter.reason
-        newest.add_row(dead_letter.time, Text(why), record, format_bytes(dead_letter.size))
+        newest.add_row(dead_letter.time, Text(why), record, size_text(dead_letter.size))
     title = f"the newest {len(dead_letters):,} dead letters"
     return Group(Text(title, style="bold"), reasons, Text(), newest)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ldp.terminal import echo, echo_json, printable, screen
 from worker.cli.command import amount, complain, complain_of, reach, read_all
 from worker.cli.shown import document, foreign, wholeness
-from worker.observe.units import format_age
+from worker.observe.units import age_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,7 +115,7 @@ def render(
             stream.name,
             f"{snapshot.sequence:,}",
             f"{snapshot.reports:,}",
-            format_age(age),
+            age_text(age),
             Text(printable(_commonest(snapshot))),
             whole if warning is None else Text(warning, style="bold red"),
         )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from worker.cli.command import amount
-from worker.observe.units import format_age
+from worker.observe.units import age_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -102,7 +102,9 @@ def render(
     from ldp.table import most_frequent
 
     window, number, reports = snapshot.window, snapshot.sequence, amount(snapshot.reports, "report")
-    title = f"{snapshot.stream}: snapshot {number}, {reports}, {format_age(age_seconds)} old, {wholeness(snapshot)}"
+    title = (
+        f"{snapshot.stream}: snapshot {number}, {reports}, {age_text(age_seconds)} old, {wholeness(snapshot)}"
+    )
     if window.start is not None:
         title = f"{window.name} from {date(window.start)} to {date(window.end)}, {state(window, progress)}\n{title}"
     return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))

@@ -127,7 +127,7 @@ class HttpServer:
             headers["Content-Encoding"] = "gzip"
             if (tag := headers.get("ETag")) is not None:
                 headers["ETag"] = tag.removesuffix('"') + '-gzip"'
-        return _PiecewiseResponse(answer.status, headers, packed.gzipped() if zipped else packed.plain())
+        return _Pieces(answer.status, headers, packed.gzipped() if zipped else packed.plain())
 
     async def _with_body(self, answer: Answer) -> tuple[Answer, Packed]:
         """Returns an answer with its complete body, or a refusal."""
@@ -160,7 +160,7 @@ class HttpServer:
         return _EventStream(headers, events, self._event_pool, self.listeners)
 
 
-class _PiecewiseResponse(Response):
+class _Pieces(Response):
     """A response that is sent in pieces, with backpressure."""
 
     def __init__(self, status: int, headers: Mapping[str, str], pieces: Iterator[bytes]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from worker.counting.ports import Unavailable
-from worker.observe.units import format_age
+from worker.observe.units import age_text
 
 READY_TIMEOUT_SECONDS = 20.0
 """Maximum time that a step may fail, or the polling thread may be silent, while the stream is ready."""
@@ -115,11 +115,11 @@ class Progress:
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
             if step is Step.SERVE or now - failure.since > READY_TIMEOUT_SECONDS:
-                age = format_age(now - failure.since)
+                age = age_text(now - failure.since)
                 return (
                     f"{step.value} has failed for {age}: {failure.why.rstrip('.')}. Remedy: {failure.remedy}"
                 )
         if now - self.heartbeat_at > READY_TIMEOUT_SECONDS:
-            age = format_age(now - self.heartbeat_at)
+            age = age_text(now - self.heartbeat_at)
             return f"no step has finished for {age}: a broker or Redis is slow to answer"
         return self.state

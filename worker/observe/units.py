@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 
-def format_bytes(count: int) -> str:
+def size_text(count: int) -> str:
     """Formats bytes in the largest unit of at least 1.
 
     Example:
-        >>> format_bytes(800), format_bytes(3 << 19)
+        >>> size_text(800), size_text(3 << 19)
         ('800 B', '1.5 MiB')
     """
     for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
@@ -16,11 +16,11 @@ def format_bytes(count: int) -> str:
     return f"{count} B"
 
 
-def format_age(seconds: float) -> str:
+def age_text(seconds: float) -> str:
     """Formats an age: seconds below 2 minutes, then the two largest units.
 
     Example:
-        >>> format_age(7.4), format_age(119), format_age(200), format_age(7_500), format_age(266_400)
+        >>> age_text(7.4), age_text(119), age_text(200), age_text(7_500), age_text(266_400)
         ('7 s', '119 s', '3 min 20 s', '2 h 5 min', '3 d 2 h')
     """
     left = round(seconds)
