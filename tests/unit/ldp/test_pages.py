@@ -14,7 +14,6 @@ PAGES = {
         "explanation/statistics",
         "guides/browsers-and-explicit-channels",
         "guides/send-reports",
-        "guides/read-snapshots",
         "reference/state-files",
         "reference/wire-format",
         "reference/wire-format-coins",
