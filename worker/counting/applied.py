@@ -14,12 +14,12 @@ class Applied:
     """The outcome of a batch, as `PartitionState.apply` returns it.
 
     Attributes:
-        verdicts: (m,) uint8, of its records as `ldp.frames.Decoded` has them, up to one that needs a pane too many.
+        verdicts: (m,) uint8, as in `ldp.frames.Decoded`, of the records up to the limit of panes.
         rejected: rejected records by reason, unreadable record batches among them.
-        late: accepted records that were too late for their pane, by age.
+        late: late records by age.
         undated: accepted records without a valid timestamp.
-        reports: the counted reports, an array for each rule.
-        late_records: the late records, if asked for.
+        reports: the counted reports, one array per rule.
+        late_records: the late records, if requested.
     """
 
     verdicts: npt.NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""Differences between a stream's public document and an earlier one, and the remedy.
+"""Differences between two documents of a stream, and the remedy.
 
 A lineage has only the document's fingerprint. The newest head has the text that was hashed (`ldp.Stream.hashed`).
 """
@@ -10,23 +10,23 @@ from typing import Any
 
 import ldp
 
-NEW_NAME = "give the stream another name: the worker then counts what its topic holds"
-"""The remedy where the topic holds reports made with the configured document."""
+NEW_NAME = "give the stream another name: the worker then counts its topic again"
+"""The remedy if the topic has reports that were made with the configured document."""
 _NEW_TOPIC = (
     "undo the change, or give the stream another name and another topic, and send it reports made with the new"
     " document (ldp-worker document prints it). Reports made with the old document are rejected under any name"
 )
 _LONGEST = 60
-"""Characters of a value that are printed: a head can have any."""
+"""Most characters of a printed value: a head can contain any value."""
 
 
 def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) -> list[str]:
-    """Returns the changed fields of a stream's document, one text each.
+    """Returns the changed fields of a stream's document, one text per field.
 
     Args:
         stream: the configured stream.
         before: the lineage of the newest head.
-        fingerprint: of the document of the counts, in hexadecimal digits.
+        fingerprint: the fingerprint of the counts' document, in hexadecimal.
 
     Returns:
         The changes; empty if the head does not have the document of that fingerprint.
@@ -48,14 +48,14 @@ def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) 
 
 
 def remedy(stream: ldp.Stream, fingerprint: object) -> str:
-    """Returns the remedy if counts of this fingerprint are of another history than the stream."""
+    """Returns the remedy for counts with this fingerprint and another history."""
     if fingerprint != stream.fingerprint.hex():
         return _NEW_TOPIC
     return f"undo the change of the configuration, or {NEW_NAME}"
 
 
 def _shown(document: Mapping[str, Any], name: str) -> str:
-    """Returns a field's value as it is configured, or the hash of labels."""
+    """Returns a field's configured value, or the hash of labels."""
     if name not in document:
         return "none"
     value = document[name]

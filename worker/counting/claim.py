@@ -1,34 +1,34 @@
-"""Claim: decides where a partition goes on, from Kafka's offset, the store and the published head.
+"""Decides the offset at which the counting of a partition continues.
 
 **Before the epoch is raised** (`Claim.decide`). Counts of another lineage and a head of another deployment stop the
-stream. Otherwise the first row that fits:
+stream. Otherwise the first matching row applies:
 
 ==============  =====================  =========================  =====================================
-Redis           Kafka's group          head                       goes on at
+Redis           Kafka's group          head                       continues at
 ==============  =====================  =========================  =====================================
 offset o        COUNTED up to k        any                        max(o, k), COUNTED
 offset o        none, or CLAIMED       any                        o; COUNTED once a commit was made
 no counts       COUNTED up to k        any                        counts are lost
 no counts       none, or CLAIMED at k  published beyond k (or 0)  counts are lost
-no counts       none                   says that it has records   0, CLAIMED
+no counts       none                   has it as uncounted        0, CLAIMED
 no counts       CLAIMED at k           not beyond k               k, CLAIMED
 no counts       none                   does not name it           the log's first offset, CLAIMED
 ==============  =====================  =========================  =====================================
 
-Where counts are lost, the stream stops, unless the operator gave them up (``recount_after``): then counting begins
-again at the first published rule, or at 0, and what the log no longer has becomes a gap.
+If counts are lost, the stream stops, unless the operator gave them up (``recount_after``). Counting then starts again
+at the offset of the first published rule, or at 0, and offsets that the log no longer has become a gap.
 
-**After it** (`Claim.resume`). The first row that fits; o is the state's offset, k the most that the group or the head
-says was counted:
+**After the epoch is raised** (`Claim.resume`). The first matching row applies. o is the state's offset, k the highest
+offset up to which the group or the head has records as counted:
 
 =====================  ================================  ==============================================
-log                    counted before                    what follows
+log                    counted before                    action
 =====================  ================================  ==============================================
-ends before o or k     any                               the counts are lost: the stream stops
-begins at o or before  any                               goes on at o
-begins behind o        k ≤ o                             a gap up to the log's beginning
-begins behind o        the head has this gap             the same gap again
-begins behind o        k > o                             the counts are lost; given up, they are a gap
+ends before o or k     any                               the counts are lost: stop the stream
+begins at o or before  any                               continue at o
+begins after o         k ≤ o                             record a gap up to the log's first offset
+begins after o         the head has this gap             record the same gap
+begins after o         k > o                             the counts are lost; if given up, a gap
 =====================  ================================  ==============================================
 """
 
@@ -46,49 +46,49 @@ from worker.counting.rules import Older, RequestedRule, Rule
 
 
 def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
-    """Returns the error that a partition's counts are lost."""
+    """Returns the error for lost counts of a partition."""
     return StateLost(
-        f"stream {stream.name!r}, partition {partition}: {why}. Counting on would lose or mix counts.",
-        f"undo a change of the configuration, restore Redis, or {NEW_NAME}{more}",
+        f"stream {stream.name!r}, partition {partition}: {why}. Continuing would lose or mix counts.",
+        f"undo any change of the configuration, restore Redis, or {NEW_NAME}{more}",
     )
 
 
 def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: Head) -> StateLost:
-    """Returns the error that a partition's counts are of another lineage; the head may have their document."""
+    """Returns the error for counts of another lineage; the head may have their document."""
     fingerprint = identity(stored)["fingerprint"]
     what = [*changes(stream, head.lineage, fingerprint), *differing(stored, ours)]
     return StateLost(
         f"stream {stream.name!r}, partition {partition}: Redis has counts of another history: {'; '.join(what)}."
-        " Counting on would mix counts.",
+        " Continuing would mix counts.",
         remedy(stream, fingerprint),
     )
 
 
 def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLost:
-    """Returns the error that a stream's head is another deployment's."""
+    """Returns the error for a head that another deployment published."""
     what, hint = others_of(stream, head, differing)
     return StateLost(
-        f"stream {stream.name!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {what}."
+        f"stream {stream.name!r}: snapshot {head.sequence} on the snapshot topic belongs to other counts: {what}."
         " Two deployments would publish under one name.",
         hint,
     )
 
 
 def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLost:
-    """Returns the error that what is stored of a partition cannot be read."""
+    """Returns the error for stored counts that cannot be read."""
     if isinstance(error, NewerState):
         return NewerState(f"stream {stream.name!r}, partition {partition}: {error}")
     return lost(stream, partition, str(error))
 
 
 def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
-    """Returns whether the head has counted records of a gap of the state."""
+    """Returns whether the head has counts of offsets that the state has as a gap."""
     reached, theirs = head.offsets.get(partition, 0), head.gaps.get(partition, [])
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
 def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
-    """Returns a partition's metadata, or None; raises StateLost with the partition's name."""
+    """Returns a partition's metadata, or None; raises StateLost that names the partition."""
     try:
         return store.peek(partition)
     except StateLost as error:
@@ -97,7 +97,7 @@ def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: 
 
 @dataclass(frozen=True)
 class Claim:
-    """One round of claiming, by the configured rule and the operator's `recount_after` (see `Ownership`)."""
+    """One round of claims, with the configured rule and `recount_after` (see `Ownership`)."""
 
     group: str
     stream: ldp.Stream
@@ -108,13 +108,13 @@ class Claim:
     lineage: str
 
     def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
-        """Returns whether the head could contradict what is stored, so that a decided head is needed."""
+        """Returns whether the head could contradict the metadata, so the decided head is needed."""
         if metadata is None or head.foreign(self.lineage):
             return True
         return head.offsets.get(partition, 0) > metadata.offset
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
-        """Returns whether a partition needs no readable head: it is not behind Kafka's offset, and has no new rule."""
+        """Returns whether a claim needs no head: committed, not behind Kafka's offset, and no new rule."""
         if metadata is None or not metadata.commit_id or metadata.offset < (committed or (0, ""))[0]:
             return False
         decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
@@ -128,14 +128,14 @@ class Claim:
         first: int,
         head: Head,
     ) -> tuple[int, str]:
-        """Returns the offset to go on at, and CLAIMED or COUNTED for Kafka, by the first table; or raises StateLost."""
+        """Returns the offset to continue at, and CLAIMED or COUNTED, by the first table; or raises StateLost."""
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise another(self.stream, partition, metadata.lineage, self.lineage, head)
         self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
-                # never lowered: a store that was set back is noticed by it
+                # never lowered, so that a claim notices a store that was set back
                 return max(metadata.offset, committed[0]), COUNTED
             return metadata.offset, COUNTED if metadata.commit_id else CLAIMED
         why = None
@@ -145,18 +145,18 @@ class Claim:
                 f" ({committed[1] or 'by another program'!r})"
             )
         elif (published := head.offsets.get(partition, 0)) > (0 if committed is None else committed[0]):
-            why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
+            why = f"Redis has no counts, but snapshot {head.sequence} has counts up to offset {published}"
         if why is not None:
             self._give_up(partition, why, head)
             return next((rule.offset for rule in head.rules_of(partition)), 0), CLAIMED
         if committed is None and partition in head.uncounted:
-            return 0, CLAIMED  # records that were deleted since become a gap
+            return 0, CLAIMED  # records deleted since then become a gap
         return (first if committed is None else committed[0]), CLAIMED
 
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
-        """Returns the metadata to begin with if the store has none."""
+        """Returns the metadata to store for a partition without any."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
-        fresh.set_rules(head.rules_of(partition) or fresh.rules)  # never contradict what was published
+        fresh.set_rules(head.rules_of(partition) or fresh.rules)  # published rules take precedence
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
@@ -175,23 +175,23 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Classifies a loaded state by the second table above; returns whether it recorded a gap.
+        """Checks a loaded state by the second table above; returns whether it recorded a gap.
 
-        ``known`` is the offset up to which Kafka has it counted, ``bounds`` the log's first offset and end after the
-        epoch was raised, ``head`` the one read before. Raises StateLost, or Unavailable for a head that is needed.
+        ``known`` is the counted offset in Kafka, ``bounds`` are the log's first offset and end after the epoch was
+        raised, and ``head`` was read before. Raises StateLost, or Unavailable if a required head cannot be read.
         """
         (first, end), published = bounds, 0 if head is None else head.offsets.get(partition, 0)
         if (most := max(state.offset, known, published)) > end:
-            why = f"the counts reach offset {most}, but the log ends at {end}: it was truncated or made anew"
+            why = f"the counts reach offset {most}, but the log ends at {end}: it was truncated or created again"
             raise lost(self.stream, partition, why)
         if gap := state.offset < first:
             head = self._decided_head()
             again = (state.offset, first) in head.gaps.get(partition, [])
             if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
                 why = (
-                    f"the counts reach offset {state.offset}, those up to {counted} were there once (says snapshot"
-                    f" {head.sequence} or the group's offset), and the log begins at {first}: Redis was set back too"
-                    " far to count them again"
+                    f"the counts reach offset {state.offset}, but snapshot {head.sequence} or the group's offset has"
+                    f" them up to {counted}, and the log begins at {first}: Redis was set back too far to count the"
+                    " records again"
                 )
                 self._give_up(partition, why, head)
             self.events.gap_found(partition, state.offset, first)
@@ -202,19 +202,19 @@ class Claim:
         if state.windows.admitted_from is not None and partition not in head.floors:
             head = self._decided_head()
             if partition not in head.floors:
-                why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
+                why = f"snapshot {head.sequence} does not name it, but an earlier one did: heads were deleted"
                 self._give_up(partition, why, head)
                 state.windows.withdraw_admission(state.offset)
         return gap
 
     def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:
-        """Returns whether gaps may have to be taken back; never with windows, as final ones would change."""
+        """Returns whether gaps may need a recount; never with windows: final windows would change."""
         windows = any(rule.limits.windowing is not None for rule in state.rules)
         wanted = self.recount_after is not None or _counts_gap(partition, state, head)
         return bool(state.gaps) and wanted and not windows
 
     def recount(self, partition: int, state: PartitionState) -> PartitionState | None:
-        """Returns the state to count again from the start if `recount_after` or the head takes gaps back, or None."""
+        """Returns an empty state if `recount_after` or the head requires a recount of gaps, or None."""
         head = self._decided_head()
         wanted = self.recount_after is not None and head.sequence <= self.recount_after
         wanted = wanted or _counts_gap(partition, state, head)
@@ -225,7 +225,7 @@ class Claim:
         return fresh
 
     def _decided_head(self) -> Head:
-        """Reads the head again; it may be another deployment's by now."""
+        """Reads the decided head; another deployment may have published it."""
         head = self.head_reader.head(decided=True)
         self._demand_ours(head)
         return head
@@ -238,8 +238,8 @@ class Claim:
         """Raises StateLost unless the operator gave up the counts of the newest snapshot."""
         if self.recount_after is None or head.sequence > self.recount_after:
             more = (
-                f". To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
-                " holds is counted again, and the rest is recorded as a gap"
+                f". To continue without them, set recount_after = {head.sequence} for the stream: the worker recounts"
+                " the records that the topic still has, and records the rest as a gap"
             )
             raise lost(self.stream, partition, why, more)
         self.events.warning("partition.given_up", partition=partition, why=why)
@@ -247,21 +247,21 @@ class Claim:
     def _follow(
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
     ) -> None:
-        """Takes over the head's rules that the state lacks, and adds a new configured rule beyond the published."""
+        """Adopts rules of the head that the state lacks, and adds a new configured rule after them."""
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)
         if new or behind or not rules.continues(state.rules, head.rules_of(partition)):
-            head = self._decided_head()  # now that no other owner commits
+            head = self._decided_head()  # other owners can no longer commit
         published = head.rules_of(partition)
-        # a rule that begins below what was counted without it cannot be taken over
+        # a rule that begins below the stored offset cannot be adopted: records were counted without it
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
         if published and (not stored.commit_id or (rules.continues(published, state.rules) and not late)):
             state.set_rules(published)
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
-            why = f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}"
+            why = f"snapshot {head.sequence} has counts by the rules {theirs}, Redis by {ours}"
             raise lost(self.stream, partition, why)
-        # a cut up to there may be on its way
+        # a cut up to this offset may be published soon
         since = max(state.offset, head.offsets.get(partition, 0), known)
         match rules.decide(state.rules, self.configured, since):
             case Rule() as rule:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Columns:
-    """Records of one partition, in the log's order, one array a field; m records.
+    """Records of one partition in log order, one array per field.
 
     Example:
         >>> columns = Columns.of([7, 9], [1000, 1001], [b"ab", None])
@@ -20,13 +20,13 @@ class Columns:
 
     offsets: npt.NDArray[np.int64]  # strictly ascending; gaps are markers, aborted or compacted records
     timestamps: npt.NDArray[np.int64]  # milliseconds since the epoch
-    data: npt.NDArray[np.uint8]  # the values in order, with anything between them
+    data: npt.NDArray[np.uint8]  # the values in order; bytes between them are ignored
     begins: npt.NDArray[np.int64]  # value i is data[begins[i]:ends[i]], empty if the record has none
     ends: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[bytes | None]) -> Self:
-        """Returns records as columns; O(bytes)."""
+        """Builds columns from lists; O(bytes)."""
         filled = [value or b"" for value in values]
         bounds = np.zeros(len(filled) + 1, np.int64)
         np.cumsum([len(value) for value in filled], out=bounds[1:])
@@ -41,7 +41,7 @@ class Columns:
         return self.data[self.begins[i] : self.ends[i]].tobytes()
 
     def between(self, first: int, last: int) -> "Columns":
-        """Returns records first to last − 1; no value is copied."""
+        """Returns the records [first, last) without copying values."""
         s = slice(first, last)
         return Columns(self.offsets[s], self.timestamps[s], self.data, self.begins[s], self.ends[s])
 
@@ -52,14 +52,14 @@ class Unreadable:
 
     offset: int
     end: int
-    size: int  # its bytes in the log
-    sha256: str  # the digest of those bytes, in hexadecimal
-    why: str  # checksum, codec, size, length or magic; see worker.kafka.decoding.records
+    size: int  # bytes in the log
+    sha256: str  # SHA-256 of those bytes, in hexadecimal
+    why: str  # reason: checksum, codec, size, length or magic; see worker.kafka.decoding.records
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The records that one poll returned of one partition, at offsets [start, end)."""
+    """Records of one partition from one poll, at offsets [start, end)."""
 
     partition: int
     start: int
@@ -69,7 +69,7 @@ class Batch:
     with_key_or_headers: int = 0  # records with key or headers, which are ignored
 
     def until(self, offset: int) -> "Batch":
-        """Returns the part of the batch below an offset; no value is copied."""
+        """Returns the part of the batch below an offset without copying values."""
         if offset >= self.end:
             return self
         columns = self.columns.between(0, int(np.searchsorted(self.columns.offsets, offset)))
@@ -77,9 +77,9 @@ class Batch:
         return Batch(self.partition, self.start, offset, columns, unreadable, self.with_key_or_headers)
 
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
-        """Cuts the batch between records into slices that take at most ``most`` steps, or are one record.
+        """Splits the batch into slices of at most ``most`` steps, or of one record.
 
-        A record has ``header`` bytes, then reports of ``size`` bytes and ``work`` steps, as many as its bytes hold.
+        A record has ``header`` bytes, then reports of ``size`` bytes each. A report takes ``work`` steps.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))

@@ -1,7 +1,6 @@
 """Head: the newest published snapshot, as the snapshot topic records it.
 
-A publisher goes on from it. For a claim it is the third witness of what was counted, in addition to Redis and the
-group's offsets.
+A publisher continues from the head. A claim compares it with Redis and the group's offsets, to detect lost counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
 
 
-class NewerHead(ValueError):  # noqa: N818  # named for what was found
+class NewerHead(ValueError):  # noqa: N818  # named after the finding
     """A newer version of the worker wrote the head."""
 
 
@@ -29,18 +28,18 @@ class Head:
     """The newest published snapshot; number 0 if there is none.
 
     Attributes:
-        sequence: its number.
+        sequence: the snapshot's number.
         offsets: partition -> the offset up to which it was counted.
-        reports: its number of reports.
-        gaps: partition -> offsets [from, to) that were lost.
-        uncounted: partitions that it left out though they have records.
-        rules: partition -> its rules, in JSON's types.
-        lineage: the identity of its counts, by the names of `IDENTITY`.
+        reports: the number of reports.
+        gaps: partition -> lost offsets [from, to).
+        uncounted: partitions that have records, but had no counts.
+        rules: partition -> its rules in JSON types.
+        lineage: the identity of the counts, by the names of `IDENTITY`.
         floors: admitted partition -> the time at which its windows begin.
-        progress: name of windows -> how far they are closed.
-        rows: what the stream can have on a topic of rows, if anything.
+        progress: window name -> the progress of its windows.
+        rows: the rows that the stream can have on the topic of rows, or None.
         methods: the methods that can have bodies on the topic.
-        reached: how far some windows were closed; None without windows.
+        reached: the highest time up to which windows were closed; None without windows.
 
     Example:
         >>> head = Head(3, {0: 7}, 5, lineage={"fingerprint": "8e9f39d0"})
@@ -63,43 +62,42 @@ class Head:
 
     @classmethod
     def read(cls, value: bytes, stream: str) -> "Head":
-        """Reads the record of a stream's head.
+        """Parses a record of a stream's head.
 
-        Readers pass over a record that is no head, and go on to an older one: compaction removes the older records of
-        a key first, so the newest readable head is the newest that was published. A newer version's head is never
-        passed over.
+        Readers skip an invalid record and continue with an older one: compaction removes the older records of a key
+        first, so the newest readable head is the newest published one. They do not skip a newer version's head.
 
         Args:
-            value: of the record.
+            value: the record's value.
             stream: the name of the stream.
 
         Raises:
-            NewerHead: a newer version wrote it.
-            ValueError: it is no head of the stream.
+            NewerHead: a newer version wrote the head.
+            ValueError: the record is not a head of the stream.
         """
         if len(value) > MOST_BYTES:
-            raise ValueError(f"{len(value)} bytes given; allowed are up to {MOST_BYTES}")
+            raise ValueError(f"{len(value)} bytes given; at most {MOST_BYTES} are allowed")
         body = orjson.loads(value)
         if type(body) is not dict or body.get("stream") != stream:
-            raise ValueError(f"it is no document of stream {stream!r}")
+            raise ValueError(f"not a document of stream {stream!r}")
         return cls.parse(body)
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
-        """Reads a head's document.
+        """Parses a head's document.
 
         Raises:
-            NewerHead: its schema is newer, or its rules have unknown fields.
-            ValueError: it is no head.
+            NewerHead: the schema is newer, or rules have unknown fields.
+            ValueError: the document is not a head.
         """
         if type(schema := body.get("schema")) is int and schema > SCHEMA:
-            raise NewerHead(f"schema {schema}, where this version reads up to {SCHEMA}")
+            raise NewerHead(f"schema {schema}, but this version reads up to {SCHEMA}")
         check_head(body)
         for name in body.get("windows", {}):
             windows.parse(name)
         for listed in filter(None, body["rules"].values()):
             if unknown := {field for rule in listed for field in rule} - rules.FIELDS:
-                raise NewerHead(f"rules with {min(unknown)!r}, which this version does not know")
+                raise NewerHead(f"rules with {min(unknown)!r}, unknown to this version")
             try:
                 rules.parse(listed, listed[0]["offset"])
             except (KeyError, TypeError) as error:
@@ -139,7 +137,7 @@ class Head:
         )
 
     def behind(self, cut: Cut) -> bool:
-        """Returns whether a cut is behind this head in any partition, by its offset or by a missing rule."""
+        """Returns whether a cut has a lower offset or lacks a rule in any partition."""
         return any(
             cut.offsets.get(partition, -1) < offset for partition, offset in self.offsets.items()
         ) or any(
@@ -148,7 +146,7 @@ class Head:
         )
 
     def contradicts(self, cut: Cut) -> list[int]:
-        """Returns the partitions of a cut whose rules do not continue this head's."""
+        """Returns the partitions whose rules in a cut do not continue the rules in this head."""
         return [
             p
             for p, said in self.rules.items()
@@ -157,12 +155,12 @@ class Head:
         ]
 
     def rules_of(self, partition: int) -> list[Rule]:
-        """Returns a partition's rules, as far as this head has them."""
+        """Returns a partition's rules in this head."""
         said = self.rules.get(partition)
         return rules.parse(said, said[0]["offset"]) if said else []
 
     def needed_from(self, since: Mapping[str, int]) -> int:
-        """Returns the time before which no open window begins.
+        """Returns the start of the earliest open window.
 
         Args:
             since: the first start of each window that may be published.
@@ -182,7 +180,7 @@ class Head:
         return min(open_from, default=0)
 
     def foreign(self, lineage: str) -> list[str]:
-        """Returns how this head differs from a stored lineage; nothing for the same counts."""
+        """Returns the differences from a stored lineage; none for the same counts."""
         ours = identity(lineage)
         return [
             f"{name} {self.lineage[name]!r} there, {ours[name]!r} here"
@@ -192,13 +190,13 @@ class Head:
 
 
 def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
-    """Returns the lineage of a head, without the fingerprint, which every message has."""
+    """Returns the lineage for a head, without the fingerprint, which every message has."""
     here = {name: str(said) for name, said in identity(lineage).items() if name != "fingerprint"}
     return here | {"document": stream.hashed.decode()}
 
 
 def others_of(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> tuple[str, str]:
-    """Returns how a configured stream differs from a foreign head, and the remedy."""
+    """Returns the differences from another deployment's head, and the remedy."""
     theirs = head.lineage.get("fingerprint", stream.fingerprint.hex())
     what = "; ".join([*changes(stream, head.lineage, theirs), *differing])
     return what, f"{remedy(stream, theirs)}. A second deployment needs another snapshots.topic"

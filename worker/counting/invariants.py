@@ -1,7 +1,7 @@
-"""Invariants of every state that counting can reach, checked on stored states.
+"""Checks stored states for invariants of counting.
 
-A checksum shows that stored bytes changed. An invariant shows that they were wrong when they were written. Only what
-follows from the rules of counting is checked, so a state that breaks one is damaged for certain.
+A checksum detects bytes that changed after they were written. An invariant detects a state that was wrong before.
+All invariants follow from the rules of counting, so a state that violates one is certainly wrong.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ _MOST = (1 << 63) - 1
 def demand_state(stream: ldp.Stream, state: PartitionState) -> None:
     """Raises StateLost if counting cannot reach a state; O(state)."""
     if (why := next(impossible(stream, state), None)) is not None:
-        raise StateLost(f"counting cannot reach what is stored: {why}")
+        raise StateLost(f"counting cannot reach the stored state: {why}")
 
 
 def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
-    """Yields why counting cannot reach a state; nothing if it can.
+    """Yields the violated invariants of a state.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", 3))
@@ -41,7 +41,7 @@ def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _whole(value: object, least: int = 0, most: int = _MOST) -> bool:
-    """Returns whether a value is an integer in a range, and no bool."""
+    """Returns whether a value is an integer in a range, and not a bool."""
     return type(value) is int and least <= value <= most
 
 
@@ -56,11 +56,11 @@ def _numbers(state: PartitionState) -> Iterator[str]:
             if not _whole(value):
                 yield f"{name} has {key}: {value!r}; allowed is 0 to 2**63 - 1"
     if unknown := state.windows.late.keys() - {*AGES, OLDER}:
-        yield f"late has the ages {sorted(unknown)}"
+        yield f"late has the ages {sorted(unknown)}; allowed are {[*AGES, OLDER]}"
     for name in ("gaps", "gap_bounds", "readmitted"):
         for one, other in stored[name]:
             if not _whole(one) or not (_whole(other) or (name == "gap_bounds" and other is None)):
-                yield f"{name} has {(one, other)!r}"
+                yield f"{name} has {(one, other)!r}; allowed is 0 to 2**63 - 1"
 
 
 def _times(state: PartitionState) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _times(state: PartitionState) -> Iterator[str]:
     if any(a > b for a, b in pairwise(edges)) or any(a == b for a, b in state.gaps):
         yield f"gaps {state.gaps} do not ascend within [{state.start}, {state.offset})"
     if len(windows.gap_bounds) != len(state.gaps):
-        yield f"there are {len(state.gaps)} gaps, and gap_bounds has {len(windows.gap_bounds)}"
+        yield f"there are {len(state.gaps)} gaps, but gap_bounds has {len(windows.gap_bounds)}"
     if any(not state.start <= at <= state.offset for at, _ in windows.readmitted):
         yield f"readmitted at {windows.readmitted}, outside of [{state.start}, {state.offset}]"
     if windows.watermark is not None and not _whole(windows.watermark, -1, TIME_ENDS - 1):
@@ -98,26 +98,26 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
         if pane is None:
             continue
         if pane.length not in lengths or pane.start % pane.length:
-            yield f"{name!r} is no pane of the windows that there are"
+            yield f"{name!r} is not a pane of any rule's windows"
         if pane.end <= state.windows.evicted_to:
             yield f"{name!r} ends at or before evicted_to, {state.windows.evicted_to}"
         if state.windows.watermark is None or pane.start > state.windows.watermark:
-            yield f"{name!r} begins beyond the watermark, {state.windows.watermark}"
+            yield f"{name!r} begins after the watermark, {state.windows.watermark}"
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
     """Checks the numbers of records and reports: each record has at least one report."""
     if ALL not in state.cells:
-        yield f"the counts are {sorted(state.cells)}; {ALL!r} is not among them"
+        yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
         return
     accepted, outside = state.accepted, sum(state.windows.late.values()) + state.windows.undated
     passed = state.offset - state.start - sum(end - begin for begin, end in state.gaps)
     if (records := accepted + sum(state.rejected.values())) > passed:
-        yield f"{records} records were read at {passed} offsets"
+        yield f"{records} records were read at only {passed} offsets"
     if outside > accepted:
-        yield f"{outside} records are late or undated, of {accepted} accepted ones"
+        yield f"{outside} records are late or undated, but only {accepted} were accepted"
     if outside > state.cells[ALL].reports:
-        yield f"{outside} records are in no pane, with {state.cells[ALL].reports} reports"
+        yield f"{outside} records are in no pane, but {ALL!r} has only {state.cells[ALL].reports} reports"
     if (accepted > 0) != (state.windows.watermark is not None):
         yield f"the watermark of {accepted} accepted records is {state.windows.watermark}"
     limits = [rule.limits.most_reports or _MOST for rule in state.rules if rule.offset < state.offset]

@@ -1,7 +1,7 @@
-"""Lateness: the pane of each report, decided record by record in the log's order.
+"""Chooses the pane of each record in log order, and detects late records.
 
-A pane whose end is at or before the window-close watermark takes no more. This watermark is the highest timestamp
-accepted so far, less disorder and grace. It moves with every record and never back, so batches change nothing.
+A pane that ends at or before the window-close watermark accepts no reports. This watermark is the highest accepted
+timestamp minus disorder and grace. It advances per record and never falls, so the result does not depend on batches.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from worker.counting.windows import TIME_ENDS, UNITS
 
 Ints = npt.NDArray[np.int64]
 
-# without reference counts, as nothing here owns an array
+# without reference counts: no function here owns an array
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 _F = TypeVar("_F", bound=Callable[..., Any])
 _compiled: Callable[[_F], _F] = numba.njit(**_OPTIONS)
 _inlined: Callable[[_F], _F] = numba.njit(forceinline=True, **_OPTIONS)
 
 LATE, UNDATED = -1, -2
-"""What stands for a pane's start where a record is in none: it came too late, or has no time."""
+"""Values in place of a pane's start for a late and for an undated record."""
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d")
-"""How long before a late report its pane was closed, at most; more is `OLDER`."""
+"""Upper limits of the delay of late records after their pane was closed; above them is `OLDER`."""
 OLDER = "older"
 _AGES = np.array([int(age[:-1]) * UNITS[age[-1]] for age in AGES], np.int64)
 _BLOCK = 128
-"""So many records are looked at together: mostly all are in one pane, or in panes that stay open."""
+"""Records per block. Mostly all records of a block are in one pane, or in panes that stay open."""
 _FEW, _RUNS = 64, 1024
-"""Room for the panes and for the runs of nearly every batch; for a run each it would cost more than the records."""
+"""First sizes of the arrays of panes and runs, enough for nearly every batch. One run per record would be slow."""
 
 
 class Placed(NamedTuple):
@@ -39,13 +39,13 @@ class Placed(NamedTuple):
 
     Attributes:
         starts: the panes' starts, or `LATE` or `UNDATED`, in the order of their first records.
-        firsts: the index of each one's first record.
-        sizes: each one's number of reports.
-        runs: (2, r) consecutive reports of one place: its index, and the index behind the last report.
+        firsts: the index of each pane's first record.
+        sizes: each pane's number of reports.
+        runs: (2, r) runs of reports of one pane: the pane's index, and the index after the last report.
         late: late records by age.
         undated: records without a valid timestamp.
         watermark: the highest timestamp accepted so far, or −1.
-        closed: the window-close watermark behind them.
+        closed: the window-close watermark after them.
     """
 
     starts: list[int]
@@ -59,19 +59,19 @@ class Placed(NamedTuple):
 
 
 def dated(times: Ints) -> Ints:
-    """Returns timestamps with −1 for each that is negative or not below `TIME_ENDS`; O(records)."""
+    """Replaces timestamps that are negative or not below `TIME_ENDS` by −1; O(records)."""
     good = times.view(np.uint64) < TIME_ENDS
     return times if good.all() else np.where(good, times, -1)
 
 
 @dataclass(frozen=True)
 class Late:
-    """The late records of a batch, in the log's order.
+    """The late records of a batch, in log order.
 
     Attributes:
-        at: (n,) their indices.
-        times: (n,) their timestamps.
-        starts: (n,) the starts of the panes that they missed.
+        at: (n,) indices.
+        times: (n,) timestamps.
+        starts: (n,) the starts of their panes.
         closed: (n,) the window-close watermark at each record; its pane ends at or before it.
         pane: the length of a pane.
     """
@@ -97,14 +97,14 @@ def place(
     """Returns the panes of records; O(reports).
 
     Args:
-        times: (a,) the timestamps of accepted records in the log's order, at least one; see `dated`.
-        counts: (a,) the number of reports of each.
-        reports: their sum.
+        times: (a,) the timestamps of accepted records in log order, at least one; see `dated`.
+        counts: (a,) the number of reports of each record.
+        reports: the sum of the counts.
         watermark: the highest timestamp before them, or None.
         closed: the window-close watermark before them.
-        hold: how far that is behind the watermark: disorder and grace.
+        hold: the watermark minus the window-close watermark: disorder plus grace.
         pane: the length of a pane; all times in milliseconds.
-        most: the most panes. Records from the one that needs one more on may be left out.
+        most: the limit of panes. The result may lack records from the first above the limit on.
 
     Example:
         >>> times = np.array([5, 31, 32, 7, -1, 19])
@@ -113,7 +113,7 @@ def place(
         ([0, 30, -1, -2, 10], [[0, 1, 2, 3, 4], [1, 3, 4, 5, 6]], {'1m': 1}, 32, 12)
     """
     before = -1 if watermark is None else max(watermark, -1), closed
-    # a power of two; the late and the undated have places, too, and so has a pane too many
+    # a power of two, with places for late records, undated records and one pane above the limit
     for room, length in ((_FEW, _RUNS), (1 << (min(most, len(times)) + 3).bit_length(), reports)):
         space, runs = np.empty(6 * room, np.int64), np.empty((2, length), np.int64)
         n, r, done, undated, newest, line = _walk(times, counts, before, hold, pane, space, runs)
@@ -137,13 +137,13 @@ def _walk(
     space: Ints,
     runs: Ints,
 ) -> tuple[int, int, int, int, int, int]:
-    """Fills in each place's number, first record and reports, the ages of the late, and the runs.
+    """Fills in number, first record and reports of each place, ages of late records, and runs.
 
     ``space`` has six equal parts: numbers, firsts, sizes, ages, and two for the hash table of numbers.
 
     Returns:
-        The numbers of places, of runs, of placed records (fewer than all without room) and of undated ones; the
-        watermark; the window-close watermark.
+        The numbers of places, of runs, of placed records (fewer than all if an array is full) and of undated records;
+        the watermark; the window-close watermark.
     """
     seen, line = before
     room = len(space) // 6
@@ -158,7 +158,7 @@ def _walk(
             return n, r + 1, first, undated, seen, line
         low, high, total = _sums(block, many)
         own, top = low // pane, max(seen, high)
-        # whatever their order is, none of them is late or undated
+        # in any order, none of them is late or undated
         all_open = low >= 0 and high < TIME_ENDS and (own + 1) * pane > max(line, top - hold)
         step = len(block) if all_open and high < (own + 1) * pane else 1
         for i in range(0, len(block), step):
@@ -178,7 +178,7 @@ def _walk(
                 n += 1
             sizes[slot] += count
             at += count
-            r += slot != owner  # no branch: where panes take turns it would be mistaken for
+            r += slot != owner  # no branch: the CPU would mispredict it for alternating panes
             owner = slot
             owners[r], ends[r] = slot, at
         if all_open:
@@ -198,7 +198,7 @@ def _sums(times: Ints, counts: Ints) -> tuple[int, int, int]:
 
 @_inlined
 def _classify(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
-    """Returns a time's pane number, `LATE` or `UNDATED`; counts the age of a late one."""
+    """Returns a time's pane number, `LATE` or `UNDATED`; counts the age of a late record."""
     if time < 0 or time >= TIME_ENDS:
         return UNDATED
     over = line - (number + 1) * pane
@@ -210,7 +210,7 @@ def _classify(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
 
 @_inlined
 def _number(time: int, pane: int, inverse: float) -> int:
-    """Returns a time's pane number; a division would take ten times as long."""
+    """Returns a time's pane number; a division would take ten times the time."""
     number = int(time * inverse)  # at most one off
     rest = time - number * pane
     return number - (rest < 0) + (rest >= pane)
@@ -218,7 +218,7 @@ def _number(time: int, pane: int, inverse: float) -> int:
 
 @_inlined
 def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
-    """Returns the place of a number; n if it is new, and then adds it if there is room."""
+    """Returns the place of a number; n if it is new, and then adds it if it fits."""
     key = number & (len(table) - 1)
     while table[key] >= 0:
         if numbers[table[key]] == number:
@@ -239,19 +239,19 @@ def _age(over: int) -> int:
 
 
 def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane: int) -> Late:
-    """Returns the late ones of accepted records, with the window-close watermark that each met; O(records).
+    """Returns the late records among accepted ones, with their window-close watermarks; O(records).
 
     Arguments as for `place`, with `dated` times.
     """
     seen = np.maximum.accumulate(np.append(-1 if watermark is None else watermark, times))
     marks = np.maximum(closed, np.maximum(seen, 0) - hold)
-    marks[0] = closed  # a hold that became shorter moves the watermark with the next record
+    marks[0] = closed  # a hold that became shorter moves the watermark only with the next record
     starts = times - times % pane
     at = np.flatnonzero((times >= 0) & (starts + pane <= marks[:-1]))
     return Late(at, times[at], starts[at], marks[at], pane)
 
 
 def warm() -> None:
-    """Compiles `place` before work begins."""
+    """Compiles `place` in advance."""
     ones = np.ones(1, np.int64)
     place(ones, ones, 1, watermark=0, closed=0, hold=0, pane=1, most=1)

@@ -1,18 +1,18 @@
 """The layout of a partition's state in Redis: keys, metadata and blobs.
 
-All keys of a partition share the hash tag ``{stream:partition}``, so that one script may touch them on a cluster:
+All keys of a partition share the hash tag ``{stream:partition}``, so one script can use them on a cluster:
 
-- ``{stream:partition}:meta``: a hash of the fields of `Metadata` and their ``checksum``: the BLAKE2b digest, 16 bytes
-  in hexadecimal, of this key and the values of lineage, epoch, offset, commit_id, blobs and totals, joined by newlines;
-- ``{stream:partition}:window:<cell>``: one blob a cell;
+- ``{stream:partition}:meta``: a hash of the fields of `Metadata` and a ``checksum``: the 16-byte BLAKE2b digest, in
+  hexadecimal, of this key and the values of lineage, epoch, offset, commit_id, blobs and totals, joined by newlines;
+- ``{stream:partition}:window:<cell>``: one blob per cell;
 - ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
-A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the id of
-the commit that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state: unsigned
-integers of that width, the narrowest of 1, 2, 4 and 8 bytes that holds all of them. The checksum is the CRC-32C of the
-cell's name and of all other bytes of the blob. Metadata name the commit that wrote each blob. Commit ids are random, or
-a digest of what is imported. So a worker notices a blob that is missing, damaged or misplaced.
-The lineage names this layout, 1. A worker refuses a newer one.
+A blob is little-endian. Its header has the magic ``LDP1``, the u32 number of state entries, the i64 offset and 16-byte
+id of the commit that wrote it, the i64 number of reports, the u32 width of an entry, and a u32 checksum. The state
+follows: unsigned integers of the narrowest width of 1, 2, 4 and 8 bytes that fits all of them. The checksum is the
+CRC-32C of the cell's name and of all other bytes of the blob. The metadata name the commit that wrote each blob, and
+commit ids are random or a digest of imported counts. So a worker notices a missing, damaged or exchanged blob.
+The lineage has the version of this layout, 1. A worker refuses a newer version.
 """
 
 import hashlib
@@ -60,16 +60,16 @@ def _checksum(fields: Mapping[str, str], key: str) -> str:
 
 
 def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Decodes the fields of a hash; bytes that are not UTF-8 are replaced, which changes the checksum."""
+    """Decodes the fields of a hash; replaces invalid UTF-8, so that the checksum differs."""
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
 
 
 def parse(fields: Mapping[str, str], key: str) -> Metadata:
-    """Reads the fields of a partition's `meta_key`; raises NewerState if a newer version wrote them, or StateLost."""
+    """Parses the fields of a `meta_key`; raises StateLost, or NewerState for a newer version."""
     if (said := newer(fields.get("lineage", ""))) is not None:
         raise NewerState(
-            f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
-            " one; the counts are whole, and it goes on with them."
+            f"the counts in Redis have {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
+            " one: it continues from these counts, which are complete."
         )
     try:
         if fields["checksum"] != _checksum(fields, key):
@@ -78,7 +78,7 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
             raise StateLost(f"the metadata in Redis have unknown fields: {sorted(unknown)}")
         blobs = dict(json.loads(fields["blobs"]))
         if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
-            raise TypeError("blobs name something else than commits")
+            raise TypeError("blobs must map cells to commit ids")
         epoch, offset = int(fields["epoch"]), int(fields["offset"])
         return Metadata(fields["lineage"], epoch, offset, fields["commit_id"], blobs, fields["totals"])
     except _MALFORMED as error:
@@ -101,7 +101,7 @@ def cell_key(stream: str, partition: int, cell: str) -> str:
 
 
 def staged_key(stream: str, partition: int, attempt: str, cell: str) -> str:
-    """Returns the key of a cell's blob while one attempt of a commit stages it."""
+    """Returns the key of a cell's blob that an attempt of a commit stages."""
     return f"{hash_tag(stream, partition)}:staged:{attempt}:{cell}"
 
 
@@ -111,7 +111,7 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 
 
 def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as metadata and the changed cells' blobs; ``commit_id`` is a fresh id of 32 hex digits."""
+    """Encodes a state as metadata and blobs of changed cells; ``commit_id``: 32 random hex digits."""
     blobs = {}
     for name in state.changed:
         cell = state.cells[name]
@@ -126,7 +126,7 @@ def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metad
 
 
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes what `dump` encoded; raises StateLost for a wrong blob, or a state that counting cannot reach."""
+    """Decodes metadata and blobs; raises StateLost for a wrong blob or an impossible state."""
     state = _read(
         metadata,
         lambda said: PartitionState(
@@ -143,7 +143,7 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         fresh = PartitionState.fresh(stream, state.start)
         state.cells, state.changed = fresh.cells, fresh.changed
         if metadata.blobs or metadata.offset != state.start:
-            raise StateLost("the metadata are of before the first commit, and name counts")
+            raise StateLost("the metadata have counts, but no commit")
     for name, commit_id in metadata.blobs.items():
         state.cells[name] = _cell(stream, metadata, name, commit_id, blobs.get(name))
     invariants.demand_state(stream, state)
@@ -155,18 +155,18 @@ def _cell(stream: ldp.Stream, metadata: Metadata, name: str, commit_id: str, blo
     if blob is None:
         raise StateLost(f"{where} are missing")
     if len(blob) < HEADER_BYTES:
-        raise StateLost(f"{where} have {len(blob)} bytes; {HEADER_BYTES} and more are due")
+        raise StateLost(f"{where} have {len(blob)} bytes; at least {HEADER_BYTES} are expected")
     size = stream.oracle.state_size
     magic, entries, offset, written, reports, width, checksum = _HEADER.unpack_from(blob)
     if (magic, entries, written.hex()) != (_MAGIC, size, commit_id):
-        raise StateLost(f"{where} are of another commit than the metadata say")
+        raise StateLost(f"{where} have another format, size or commit than the metadata")
     if width not in (1, 2, 4, 8) or len(blob) != HEADER_BYTES + width * size:
-        raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width}")
+        raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width} bytes")
     counts = np.frombuffer(blob, f"<u{width}", offset=HEADER_BYTES)
     if checksum != _crc(name, blob[: HEADER_BYTES - _CHECKSUM_BYTES], counts):
-        raise StateLost(f"{where} are damaged: their checksum is another one")
+        raise StateLost(f"{where} are damaged: wrong checksum")
     if offset > metadata.offset or (commit_id == metadata.commit_id and offset != metadata.offset):
-        raise StateLost(f"{where} are of offset {offset}, the metadata of {metadata.offset}")
+        raise StateLost(f"{where} have offset {offset}, the metadata {metadata.offset}")
     return Cell(reports, counts.astype(np.int64))
 
 
@@ -190,7 +190,7 @@ def gaps(metadata: Metadata) -> list[tuple[int, int]]:
 
 
 def _read(metadata: Metadata, read: Callable[[Any], _T]) -> _T:
-    """Returns what a function reads of the totals; raises StateLost if it cannot."""
+    """Applies a function to the parsed totals; raises StateLost if it fails."""
     try:
         return read(json.loads(metadata.totals))
     except _MALFORMED as error:

@@ -1,8 +1,8 @@
 """Lineage: the identity of a partition's counts, and the version of their layout.
 
-It is stored with the counts as canonical JSON: the group, the topic's id and the stream's fingerprint, which never
-change, and the layout's version. Counts of another identity are another history, never to be mixed. The store compares
-the stored text, so a worker carries on the text that it found.
+The lineage is stored with the counts as canonical JSON. It has the group, the topic's id and the stream's fingerprint,
+which never change, and the layout's version. Counts of different identities are never mixed. The store compares the
+text, so a worker keeps the text that it found.
 """
 
 import functools
@@ -15,7 +15,7 @@ import ldp
 LAYOUT = 1
 """The version of `worker.counting.layout` that this worker writes and reads."""
 IDENTITY = ("group", "topic_id", "fingerprint")
-"""What must never change."""
+"""Fields that never change."""
 
 
 def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
@@ -37,13 +37,13 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
 
 
 def identity(stored: str) -> dict[str, object]:
-    """Returns the identity in a stored lineage; None for a missing field."""
+    """Returns the identity in a stored lineage, with None for missing fields."""
     said = _said(stored)
     return {name: said.get(name) for name in IDENTITY}
 
 
 def differing(stored: str, ours: str) -> list[str]:
-    """Returns how a stored lineage differs from ours in identity; nothing for the same history.
+    """Returns the differences in identity of two lineages; none for the same history.
 
     Example:
         >>> ours = '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
@@ -58,18 +58,18 @@ def differing(stored: str, ours: str) -> list[str]:
 
 
 def newer(stored: str) -> str | None:
-    """Returns what only a newer version of the worker can have written in a stored lineage, or None."""
+    """Describes the part of a stored lineage that a newer version wrote, or returns None."""
     said = _said(stored)
     if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:
-        return f"layout {said['layout']}, where this version reads up to {LAYOUT}"
+        return f"layout {said['layout']}, but this version reads up to {LAYOUT}"
     if unknown := said.keys() - {*IDENTITY, "layout"}:
-        return f"a lineage with {', '.join(sorted(unknown))}, which this version does not know"
+        return f"a lineage with {', '.join(sorted(unknown))}, unknown to this version"
     return None
 
 
-@functools.lru_cache  # there are few, and each step of a claim or a commit reads one
+@functools.lru_cache  # few values, but each step of a claim or a commit reads one
 def _said(stored: str) -> Mapping[str, Any]:
-    """Returns the fields of a stored lineage; nothing for malformed text."""
+    """Returns the fields of a stored lineage; none for malformed text."""
     try:
         said = json.loads(stored)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""OwnedPartition: a partition that this worker counts, with its pending commit.
+"""A partition that this worker counts, with its pending commit.
 
 The states of a partition that the group assigns to this worker:
 
@@ -7,16 +7,16 @@ state           event                               next
 ==============  ==================================  =======================================
 assigned        claimed                             held; with windows, waiting if no head names it
 assigned        cannot be claimed now               postponed
-postponed       its wait is over                    assigned
-waiting         a head names it, or there is room   held
+postponed       the pause is over                   assigned
+waiting         a head names it, or a pane fits     held
 held            records are counted                 ahead
-ahead           `Ownership.prepare`                 commit pending; it goes on counting
-ahead           no room for another pane            waiting
-commit pending  DONE                                held, or ahead by what was counted meanwhile
+ahead           `Ownership.prepare`                 commit pending; counting continues
+ahead           no capacity for another pane        waiting
+commit pending  DONE                                held, or ahead if more was counted
 commit pending  no answer, or STAGING_EXPIRED       commit pending: the same commit again
 commit pending  FENCED or CONFLICT                  dropped, and postponed
-any             its counts are in doubt             dropped, and postponed
-any             the group takes it away             released, after a last attempt to commit
+any             its counts seem lost                dropped, and postponed
+any             the group revokes it                released, after a last attempt to commit
 ==============  ==================================  =======================================
 """
 
@@ -43,18 +43,18 @@ class PendingCommit:
 
 @dataclass
 class OwnedPartition:
-    """A partition that this worker counts: the stored metadata, and the state beyond them."""
+    """A partition that this worker counts: its stored metadata and its state in memory."""
 
     metadata: Metadata
     state: PartitionState
     pending: PendingCommit | None = None
-    waiting: bool = False  # for a head that names it, or for room for another pane
-    headless: bool = False  # claimed while the head was not readable
+    waiting: bool = False  # for a head that names it, or for capacity for another pane
+    headless: bool = False  # claimed without a readable head
 
     @property
     def ahead(self) -> bool:
-        """Whether the state is beyond what is stored, by records, by a rule or by an eviction."""
-        # before the first record only a rule with windows needs a commit: a head names what is stored
+        """Whether memory has records, a rule or an eviction that the store lacks."""
+        # before the first record, only a rule with windows needs a commit: heads name stored partitions
         told = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
         ruled = told and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or ruled
@@ -68,6 +68,6 @@ class Backoff:
     length: float = FIRST_WAIT / 2
 
     def again(self, now: float) -> None:
-        """Doubles the pause up to `LONGEST_WAIT`, and begins it, shortened at random by up to a half."""
+        """Starts a pause of twice the length up to `LONGEST_WAIT`, shortened at random by up to half."""
         self.length = min(2 * self.length, LONGEST_WAIT)
         self.until = now + self.length * (0.5 + random.random() / 2)  # noqa: S311  # no secret

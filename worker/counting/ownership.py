@@ -1,12 +1,12 @@
-"""Ownership: how a worker claims partitions, counts them and commits the counts exactly once.
+"""Claims partitions, counts them and commits the counts exactly once.
 
-A partition's state is a pure function of the log's prefix. Its offset is stored in the same atomic step as its counts,
-and the store accepts a commit only if the stored (offset, commit_id) is the one its writer started from. The epoch,
-which every claim raises, is for liveness: it tells an old owner early that another one took over.
+A partition's state depends only on its log prefix. The store writes its counts and its offset in one atomic step. It
+accepts a commit only if the stored offset and commit id are those that the writer started from. Every claim raises the
+epoch, so that an old owner notices early that another worker took over.
 
-One answer of a broker can be wrong, so nothing final follows from one answer: counts are lost if two claims, with a
-pause between them, find so; a partition begins where two answers agree; a gap is recorded if `Log.firsts` proves it.
-One page shows what a claim and a commit do; that is why it is longer than others.
+A single answer of a broker can be wrong, so no final decision rests on one. Counts are lost if two claims, with a
+pause in between, find so. A new partition begins where two answers agree. A gap needs a proof by `Log.firsts`.
+This file has all steps of a claim and of a commit; that is why it is longer than others.
 """
 
 import time
@@ -28,16 +28,16 @@ from worker.counting.rules import RequestedRule
 from worker.counting.watching import Watching
 
 _T = TypeVar("_T")
-_MOST, _MOST_BYTES = 100, 32 << 20  # partitions, and bytes of their states, in one request to the store
-_LOOK_AGAIN_SECONDS = 1.0  # before a second claim of counts that seem lost, or a second try to read the head
-_SHARE, _LONGEST_READ = 0.1, 2.0  # share of time for reading heads, and the longest read that counts
+_MOST, _MOST_BYTES = 100, 32 << 20  # limits of one request to the store: partitions, bytes of their states
+_LOOK_AGAIN_SECONDS = 1.0  # before counts that seem lost are claimed again, or the head is read again
+_SHARE, _LONGEST_READ = 0.1, 2.0  # share of time for reading heads; longest read that it includes
 
 
 class Ownership:
     """The partitions of one stream that this worker counts.
 
-    ``recount_after``: the operator gives up lost counts of snapshots up to this number. Counting begins again with what
-    the log has, the rest is a gap, and gaps that the log has again are counted. None: stop.
+    ``recount_after``: the operator gives up lost counts of snapshots up to this number. The worker then recounts the
+    log, records lost offsets as a gap, and counts gaps that the log has again. None: lost counts stop the stream.
     """
 
     def __init__(
@@ -62,21 +62,21 @@ class Ownership:
         self._watching = Watching(stream.oracle, clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
-        self._failed: dict[int, float] = {}  # when an attempt failed last
+        self._failed: dict[int, float] = {}  # time of the last failed attempt
         self._heed_at = self._look_at = 0.0
         self._cell_bytes = stream.oracle.zeros().nbytes
-        self._doubted: dict[int, float] = {}  # when the counts first seemed lost; until the partition is held
+        self._doubted: dict[int, float] = {}  # time when the counts first seemed lost
 
     def epoch(self, partition: int) -> int | None:
-        """Returns the epoch under which this worker believes to own a partition; safe from any thread."""
+        """Returns the epoch of this worker's last claim of a held partition, or None; thread-safe."""
         return None if (held := self._held.get(partition)) is None else held.metadata.epoch
 
     def counted(self) -> dict[int, int]:
-        """Returns the offset up to which each held partition is counted in memory."""
+        """Returns the offset of each held partition's counts in memory."""
         return {partition: held.state.offset for partition, held in self._held.items()}
 
     def stored(self) -> dict[int, int]:
-        """Returns the offset up to which each held partition's counts stand in the store."""
+        """Returns the offset of each held partition's counts in the store."""
         return {partition: held.metadata.offset for partition, held in self._held.items()}
 
     def states(self) -> dict[int, PartitionState]:
@@ -84,28 +84,28 @@ class Ownership:
         return {partition: held.state for partition, held in self._held.items()}
 
     def reading(self) -> set[int]:
-        """Returns the held partitions that do not wait."""
+        """Returns the held partitions that are not waiting."""
         return {partition for partition, held in self._held.items() if not held.waiting}
 
     def claim(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
+        """Claims up to `_MOST` assigned partitions that are not held; the next call claims the next ones.
 
-        The order of the steps is for safety. After a failure the next claim begins again at the first step:
+        Exactly-once counting depends on the order of the steps. After a failure, the next claim starts at step 1:
 
         1. Note the membership: its generation, its assignment, and the topic's id.
-        2. Read Kafka's offsets: they follow the store, so the counts that they name must be found after them.
+        2. Read Kafka's offsets. They follow the store, so the store must have the counts that they name.
         3. Read the store's metadata. If it is behind Kafka's offset, read the topic's id and Kafka's offset again.
         4. Read the head. If it could contradict the metadata, read the decided head, and then the metadata again.
-           Without a readable head, only partitions go on whose metadata suffice (`Claim.certain`).
-        5. Read where the logs begin, and decide where each partition goes on. A new one waits until two answers agree.
-        6. Kafka confirms the ownership, by committing those offsets for a member of the noted generation.
-        7. The membership is still the noted one.
-        8. The store raises each partition's epoch and loads it, in one script. No older owner can commit any more.
-        9. Read the log's bounds, and classify the loaded state by them and the head. It is lost only if the store still
-           has it. A gap needs a proof; taking gaps back needs a proof that the log has all records from the start on.
-        10. The partition is held, and read from where its state ends; with windows, once a head names it.
+           Without a readable head, continue only with partitions that need none (`Claim.certain`).
+        5. Read the logs' first offsets, and decide where each partition continues. For a new one, two answers agree.
+        6. Commit those offsets to Kafka as a member of the noted generation. Kafka thus confirms the ownership.
+        7. Check that the membership is still the noted one.
+        8. Raise each epoch in the store and load the partition, in one script. Older owners can no longer commit.
+        9. Read the logs' bounds, and check each loaded state by them and the head. A loss is real only if the store has
+           not changed since step 8. A gap needs a proof. A recount of gaps needs a proof that the log is complete.
+        10. Hold the partition, and read it from its state's offset. With windows, first wait until a head names it.
 
-        Raises StateLost if counts are missing, ahead of the log, too far behind, or of another lineage.
+        Raises StateLost if counts are missing, ahead of the log, too far behind it, or of another lineage.
         """
         # Step 1.
         generation = self._log.generation()
@@ -140,7 +140,7 @@ class Ownership:
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
     ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head | None]:
-        """Runs steps 2 to 5: returns the stored metadata, where each partition goes on, and the head if readable."""
+        """Runs steps 2 to 5; returns the stored metadata, the start offsets, and the head if readable."""
         # Step 2.
         committed = self._came(self._log.committed(wanted))
         # Step 3.
@@ -173,7 +173,7 @@ class Ownership:
         return found, starts, head
 
     def _read_head(self) -> Head:
-        """Returns the newest head that was sent; after a failure, notes when to try again."""
+        """Returns the newest sent head; after a failure, sets the time of the next attempt."""
         began = self._clock()
         try:
             return self._head_reader.head(decided=False)
@@ -183,23 +183,23 @@ class Ownership:
             raise
 
     def _demand_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
-        """Postpones partitions whose counts seem lost; raises the error if this is the second claim to find so."""
+        """Postpones partitions whose counts seem lost; raises the error if two claims found so."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
         if isinstance(error, ports.NewerState) or all(now - first >= _LOOK_AGAIN_SECONDS for first in since):
             raise error
-        self._put_off(partitions, Unavailable(f"{error} A second look follows."))
+        self._put_off(partitions, Unavailable(f"{error} A second claim follows."))
 
     def _is_due(self, partition: int) -> bool:
-        """Returns whether a partition is not held, and its wait is over."""
+        """Returns whether a partition is not held and its pause is over."""
         return partition not in self._held and self._clock() >= self._wait(partition).until
 
     def _in_turn(self, partitions: Iterable[int]) -> list[int]:
-        """Returns partitions with the latest failures last: the first failure ends a round, and each needs a turn."""
+        """Sorts partitions by their last failure: a failure ends a round, and each needs a turn."""
         return sorted(partitions, key=lambda p: self._failed.get(p, 0.0))
 
     def _slices(self, partitions: Iterable[int], size: Callable[[int], int]) -> Iterator[list[int]]:
-        """Yields as many partitions at a time as one request to the store covers."""
+        """Splits partitions into requests to the store, by number and size."""
         some, together = list[int](), 0
         for partition in partitions:
             if some and (len(some) == _MOST or together + size(partition) > _MOST_BYTES):
@@ -213,7 +213,7 @@ class Ownership:
     def _sorted(
         self, outcomes: Mapping[int, _T | ports.Failure]
     ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
-        """Returns each partition's result, and each failure, which is noted; raises a StateLost. From any thread."""
+        """Separates results from failures and notes the failures; raises StateLost. Thread-safe."""
         came, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
@@ -232,16 +232,16 @@ class Ownership:
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Returns bounds with a proven first offset for each of ``begins``; ``agreeing``: the bounds must agree."""
+        """Proves the first offsets of ``begins`` in the bounds; ``agreeing``: both must be equal."""
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
             firsts = {p: first for p, first in firsts.items() if first == bounds[p][0]}
         if missing := [p for p in begins if p not in firsts]:
-            self._put_off(missing, Unavailable("Kafka: where the log begins is not confirmed yet"))
+            self._put_off(missing, Unavailable("Kafka: the first offset of the log is not confirmed yet"))
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
     def _came(self, outcomes: Mapping[int, _T | ports.Failure]) -> dict[int, _T]:
-        """Returns each partition's result of a step of a claim; failed partitions wait. Raises a StateLost."""
+        """Returns the results of a claim's step; postpones failed partitions, raises StateLost."""
         came, failed = self._sorted(outcomes)
         by_reason = dict[str, list[int]]()
         for partition, error in failed.items():
@@ -266,11 +266,11 @@ class Ownership:
         ours = {p: stored for p, stored in loaded.items() if stored is not None}
         self._postpone(loaded.keys() - ours.keys())
         states = {p: claim.load(p, stored) for p, stored in ours.items()}
-        # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
+        # Step 9. Read again: another owner may have counted until the epoch was raised.
         bounds = self._came(self._log.bounds(states))
         behind = {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
         bounds = self._proven(bounds, behind)
-        # both answers have to say that a log has all from the start on: what is stored is replaced
+        # a recount replaces stored counts, so the bounds and a proof must agree that the log is complete
         whole = [p for p in bounds if bounds[p][0] <= states[p].start] if head is not None else []
         gapped = {p: states[p].start for p in whole if claim.may_recount(p, states[p], head or Head())}
         firsts = self._log.firsts(gapped) if gapped else {}
@@ -280,10 +280,10 @@ class Ownership:
                 gap = claim.resume(p, states[p], ours[p].metadata, known, bounds[p], head)
                 again = claim.recount(p, states[p]) if firsts.get(p) == states[p].start else None
             except Unavailable:
-                self._failed[p] = self._clock()  # the others come first next time
+                self._failed[p] = self._clock()  # the next round begins with the others
                 raise
             except StateLost:
-                # a worker that claimed it meanwhile may have published what this state lacks
+                # another worker may have claimed it since, and published counts that this state lacks
                 answer = self._store.compare_all({p: ours[p].metadata})[p]
                 if isinstance(answer, Unavailable):
                     raise answer from None
@@ -309,7 +309,7 @@ class Ownership:
         if (held := self._held.get(batch.partition)) is None or held.waiting:
             return
         if batch.start != held.state.offset:
-            # a batch before this one did not reach us: the store knows where to go on
+            # an earlier batch did not arrive: the next claim continues at the stored offset
             moved = {"counted": held.state.offset, "polled": batch.start}
             self._events.warning("partition.moved", partition=batch.partition, **moved)
             self.drop([batch.partition])
@@ -323,11 +323,11 @@ class Ownership:
                 panes = len(held.state.cells) - 1
                 self._events.warning("partition.full", partition=batch.partition, panes=panes)
         self._watching.look(batch, applied.reports)
-        try:  # step 3 of the commit makes them safe
+        try:  # step 3 of the commit waits for them
             malformed = self._dead_letters.add(batch, applied.verdicts) if applied.rejected else 0
             late = sum(self._dead_letters.add_late(batch, some) for some in applied.late_records)
         except Unavailable:
-            self.drop([batch.partition])  # its offset is past dead letters that were never sent
+            self.drop([batch.partition])  # its state is past dead letters that were not sent
             raise
         if applied.rejected:
             self._events.malformed(applied.rejected, malformed)
@@ -342,23 +342,23 @@ class Ownership:
     def commit(
         self, partitions: Iterable[int] | None = None, heartbeat: Callable[[], object] = lambda: None
     ) -> None:
-        """Commits what is counted and not stored; a commit of unknown outcome is retried next time.
+        """Commits counts that the store lacks; the next call retries a commit of unknown outcome.
 
-        The order of the steps is for safety. After a failure the next commit begins again with the same one:
+        Exactly-once counting depends on the order of the steps. After a failure, the next call starts the same commit:
 
-        1. The counted state becomes a pending commit, which stays the same until its outcome is known.
-        2. Ask for the topic's id, after all was polled. A topic that was created again is another history: drop it.
-        3. Wait until the dead letters are safe.
-        4. Stage the changed blobs under keys of this attempt, those of many partitions together.
-        5. One script a partition compares what is stored with what the commit started from, and replaces it.
-        6. Kafka gets the offsets as a mirror.
+        1. Turn the state into a pending commit, which stays unchanged until its outcome is known.
+        2. Read the topic's id, after the records were polled. Drop the partitions if the topic was created again.
+        3. Wait until all dead letters are acknowledged.
+        4. Stage the changed blobs of many partitions together, under keys of this attempt.
+        5. Run one script per partition, which compares the stored metadata with the commit's start, and replaces them.
+        6. Mirror the offsets to Kafka.
 
-        Raises StateLost if the store no longer holds a partition, or holds another lineage.
+        Raises StateLost if the store lost a partition, or has one of another lineage.
         """
         self.settle(self.write(self.prepare(partitions), heartbeat))
 
     def prepare(self, partitions: Iterable[int] | None = None) -> list[PendingCommit]:
-        """Runs steps 1 to 3 of a commit; returns what to write."""
+        """Runs steps 1 to 3 of a commit; returns the commits to write."""
         named = self._in_turn(self._held if partitions is None else partitions)
         chosen = {p: self._held[p] for p in named if p in self._held}
         # Step 1.
@@ -405,16 +405,16 @@ class Ownership:
             written += [(due[p], answer) for p, answer in answers.items()]
             for error in [*unstaged.values(), *unknown.values()]:
                 self._events.commit_failed(error)
-                return written  # what was written before a failure counts
+                return written  # commits before the failure are settled
         return written
 
     def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
-        """Runs step 6 of a commit for commits that are still pending; raises StateLost as `commit` does."""
+        """Acts on the answers to pending commits, with step 6; raises StateLost as `commit` does."""
         mirror = {}
         for pending, answer in written:
             held = self._held.get(pending.partition)
             if held is None or held.pending is not pending:
-                continue  # let go of meanwhile, or committed by another attempt
+                continue  # dropped since, or settled by another attempt
             if answer is not Answer.DONE:
                 self._refused(pending.partition, answer)
                 continue
@@ -425,7 +425,7 @@ class Ownership:
             self._log.mirror(mirror)
 
     def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Compares what is held with the store, so that an idle owner notices a loss; raises StateLost."""
+        """Compares committed partitions with the store to detect losses; raises StateLost."""
         self._rejections.say()
         self._heed(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
@@ -440,7 +440,7 @@ class Ownership:
                 return
 
     def _heed(self, partitions: Collection[int]) -> None:
-        """Reads the decided head where windows need it: admits, evicts panes, ends waits, or drops to claim again."""
+        """Applies the decided head: admits partitions, evicts panes, ends waits, or drops partitions."""
         if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
             if self._clock() >= self._look_at:
                 try:
@@ -486,11 +486,11 @@ class Ownership:
         """Acts on an answer of the store other than DONE.
 
         ================  ====================================================================================
-        answer            what follows
+        answer            action
         ================  ====================================================================================
-        STAGING_EXPIRED   the staged blobs expired: the next commit writes the same commit again
-        FENCED, CONFLICT  the state in memory is dropped, and claimed again while Kafka assigns the partition
-        LINEAGE           the same if the store has counts of this history; otherwise the stream stops (StateLost)
+        STAGING_EXPIRED   none: the next call stages the same commit again
+        FENCED, CONFLICT  drop the partition, and claim it again while the group assigns it
+        LINEAGE           the same if the store has counts of this history; otherwise stop the stream (StateLost)
         ================  ====================================================================================
         """
         self._events.warning("commit.refused", partition=partition, verdict=answer.value)
@@ -504,13 +504,13 @@ class Ownership:
                 self._events.compare_failed(error)
                 return
             if not ours:
-                why = "the counts in Redis vanished or were replaced while this worker counted"
+                why = "the counts in Redis were deleted or replaced while this worker counted"
                 raise lost(self._stream, partition, why)
         if answer is not Answer.STAGING_EXPIRED:
             self.drop([partition])
 
     def release(self, partitions: Collection[int], heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Commits and forgets partitions that Kafka took away: a pending commit first, then what followed it."""
+        """Commits and forgets revoked partitions: first a pending commit, then the later counts."""
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
             behind = [p for p in gone if p in self._held and self._held[p].pending is not None]
@@ -518,19 +518,19 @@ class Ownership:
             self.commit([p for p in behind if p in self._held and self._held[p].pending is None], heartbeat)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
-                self._log.stop(partition)  # it does not know of one that was lost without a word
+                self._log.stop(partition)  # the log does not know of a loss without a callback
                 self._events.released(partition)
             for noted in (self._waits, self._failed, self._doubted):
                 noted.pop(partition, None)
 
     def rewind(self) -> None:
-        """Makes the log go on where counting stopped, as a failed step may have lost polled records."""
+        """Restarts the log at the counted offsets, as a failed step may have lost polled records."""
         for partition, held in self._held.items():
             if not held.waiting:
                 self._log.start(partition, held.state.offset, held.state.rules)
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forgets partitions with what was counted beyond the store; they are claimed again after a wait."""
+        """Forgets partitions and their uncommitted counts; a claim follows after a pause."""
         for partition in partitions:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)
@@ -538,7 +538,7 @@ class Ownership:
         self._postpone(partitions)
 
     def _doubt(self, partitions: Collection[int]) -> None:
-        """Drops partitions whose counts seem lost: the claim that follows stops the stream if it finds the same."""
+        """Drops partitions whose counts seem lost; the next claim stops the stream if it agrees."""
         now = self._clock()
         self.drop(partitions)
         for partition in partitions:

@@ -1,6 +1,7 @@
-"""PartitionState: the counts of one partition, a pure function of its log's prefix [start, offset) and its rules.
+"""The counts of one partition, computed from its log up to an offset.
 
-The head decides only where the windows begin, and which panes no window needs any more. All cells sum up to all time.
+The state depends only on the log prefix [start, offset), the rules, and two values from the head: the start of the
+windows and the end of evicted panes. Any worker that continues it gets the same result. Its cells sum up to all time.
 """
 
 import sys
@@ -26,7 +27,7 @@ MOST_WORK = 1 << 30  # steps (`ldp.Oracle.work`) between two heartbeats: about a
 
 Counts = npt.NDArray[np.int64]
 
-_ONE_RUN = np.zeros((2, 1), np.int64)  # the runs of reports that are all in one cell
+_ONE_RUN = np.zeros((2, 1), np.int64)  # the run of reports that are all in one cell
 
 
 @dataclass
@@ -54,16 +55,14 @@ class PartitionState:
     """
 
     start: int  # the log offset at which counting began
-    offset: int  # the next offset to count; it passes transaction markers
-    rules: list[Rule] = field(default_factory=list)  # ascending offsets, which may lie ahead; never empty
+    offset: int  # the next offset to count; markers advance it too
+    rules: list[Rule] = field(default_factory=list)  # by offset, the last maybe ahead; never empty
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)  # malformed records by reason
     gaps: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that the log lost before counting
     windows: WindowState = field(default_factory=WindowState)
-    cells: dict[str, Cell] = field(
-        default_factory=dict
-    )  # by `pane_of` names; `ALL` has the reports of no pane
-    changed: set[str] = field(default_factory=set)  # names of the cells that differ from what is stored
+    cells: dict[str, Cell] = field(default_factory=dict)  # by `pane_of` name; `ALL`: reports outside panes
+    changed: set[str] = field(default_factory=set)  # names of cells that differ from the stored ones
 
     def __post_init__(self) -> None:
         self.rules = self.rules or [rules.first(RequestedRule(), self.start)]
@@ -71,14 +70,14 @@ class PartitionState:
 
     @classmethod
     def fresh(cls, stream: ldp.Stream, start: int, configured: RequestedRule = RequestedRule()) -> Self:  # noqa: B008
-        """Returns the state of the empty prefix [start, start), counted by the configured rule."""
+        """Returns the empty state at an offset, with the configured rule."""
         fresh = cls(start, start, cells={ALL: Cell(0, stream.oracle.zeros())}, changed={ALL})
         fresh.set_rules([rules.first(configured, start)])
         return fresh
 
     @property
     def windowing(self) -> Windowing | None:
-        """The windows of the newest rule, which may lie ahead."""
+        """The windows of the newest rule, which may begin at a later offset."""
         return self.rules[-1].limits.windowing
 
     @property
@@ -88,13 +87,13 @@ class PartitionState:
 
     @property
     def full(self) -> bool:
-        """Whether the next record may not create a pane."""
+        """Whether the limit of panes is reached."""
         windowing = self.rules[self._begun - 1].limits.windowing
         return windowing is not None and self._left(windowing) <= 0
 
     @property
     def waits_at(self) -> int | None:
-        """The offset, maybe ahead, where counting waits until a head names the partition; None if it need not."""
+        """The offset, now or later, at which counting must wait for admission by a head, or None."""
         if self.windows.admitted_from is not None:
             return None
         ends = [rule.offset for rule in self.rules[1:]]
@@ -109,7 +108,7 @@ class PartitionState:
         return sum(cell.reports for cell in self.cells.values())
 
     def total(self, start: int | None = None, end: int | None = None) -> Cell:
-        """Returns the counts of a window [start, end) in milliseconds, or of all time; O(cells · state)."""
+        """Sums the counts of [start, end) in milliseconds, or of all time; O(cells · state)."""
         total = Cell(0, np.zeros_like(self.cells[ALL].state))
         for name, cell in self.cells.items():
             pane = pane_of(name)
@@ -119,7 +118,7 @@ class PartitionState:
         return total
 
     def set_rules(self, listed: list[Rule]) -> None:
-        """Replaces the rules by others that continue them."""
+        """Replaces the rules with a list that continues them."""
         if self.offset == self.start:
             self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
         self.rules = listed
@@ -133,10 +132,10 @@ class PartitionState:
         *,
         name_late: bool = False,
     ) -> Applied:
-        """Counts a batch that continues the prefix.
+        """Counts a batch that begins at the state's offset; otherwise raises ValueError.
 
-        Counting ends at a record that needs one pane too many. Returns late records if ``name_late``. Calls
-        ``heartbeat`` once for each `MOST_WORK` steps. Raises ValueError unless the batch begins at this state's offset.
+        Counting stops before a record whose pane exceeds the limit of panes. Returns late records if ``name_late``.
+        Calls ``heartbeat`` after each `MOST_WORK` steps.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
@@ -177,7 +176,7 @@ class PartitionState:
         heartbeat: Callable[[], object],
         behind: int | None,
     ) -> int:
-        """Counts one rule's records before one that needs a pane too many; ``behind``: records before, if late."""
+        """Counts one rule's records up to the limit of panes; ``behind``: records before them, to index late ones."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports, state = decoded.reports, self.windows
@@ -212,16 +211,16 @@ class PartitionState:
         return len(times)
 
     def _most(self, windowing: Windowing) -> int:
-        """Returns how many panes of a rule's length are allowed: the most that a rule so far allowed."""
+        """Returns the limit of panes of this length: the highest of all rules so far."""
         begun = [rule.limits.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
     def _left(self, windowing: Windowing) -> int:
-        """Returns how many more panes are allowed; panes of another length do not count."""
+        """Returns the number of panes of this length that may still be created."""
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _room(self, placed: Placed, windowing: Windowing) -> int | None:
-        """Returns how many records precede the first that needs a pane too many; None if none does."""
+        """Returns the number of records before the first that exceeds the limit of panes, or None."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
         left = max(0, self._left(windowing))
@@ -238,7 +237,7 @@ class PartitionState:
         runs: Counts,
         heartbeat: Callable[[], object],
     ) -> None:
-        """Adds reports to named cells, `sizes` to each; `runs` is that of `Placed`."""
+        """Adds reports to cells by name, `sizes[i]` to cell i; `runs` as in `Placed`."""
         states = []
         for name, size in zip(names, sizes, strict=True):
             if (cell := self.cells.get(name)) is None:
@@ -251,13 +250,13 @@ class PartitionState:
             heartbeat()
 
     def _follow(self, offset: int) -> None:
-        """Begins the rules that hold from an offset on."""
+        """Starts the rules that begin at or before an offset."""
         while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
             self.windows.begin(self.rules[self._begun].limits.windowing)
             self._begun += 1
 
     def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Yields the records [begin, end) of a batch under one rule, and its limits."""
+        """Splits a batch by rule; yields each range [begin, end) of records and its limits."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
@@ -266,14 +265,14 @@ class PartitionState:
             begin = end
 
     def skip(self, to: int) -> None:
-        """Records that the log lost [offset, to) before it was counted, and goes on at ``to``."""
+        """Records the gap [offset, to) of the log, and continues at ``to``."""
         self.gaps.append((self.offset, to))
         self.windows.skip()
         self.offset = to
         self._follow(to)
 
     def evict(self, end: int) -> None:
-        """Adds the panes that end at or before a time to the cell of all time; O(state) each."""
+        """Merges the panes that end at or before a time into the cell of all time; O(state) each."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)

@@ -18,16 +18,16 @@ from worker.counting.lateness import Late
 from worker.counting.rules import Rule
 
 CLAIMED = "claimed"
-"""Metadata of an offset in Kafka that was claimed before anything was counted."""
+"""Metadata of a Kafka offset that a claim committed before counting began."""
 COUNTED = "counted"
-"""Metadata of an offset in Kafka below which records have been counted: losing the counts is then noticed."""
+"""Metadata of a Kafka offset after counting began, so that a claim notices lost counts."""
 
 
-class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a fault of ours
-    """A step had no clear answer: it may have happened or not. It is retried.
+class Unavailable(Exception):  # noqa: N818  # a state of Kafka or Redis, not an error of this worker
+    """A step without a clear answer: it may have taken effect, and is retried.
 
     Attributes:
-        remedy: what an operator can do, if known.
+        remedy: the operator's remedy, if known.
     """
 
     def __init__(self, cause: str = "", remedy: str = "") -> None:
@@ -36,19 +36,19 @@ class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a 
 
 
 class NotOwner(Exception):  # noqa: N818
-    """Kafka does not accept this worker as the owner of the partitions now."""
+    """Kafka does not accept this worker as the current owner of the partitions."""
 
 
 class Displaced(Exception):  # noqa: N818
-    """Another process joined the group under this worker's name: the stream stops here."""
+    """Another process joined the group with this worker's name; the stream stops."""
 
 
-class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """Stored counts are missing, damaged or of another lineage: the stream stops.
+class StateLost(RuntimeError):  # noqa: N818  # named after the event that it reports
+    """Stored counts are missing, damaged or of another lineage; the stream stops.
 
     Attributes:
-        cause: what was found.
-        remedy: what an operator can do; empty if the caller adds one.
+        cause: the finding.
+        remedy: the operator's remedy; empty if the caller adds one.
     """
 
     def __init__(self, cause: str, remedy: str = "") -> None:
@@ -60,15 +60,15 @@ class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its 
 
 
 class NewerState(StateLost):
-    """A newer version of the worker wrote the stored counts, and can go on with them."""
+    """A newer version of the worker wrote the stored counts."""
 
 
 Failure: TypeAlias = Unavailable | StateLost
-"""What a step of many partitions returns for one of them in the place of what came of it."""
+"""The outcome of a failed partition in a step of many partitions."""
 
 
 class Answer(StrEnum):
-    """The answer of the store to a commit or a compare."""
+    """The answer of the store to a commit or a comparison."""
 
     DONE = "done"
     LINEAGE = "lineage"
@@ -79,13 +79,13 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Metadata:
-    """What the store keeps of a partition in addition to its blobs; see `worker.counting.layout`.
+    """The metadata of a stored partition; see `worker.counting.layout`.
 
     Attributes:
-        lineage: the identity of the counts, as stored; see `worker.counting.lineage`.
-        epoch: raised by each claim; a writer with an older one is fenced.
-        offset: the counts are those of [start, offset).
-        commit_id: the id of the commit that wrote this, 32 hex digits; empty before the first commit.
+        lineage: the stored identity of the counts; see `worker.counting.lineage`.
+        epoch: raised by each claim; the store refuses commits with an older one.
+        offset: the counts cover [start, offset).
+        commit_id: the id of the newest commit, 32 hex digits; empty before the first one.
         blobs: cell -> id of the commit that wrote its live blob.
         totals: the rest of the state as canonical JSON.
     """
@@ -100,59 +100,59 @@ class Metadata:
 
 @dataclass(frozen=True)
 class StoredPartition:
-    """A partition as it stands in the store, read in one atomic step."""
+    """A stored partition, read in one atomic step."""
 
     metadata: Metadata
     blobs: Mapping[str, bytes]
 
 
 class Log(Protocol):
-    """One topic's log and its consumer group; called from one thread.
+    """The log and the consumer group of one topic; used by one thread.
 
-    If the brokers refuse one partition, the error takes the place of its answer.
+    If the brokers refuse a request for one partition, its result is the error.
     """
 
     def topic_id(self) -> str:
-        """Asks for the id of the topic, which differs if the topic was created again."""
+        """Asks the brokers for the topic's id; a topic that was created again has a new one."""
 
     def generation(self) -> object | None:
-        """Returns the identity of this membership and its rebalance; None without one."""
+        """Returns the identity of this membership and its rebalance, or None."""
 
     def assigned(self) -> Set[int]:
         """Returns the partitions that the group assigns to this worker."""
 
     def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str] | Unavailable | None]:
-        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
+        """Returns the group's committed (offset, metadata) of each partition, or None."""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
         """Returns each log's (first offset, last stable offset)."""
 
     def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the proven offset at which each log goes on, at or behind a given one.
+        """Returns the proven first offset of each log that is not below a given one.
 
-        That is the given offset if the leader answers a fetch there. It is the log's first offset if two looks, with
-        a pause between them, agree: the leader refuses a fetch at the offset and one just before the first offset,
-        and answers one at the first offset. A partition without a proof is left out: ask again later.
+        The result is the given offset if the leader answers a fetch there. It is the log's first offset if the leader
+        twice, with a pause in between, refuses fetches at the given offset and just before the first offset, and
+        answers one at the first offset. The result lacks partitions without a proof: call again later.
         """
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
-        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+        """Commits offsets as a member of the current generation; raises `NotOwner` if it ended."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting, for lag tools; the outcome does not matter."""
+        """Commits offsets without waiting for the outcome, for lag monitoring."""
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Makes `poll` return the partition's records from an offset on, read by its rules."""
+        """Makes `poll` return the partition's records from an offset on, decoded by its rules."""
 
     def stop(self, partition: int) -> None:
-        """Makes `poll` return no more of the partition's records."""
+        """Makes `poll` return no more records of the partition."""
 
 
 class NonMemberLog(Protocol):
-    """One topic and a consumer group, for a process that does not join the group."""
+    """A topic and a consumer group, for a process outside the group."""
 
     def topic_id(self) -> str:
-        """Returns the id of the topic, which differs if the topic was created again."""
+        """Returns the topic's id; a topic that was created again has a new one."""
 
     def partitions(self) -> Set[int]:
         """Returns all partitions of the topic."""
@@ -167,14 +167,14 @@ class NonMemberLog(Protocol):
         """Returns whether there are committed records in [begin, end) of a partition's log."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets, unless the group has members: they commit what they count."""
+        """Commits offsets, unless the group has members, which commit their own."""
 
 
 class Store(Protocol):
-    """The store of one stream.
+    """The stored counts of one stream.
 
-    Each step of a partition is atomic. Steps of many partitions are sent together and fail one by one; after a lost
-    reply each of them may have happened or not.
+    Each step of a partition is atomic. Steps of many partitions are sent together, and each fails on its own. After a
+    lost reply, any of them may have taken effect.
     """
 
     def peek(self, partition: int) -> Metadata | None:
@@ -186,93 +186,93 @@ class Store(Protocol):
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> Mapping[int, StoredPartition | Failure | None]:
-        """Raises each epoch if epoch and lineage are still those that were found, then loads.
+        """Raises each epoch if epoch and lineage are unchanged, then loads the partition.
 
         Args:
-            wanted: partition -> what `peek` returned, and the metadata to begin with if nothing was found.
+            wanted: partition -> the metadata from `peek`, and those to store if `peek` returned None.
 
         Returns:
-            Each partition with the raised epoch; None if another worker claimed it meanwhile.
+            Each partition with the raised epoch; None if another worker claimed it since.
         """
 
     def stage_all(
         self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
     ) -> Mapping[int, Unavailable | None]:
-        """Writes blobs under keys of each partition's attempt, which expire unless promoted."""
+        """Writes blobs under keys of each attempt; they expire unless promoted."""
 
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> Mapping[int, Answer | Unavailable]:
-        """Replaces the first metadata by the second with the attempt's blobs, or changes nothing."""
+        """Replaces the first metadata with the second and the staged blobs, or does nothing."""
 
     def compare_all(self, held: Mapping[int, Metadata]) -> Mapping[int, Answer | Unavailable]:
-        """Returns whether the store still holds what this owner last read or wrote of each partition."""
+        """Compares the store with the metadata that this owner last read or wrote."""
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
-        """Writes blobs as `stage_all` does."""
+        """Stages the blobs of one partition; see `stage_all`."""
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Writes the attempt's blobs and metadata where there are none, and returns DONE.
+        """Stores staged blobs and metadata for a partition without any; returns DONE.
 
-        Also returns DONE if just these counts are there already. Returns STAGING_EXPIRED if the blobs expired, and
-        CONFLICT if anything else is there. Then nothing is changed.
+        Returns DONE also if the store already has these counts. Otherwise changes nothing, and returns STAGING_EXPIRED
+        if the blobs expired, or CONFLICT if the store has other counts.
         """
 
 
 class DeadLetters(Protocol):
-    """Where malformed records go, and by choice late ones."""
+    """The destination of malformed records and, if configured, of late ones."""
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends the rejected records and unreadable record batches of a batch, without waiting.
 
         Args:
             batch: a counted batch.
-            verdicts: of its records, as `ldp.frames.Decoded` has them.
+            verdicts: one per record, as in `ldp.frames.Decoded`.
 
         Returns:
-            How many of them leave no dead letter because of the rate limit.
+            The number of them without a dead letter, because of the rate limit.
 
         Raises:
-            Unavailable: they cannot be sent now; some may have been.
+            Unavailable: sending failed; some may have been sent.
         """
 
     def add_late(self, batch: Batch, late: Late) -> int:
-        """Sends late records of a batch, which are counted anyway; as `add` does."""
+        """Sends late records of a batch, which are counted too; see `add`."""
 
     def flush(self) -> None:
-        """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
+        """Waits until all sent records are acknowledged; raises `Unavailable` if one is not."""
 
 
 class HeadReader(Protocol):
-    """Where the head of a stream is read."""
+    """The reader of a stream's head."""
 
     def head(self, *, decided: bool) -> Head:
         """Returns the newest head.
 
         Args:
-            decided: wait until nothing below the topic's end is open, and return the newest committed head. Otherwise
-                return the newest that was sent: heads never go back, so counts that are not behind it are behind no
-                committed one.
+            decided: wait until no transaction below the topic's end is open, and return the newest committed head.
+                Otherwise return the newest head that was sent. Heads never go back, so counts that are not behind
+                that head are not behind a committed one.
 
         Raises:
-            Unavailable: the topic cannot be read, or its end is not decided yet.
+            Unavailable: the topic cannot be read, or a transaction is still open.
         """
 
 
 class SnapshotProducer(HeadReader, Protocol):
-    """Where snapshots go, one whole snapshot or nothing at a time, and where the newest head is read."""
+    """The producer of a stream's snapshots, one transaction each."""
 
     def open(self) -> Head:
-        """Fences every older publisher of the stream off, and returns the head; publishing needs it."""
+        """Fences all older publishers of the stream and returns the head; required before `publish`."""
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
-        """Publishes a snapshot as a whole, with its rows; raises `Unavailable` if it may or may not be published."""
+        """Publishes a snapshot and its rows in one transaction; raises `Unavailable` in doubt."""
 
     def rows(self) -> Sequence[bytes]:
-        """Returns the keys of the stream's rows on the topic of rows. It may take minutes."""
+        """Returns the keys of the stream's rows on the topic of rows; can take minutes."""
 
     def close(self) -> None:
-        """Closes the producer; an open transaction is aborted."""
+        """Closes the producer and aborts an open transaction."""
 
 
 class StateReader(Protocol):
@@ -286,13 +286,13 @@ class StateReader(Protocol):
 
 
 class Events(Protocol):
-    """The observer of counting and publishing, called once for each event, from any thread.
+    """The observer of counting and publishing; called from any thread.
 
-    No argument holds a record's content. `worker.observe.events` implements it.
+    No argument has a record's content. `worker.observe.events` implements it.
     """
 
     def info(self, event: str, **facts: object) -> None:
-        """Logs a usual event."""
+        """Logs a routine event."""
 
     def warning(self, event: str, **facts: object) -> None:
         """Logs an event that should be rare."""
@@ -300,70 +300,70 @@ class Events(Protocol):
     # a claim
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
-        """A partition is counted from an offset on, ``start`` being fresh, resume, gap or recount."""
+        """Reports a claim; ``start`` is fresh, resume, gap or recount."""
 
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
-        """A claim is tried again later."""
+        """Reports a failed claim, which is retried."""
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """The log lost [lost_from, lost_to) before it was counted."""
+        """Reports that the log lost [lost_from, lost_to) before it was counted."""
 
     # counting
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
-        """A batch is counted: so many records, and so many reports in them."""
+        """Reports a counted batch: numbers of records, and of counted reports."""
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Accepted records were late, by age, or undated; `left_out` late ones leave no dead letter."""
+        """Reports late records by age, `left_out` of them without dead letter, and undated ones."""
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
-        """A test found reports that no honest client sends; see `ldp.alarms`."""
+        """Reports an alarm about reports that no honest client sends; see `ldp.alarms`."""
 
     def with_key_or_headers(self, records: int) -> None:
-        """Records came with a key or headers, which are ignored."""
+        """Reports the number of records with a key or headers, which are ignored."""
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Records are malformed, by reason; `left_out` of them leave no dead letter."""
+        """Reports malformed records by reason, `left_out` of them without dead letter."""
 
     # a commit
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
-        """An attempt of one partition's commit is over; no answer if its outcome is unknown."""
+        """Reports an attempt to commit one partition; no answer: outcome unknown."""
 
     def commit_failed(self, error: Unavailable) -> None:
-        """A commit is tried again later."""
+        """Reports a failed commit, which is retried."""
 
     def compare_failed(self, error: Unavailable) -> None:
-        """A comparison with the store is tried again later."""
+        """Reports a failed comparison with the store or the head, which is retried."""
 
     def dropped(self, partition: int) -> None:
-        """A partition is held no longer; it is claimed again, here or elsewhere."""
+        """Reports a dropped partition, which this or another worker claims again."""
 
     def released(self, partition: int) -> None:
-        """Kafka took a partition away."""
+        """Reports that the group no longer assigns a partition to this worker."""
 
     # publishing
 
     def publishing(self, owner: bool) -> None:
-        """Whether this worker publishes the stream's snapshots."""
+        """Reports whether this worker publishes the stream's snapshots."""
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """A snapshot is published; the deviation of Base's sum is that of `ldp.query.sum_deviation`."""
+        """Reports a published snapshot; for the deviation see `ldp.query.sum_deviation`."""
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
-        """How far the windows of each name are closed in the head, and the highest timestamp."""
+        """Reports the end of the closed windows of each name, and the highest timestamp."""
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
-        """How many values, and which sets, changed from the final window before."""
+        """Reports the number of values, and the sets, that changed since the previous window."""
 
     def checked(self, seconds: float | None) -> None:
-        """The newest snapshot covers all counts; publishing took `seconds`, None if nothing was new."""
+        """Reports that a snapshot covers all counts, and the seconds to publish it, None if not new."""
 
     def publish_failed(self, error: Unavailable) -> None:
-        """Publishing is tried again later."""
+        """Reports a failed attempt to publish, which is retried."""
 
     def ticked(self) -> None:
-        """A publisher's tick is over."""
+        """Reports the end of a publisher's tick."""
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
-        """No recommendation could be made from a snapshot's estimate."""
+        """Reports a failed recommendation from a snapshot's estimate."""

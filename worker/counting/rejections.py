@@ -15,32 +15,32 @@ from worker.counting.rules import RecordLimits
 
 EVERY_SECONDS = 60.0
 GATHER_SECONDS = 2.0
-"""How long the first rejections are gathered before the event: one batch says little of how many there are."""
+"""Delay of the event after the first rejection, so that it covers more than one batch."""
 UNREADABLE = "batch"
 """The reason of a record batch that cannot be read."""
 REASONS: Mapping[str, str] = {
     **frames.REASONS,
     UNREADABLE: "the record batch cannot be read: damaged, too large once decompressed, or of another format",
 }
-"""What each reason says to people."""
+"""The description of each reason."""
 
 
 def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str]:
-    """Returns the reasons of verdicts and of unreadable record batches, counted.
+    """Counts the reasons of verdicts and of unreadable record batches.
 
     Example:
         >>> counted(np.array([0, 2, 2], np.uint8), 1)
         Counter({'version': 2, 'batch': 1})
     """
     found = Counter({UNREADABLE: unreadable})
-    if verdicts.any():  # most often there is none; else a comparison each costs half of what np.bincount does
+    if verdicts.any():  # usually there are none; one comparison per reason takes half the time of np.bincount
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
             found[str(reason)] = int(np.count_nonzero(verdicts == verdict))
     return +found
 
 
 def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
-    r"""Returns the reasons for which a stream rejects records, counted; O(bytes).
+    """Counts the reasons for which a stream rejects records; O(bytes).
 
     Args:
         stream: the stream of the records.
@@ -60,7 +60,7 @@ def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadab
 
 
 def said(counts: Mapping[str, int]) -> str:
-    """Returns reasons with their counts as text, the most frequent first.
+    """Formats reasons with their counts, the most frequent first.
 
     Example:
         >>> said({"json": 2, "fingerprint": 1200})
@@ -70,7 +70,7 @@ def said(counts: Mapping[str, int]) -> str:
 
 
 class Rejections:
-    """Emits one event for many rejected records: 2 s after the first one, then once a minute.
+    """Emits an event about rejected records 2 s after the first one, then once a minute.
 
     Args:
         clock: seconds.
@@ -96,7 +96,7 @@ class Rejections:
         self._due = clock()
 
     def add(self, batch: Batch, applied: Applied, left_out: int) -> None:
-        """Adds a counted batch, of whose rejected records ``left_out`` have no dead letter; emits a due event."""
+        """Adds a counted batch with ``left_out`` rejected records without dead letter; may emit."""
         if self._first is None:
             if not applied.rejected:
                 return
@@ -109,7 +109,7 @@ class Rejections:
         self.say()
 
     def say(self) -> None:
-        """Emits the event if records were rejected since the last one and it is due."""
+        """Emits the event if records were rejected since the last event and its delay is over."""
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first

@@ -1,8 +1,8 @@
-"""Rules: what decides whether and where a record counts, each kept with the offset from which it holds.
+"""Rules: limits of records and the windows in which they count, from an offset on.
 
-The counts of a partition are a function of its log and of its rules, so rules are recorded with the counts. A changed
-configuration adds a rule; records before it keep theirs. During a roll-out workers of the old and the new
-configuration take turns: a revision says which is the newer, so that each configuration adds at most one rule.
+The counts of a partition depend on its log and on its rules, so rules are stored with the counts. A changed
+configuration adds a rule; earlier records keep theirs. During a roll-out, workers with the old and with the new
+configuration own the partition in turn. A revision shows which one is newer, so each adds at most one rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from typing import Any
 from worker.counting.windows import Windowing
 
 MOST_REPORTS = 10_000
-"""How many reports a record may have where the configuration does not say."""
+"""Default limit of reports per record."""
 MAX_BATCH_BYTES = 16 << 20
-"""How many bytes a record batch may have after decompression where the configuration does not say."""
+"""Default limit of a record batch after decompression, in bytes."""
 
 FIELDS = frozenset(("offset", "revision", "most_reports", "hamming_weight", "max_batch_bytes")).union(
     ("windows", "grace", "max_out_of_orderness")
 )
-"""What a recorded rule can have."""
+"""Fields that a recorded rule can have."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class RecordLimits:
     """The limits of a record, and its windows.
 
     Attributes:
-        most_reports: the most reports of a record; None for any number.
-        hamming_weight: whether a unary report with an implausible number of ones is rejected.
-        max_batch_bytes: the most bytes of a record batch after decompression; None for any number. The rule of a
-            batch's first offset holds for the whole batch.
+        most_reports: limit of reports per record; None for no limit.
+        hamming_weight: whether a unary report with an implausible Hamming weight is rejected.
+        max_batch_bytes: limit of a record batch after decompression, in bytes; None for no limit. The rule of a
+            batch's first offset applies to the whole batch.
         windowing: the windows to count in; None for all time only.
     """
 
@@ -43,9 +43,9 @@ class RecordLimits:
         most = (
             "any number of reports" if self.most_reports is None else f"at most {self.most_reports} reports"
         )
-        batch = "of any size" if self.max_batch_bytes is None else f"of at most {self.max_batch_bytes} bytes"
-        weight = "" if self.hamming_weight else ", any number of ones"
-        said = f"{most} a record{weight}, in batches {batch}"
+        batch = "any size" if self.max_batch_bytes is None else f"up to {self.max_batch_bytes} bytes"
+        weight = "" if self.hamming_weight else ", any Hamming weight"
+        said = f"{most} per record{weight}, in batches of {batch}"
         return said if self.windowing is None else f"{said}, {self.windowing}"
 
 
@@ -54,7 +54,7 @@ class RequestedRule:
     """The rule of a configuration.
 
     Attributes:
-        revision: the higher of two revisions is the newer; None if not configured.
+        revision: the higher of two revisions is newer; None if not configured.
         limits: the limits of a record.
     """
 
@@ -64,7 +64,7 @@ class RequestedRule:
 
 @dataclass(frozen=True)
 class Rule:
-    """Limits that hold from an offset on, until the next rule's.
+    """Limits that apply from an offset to that of the next rule.
 
     Attributes:
         offset: the first offset.
@@ -77,7 +77,7 @@ class Rule:
     limits: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON's types, without absent limits and windows.
+        """Returns the rule in JSON types, without an absent batch limit and windows.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
@@ -95,11 +95,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Older:
-    """A configuration that is not followed, because a newer rule is recorded.
+    """A configuration that is ignored, because a newer rule is recorded.
 
     Attributes:
-        why: which of both is which.
-        hint: how to make workers follow it anyway.
+        why: the recorded and the configured limits.
+        hint: the way to apply the configuration anyway.
     """
 
     why: str
@@ -107,24 +107,24 @@ class Older:
 
 
 def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
-    """Returns whether rules begin with all of the others."""
+    """Returns whether a list of rules begins with all rules of another list."""
     return list(rules[: len(others)]) == list(others)
 
 
 def first(configured: RequestedRule, start: int) -> Rule:
-    """Returns the rule with which counting begins at an offset."""
+    """Returns the first rule of a partition that is counted from an offset on."""
     return Rule(start, configured.revision or 1, configured.limits)
 
 
 def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
-    """Reads recorded rules, as `Rule.as_json` writes them.
+    """Parses recorded rules from `Rule.as_json`.
 
     Args:
-        listed: the rules in JSON's types.
+        listed: the rules in JSON types.
         start: the offset at which counting began.
 
     Raises:
-        KeyError, TypeError, ValueError: no rules, unknown ones, or not in order.
+        KeyError, TypeError, ValueError: no rules, unknown fields, wrong types, or wrong order.
     """
     rules = []
     for said in listed:
@@ -134,15 +134,15 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
             fields["windowing"] = Windowing(windows, fields.pop("grace"), fields.pop("max_out_of_orderness"))
         rules.append(Rule(fields.pop("offset"), fields.pop("revision"), RecordLimits(**fields)))
     if not all(map(_typed, rules)):
-        raise TypeError(f"rules {listed} are not of the types that they are written in")
+        raise TypeError(f"rules {listed} have fields of a wrong type")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
     if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
-        raise ValueError(f"rules {listed} do not ascend from offset {start} on")
+        raise ValueError(f"rules {listed} do not ascend from offset {start}")
     return rules
 
 
 def _typed(rule: Rule) -> bool:
-    """Returns whether the numbers of a rule are numbers."""
+    """Returns whether the fields of a rule have the right types."""
     limits = rule.limits
     numbers: list[object] = [rule.offset, rule.revision]
     numbers += [n for n in (limits.most_reports, limits.max_batch_bytes) if n is not None]
@@ -154,16 +154,16 @@ def _typed(rule: Rule) -> bool:
 def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:
     """Decides whether a configuration adds a rule to the recorded ones.
 
-    The higher revision is the newer. Without a revision, limits that were never recorded are new, and limits that
-    others have replaced are old: their worker awaits the roll-out.
+    The higher revision is newer. Without a revision, limits that were never recorded are new, and limits that were
+    replaced are old: their worker does not have the new configuration yet.
 
     Args:
-        recorded: the rules so far; some may begin beyond the offset.
+        recorded: the rules so far; some may begin after the offset.
         configured: the configured rule.
         offset: the first offset without a decoded record.
 
     Returns:
-        A rule to append; or that the configuration is older; or None if the last rule is the configured one.
+        A rule to append; `Older`; or None if the last rule is the configured one.
 
     Example:
         >>> first, second = (RecordLimits(most, hamming_weight=True) for most in (100, 1))
@@ -173,24 +173,24 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
         (20, 3)
         >>> decide(recorded, RequestedRule(limits=second), offset=20)
         >>> decide(recorded, RequestedRule(limits=first), offset=20).hint
-        'to go back to it, set streams.revision to 3'
+        'to apply it, set streams.revision to 3'
     """
     last, revision, limits = recorded[-1], configured.revision, configured.limits
     if revision is None and limits == last.limits:
         return None
     if revision is None and limits in [rule.limits for rule in recorded]:
-        return _older(last, f"{limits}, which was replaced", "to go back to it")
+        return _older(last, f"{limits}, which was replaced")
     if revision is not None and revision < last.revision:
-        return _older(last, f"{limits}, revision {revision}", "to have it followed")
+        return _older(last, f"{limits}, revision {revision}")
     if revision == last.revision:
         if limits == last.limits:
             return None
-        return _older(last, f"{limits}, of the same revision", "to have it followed")
+        return _older(last, f"{limits}, of the same revision")
     return Rule(max(offset, last.offset), revision or last.revision + 1, limits)
 
 
-def _older(last: Rule, asked: str, to: str) -> Older:
+def _older(last: Rule, asked: str) -> Older:
     return Older(
-        f"counted by {last.limits}, as revision {last.revision} says; the configuration asks for {asked}",
-        f"{to}, set streams.revision to {last.revision + 1}",
+        f"counted by {last.limits} (revision {last.revision}); the configuration has {asked}",
+        f"to apply it, set streams.revision to {last.revision + 1}",
     )

@@ -1,4 +1,4 @@
-"""Watching: tests counted reports for poisoning, each report once."""
+"""Tests counted reports for poisoning, each report once."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,13 +12,13 @@ from worker.counting.ports import Events
 
 
 class Watching:
-    """Tests one stream's reports; its memory ends with the process.
+    """Tests one stream's reports; a restart of the process forgets the tested ones.
 
-    Reports that are counted again after a drop are not tested again: the laws of `ldp.alarms` are those of independent
+    Reports that are counted again after a drop are not tested again: the laws of `ldp.alarms` assume independent
     reports.
 
     Args:
-        oracle: of the reports.
+        oracle: the oracle of the reports.
         clock: seconds.
         events: receives alarms.
     """

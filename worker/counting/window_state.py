@@ -1,14 +1,15 @@
-"""WindowState: the progress of one partition's windows in event time.
+"""The progress of one partition's windows in event time.
 
-The life cycle of the windows:
+The life cycle of windows and panes:
 
-1. **announced**: a recorded rule names them. At its offset `begin` sets each name's first start, beyond all reports.
-2. **admitted**: a head names the partition, and `admit` takes from it where the windows begin. Until then the partition
-   waits (`PartitionState.waits_at`).
-3. **open**: a report in time creates a pane or adds to it. A pane is open while its end is beyond `closed`.
-4. **closed**: the watermark, less grace and disorder, has reached a pane's end. Its later reports are late: they count
-   for all time only.
-5. **evicted**: no window in the head needs the pane any more. `PartitionState.evict` adds it to the counts of all time.
+1. **announced**: a recorded rule names the window. At the rule's offset, `begin` sets the first start of a new window
+   after the watermark.
+2. **admitted**: a head names the partition, and `admit` takes the start of its windows from that head. Until then the
+   partition waits (`PartitionState.waits_at`).
+3. **open**: reports are added to the pane. A pane is open while its end is after `closed`.
+4. **closed**: the watermark minus `grace` and `max_out_of_orderness` has reached the pane's end. Later reports of this
+   pane are late: they count for all time only.
+5. **evicted**: no open window needs the pane. `PartitionState.evict` merges it into the counts of all time.
 """
 
 from collections.abc import Mapping
@@ -27,29 +28,27 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class WindowState:
-    """What a partition keeps for its windows, a pure function of its log's prefix, its rules and the heads."""
+    """Window progress of a partition, a function of its log prefix, rules and heads."""
 
-    watermark: int | None = (
-        None  # highest accepted timestamp in ms; -1 while all are undated, None before any
-    )
-    closed: int = 0  # panes that end at or before this take no more reports; it never falls
-    admitted_from: int | None = None  # where the windows begin, by the head that admitted the partition
-    evicted_to: int = 0  # panes that end at or before this were added to the counts of all time
+    watermark: int | None = None  # highest accepted timestamp in ms; -1: all undated, None: no record
+    closed: int = 0  # window-close watermark: panes that end at or before it accept no reports; never falls
+    admitted_from: int | None = None  # start of the windows, from the head that admitted the partition
+    evicted_to: int = 0  # panes that end at or before this were merged into the counts of all time
     readmitted: list[tuple[int, int]] = field(default_factory=list)  # (offset, admitted_from); head deleted
-    first_start: dict[str, int] = field(default_factory=dict)  # window of the newest rule -> first to publish
-    # of each gap of the log: `closed` before it, and the first timestamp after it beyond the watermark
+    first_start: dict[str, int] = field(default_factory=dict)  # window of the newest rule -> first start
+    # for each gap of the log: `closed` before it, and the first timestamp after it above the watermark
     gap_bounds: list[tuple[int, int | None]] = field(default_factory=list)
-    late: dict[str, int] = field(default_factory=dict)  # accepted records too late for their pane, by age
+    late: dict[str, int] = field(default_factory=dict)  # late records by age
     undated: int = 0  # accepted records without a valid timestamp
 
     def begin(self, windowing: Windowing | None) -> None:
-        """Begins the windows of a rule: those that the rule before lacks start beyond the watermark."""
+        """Begins a rule's windows; windows that the rule before lacks start after the watermark."""
         parsed = () if windowing is None else windowing.parsed
         begin = {w.name: 0 if self.watermark is None else w.next_start(self.watermark) for w in parsed}
         self.first_start = {name: self.first_start.get(name, start) for name, start in begin.items()}
 
     def admit(self, admitted_from: int) -> None:
-        """Begins the windows where the head that names the partition says."""
+        """Begins the windows at the time in the head that names the partition."""
         self.admitted_from = admitted_from
         self.closed = max(self.closed, admitted_from)
 
@@ -60,17 +59,17 @@ class WindowState:
             self.admitted_from = None
 
     def place(self, times: Ints, counts: Ints, reports: int, windowing: Windowing, most: int) -> Placed:
-        """Returns the panes of accepted records, see `lateness.place`."""
+        """Returns the panes of accepted records; see `lateness.place`."""
         shape = {"hold": windowing.hold, "pane": windowing.pane}
         return lateness.place(times, counts, reports, self.watermark, self.closed, **shape, most=most)
 
     def late_of(self, times: Ints, windowing: Windowing) -> Late:
-        """Returns the late ones of accepted records, see `lateness.late_of`."""
+        """Returns the late records among accepted ones; see `lateness.late_of`."""
         shape = {"hold": windowing.hold, "pane": windowing.pane}
         return lateness.late_of(lateness.dated(times), self.watermark, self.closed, **shape)
 
     def advance(self, accepted: Ints, watermark: int, closed: int) -> None:
-        """Takes over both watermarks behind accepted records, and the first timestamp after a gap."""
+        """Stores both watermarks after accepted records, and the first timestamp after a gap."""
         if self.gap_bounds and self.gap_bounds[-1][1] is None:
             times = lateness.dated(accepted)
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):
@@ -83,7 +82,7 @@ class WindowState:
         self.gap_bounds.append((self.closed, None))
 
     def stored(self) -> dict[str, Any]:
-        """Returns the fields as they are stored, in JSON's types."""
+        """Returns the fields to store, in JSON types."""
         return {
             "late": self.late,
             "undated": self.undated,
@@ -97,7 +96,7 @@ class WindowState:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "WindowState":
-        """Reads what `stored` returned; raises KeyError, TypeError or ValueError for anything else."""
+        """Parses fields from `stored`; raises KeyError, TypeError or ValueError."""
         return cls(
             watermark=stored["watermark"],
             closed=stored["closed"],

@@ -1,8 +1,8 @@
-"""Windows in event time, and the panes that they are made of.
+"""Windows in event time, and their panes.
 
-A window is named as it is configured: ``1h`` follow each other, ``24h every 1h`` overlap. Starts are multiples of the
-hop since the epoch, ends are exclusive, times are milliseconds. Reports are counted in panes, as long as the greatest
-common divisor of the hops, so that each window is a sum of panes. ``all`` is the window of all time.
+The configured text is the name of the windows: ``1h`` means tumbling windows, ``24h every 1h`` hopping ones. Starts are
+multiples of the hop since the epoch, ends are exclusive, and times are milliseconds. Reports are counted in panes. The
+length of a pane is the greatest common divisor of the hops, so each window is a sum of panes. ``all`` is all time.
 """
 
 import functools
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 ALL = "all"
 """The name of the window of all time."""
 UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-"""Milliseconds of the units that a length is said in."""
+"""Milliseconds per unit of a configured length."""
 LONGEST = 366 * UNITS["d"]
-"""No length that is configured is longer."""
+"""The longest length that can be configured, in milliseconds."""
 TIME_ENDS = 253_402_300_800_000 - LONGEST
-"""Times are from the epoch to before this one, so that each window that has one ends before the year 10000: dates are
-written with four digits of a year. A timestamp that is none, as −1 is, says nothing of time (2⁶³ − 1 can be sent)."""
+"""Exclusive limit of timestamps, so that all windows end before the year 10000: dates have four digits of a year. A
+record with a timestamp below 0 or not below this limit is undated. A producer can send any from −1 to 2⁶³ − 1."""
 MOST_AT_ONCE = 32
-"""How many windows of a name become final in one snapshot, which is one transaction; the others follow in the next."""
+"""Most windows of a name that become final in one snapshot; the others follow in the next one."""
 _LENGTH = re.compile(r"(0|[1-9][0-9]{0,8})([smhd])", re.ASCII)
 
 
@@ -31,7 +31,7 @@ class Window:
     Attributes:
         name: the configured name.
         length: in milliseconds.
-        every: from one start to the next, in milliseconds; the length is a multiple of it.
+        every: the hop from one start to the next, in milliseconds; it divides the length.
 
     Example:
         >>> day = parse("24h every 1h")
@@ -44,7 +44,7 @@ class Window:
     every: int
 
     def next_start(self, time: int) -> int:
-        """Returns the first start beyond a time."""
+        """Returns the first start after a time."""
         return (time // self.every + 1) * self.every
 
     def last_end(self, line: int) -> int:
@@ -52,11 +52,11 @@ class Window:
         return (line - self.length) // self.every * self.every + self.length
 
     def first_open(self, line: int) -> int:
-        """Returns the start of the first window that ends beyond a time; it may lie before the epoch."""
+        """Returns the start of the first window that ends after a time; can be before the epoch."""
         return self.last_end(line) + self.every - self.length
 
     def starts(self, pane: "Pane") -> range:
-        """Returns the starts of the windows that a pane is in, from the epoch on."""
+        """Returns the starts of the windows that contain a pane, from the epoch on."""
         first = -(-(pane.end - self.length) // self.every) * self.every
         return range(max(0, first), pane.start + 1, self.every)
 
@@ -66,8 +66,8 @@ class Pane:
     """A period whose reports are counted together.
 
     Attributes:
-        start: its first millisecond.
-        length: in milliseconds; panes from before a change of windows have another one.
+        start: the first millisecond.
+        length: in milliseconds; panes of an earlier rule can have another length.
     """
 
     start: int
@@ -75,21 +75,21 @@ class Pane:
 
     @property
     def end(self) -> int:
-        """The first millisecond behind it."""
+        """The first millisecond after the pane."""
         return self.start + self.length
 
     def __str__(self) -> str:
-        """Returns the name that `pane_of` reads."""
+        """Returns the cell's name, which `pane_of` parses."""
         return f"{self.start}+{self.length}"
 
     def within(self, start: int, end: int) -> bool:
-        """Returns whether a window from start to end contains it."""
+        """Returns whether a window from start to end contains the pane."""
         return start <= self.start and self.end <= end
 
 
-@functools.lru_cache(1 << 12)  # each commit and each cut reads the names of all panes
+@functools.lru_cache(1 << 12)  # each commit and each cut parses the names of all panes
 def pane_of(cell: str) -> Pane | None:
-    """Reads the name of a cell; None for that of all time. Raises ValueError for anything else."""
+    """Parses the name of a cell; None for `ALL`. Raises ValueError for an invalid name."""
     if cell == ALL:
         return None
     if not re.fullmatch(r"(0|[1-9][0-9]*)\+[1-9][0-9]*", cell, re.ASCII):
@@ -101,7 +101,7 @@ def pane_of(cell: str) -> Pane | None:
 
 
 def milliseconds(text: str) -> int:
-    """Reads a length of time; raises ValueError if it is none, or over `LONGEST`.
+    """Parses a length of time; raises ValueError if invalid or over `LONGEST`.
 
     Example:
         >>> milliseconds("90s"), milliseconds("1d"), milliseconds("0s")
@@ -116,7 +116,7 @@ def milliseconds(text: str) -> int:
 
 
 def parse(text: str) -> Window:
-    """Reads a configured window; raises ValueError if it is none.
+    """Parses a configured window; raises ValueError if invalid.
 
     Example:
         >>> parse("1h")
@@ -127,21 +127,19 @@ def parse(text: str) -> Window:
         raise ValueError(f"{text!r} given; a window is like '1h' or '24h every 1h'")
     window = Window(text, milliseconds(length), milliseconds(every[0] if every else length))
     if not window.every or not window.length or window.length % window.every:
-        raise ValueError(
-            f"{text!r} given; a window's length is a multiple of its hop, so that it is whole panes"
-        )
+        raise ValueError(f"{text!r} given; a window's length must be a positive multiple of its hop")
     return window
 
 
 @functools.lru_cache
 def parse_all(names: tuple[str, ...]) -> tuple[Window, ...]:
-    """Reads the windows of a stream, without that of all time.
+    """Parses the windows of a stream, except `ALL`.
 
     Raises:
-        ValueError: there are none, one is no window, or two are the same.
+        ValueError: no windows, an invalid one, or two equal ones.
     """
     if not names:
-        raise ValueError("no windows given; there is at least one, like 'all' or '1h'")
+        raise ValueError("no windows given; at least one is required, like 'all' or '1h'")
     windows = tuple(parse(name) for name in names if name != ALL)
     shapes = [(window.length, window.every) for window in windows]
     if len({*shapes}) < len(shapes) or list(names).count(ALL) > 1:
@@ -151,12 +149,12 @@ def parse_all(names: tuple[str, ...]) -> tuple[Window, ...]:
 
 @dataclass(frozen=True)
 class Windowing:
-    """The windows of a stream, and how long they stay open.
+    """The windows of a stream, and the time that they stay open.
 
     Attributes:
-        windows: their names; `ALL` may be one of them.
-        grace: how long a window waits for delayed reports, in milliseconds.
-        max_out_of_orderness: the disorder of the log's timestamps, in milliseconds.
+        windows: names; `ALL` may be one of them.
+        grace: time that a window waits for delayed reports, in milliseconds.
+        max_out_of_orderness: largest expected disorder of timestamps in the log, in milliseconds.
 
     Example:
         >>> hourly = Windowing(("all", "1h", "90m every 30m"), grace=600_000, max_out_of_orderness=60_000)
@@ -169,20 +167,20 @@ class Windowing:
     max_out_of_orderness: int = 0
 
     def __post_init__(self) -> None:
-        """Raises ValueError if there is no window other than that of all time."""
+        """Raises ValueError if `ALL` is the only window."""
         if not self.parsed:
             raise ValueError(
-                f"{list(self.windows)} given; without other windows than {ALL!r} there are no panes"
+                f"{list(self.windows)} given; at least one window other than {ALL!r} is required"
             )
 
     def __str__(self) -> str:
-        """Returns a description for people."""
+        """Returns a description for messages."""
         names = ", ".join(self.windows)
         return f"windows {names}, grace {self.grace} ms, out of order {self.max_out_of_orderness} ms"
 
     @functools.cached_property
     def parsed(self) -> tuple[Window, ...]:
-        """The windows without that of all time."""
+        """The windows except `ALL`."""
         return parse_all(self.windows)
 
     @functools.cached_property
@@ -192,14 +190,14 @@ class Windowing:
 
     @functools.cached_property
     def hold(self) -> int:
-        """How far the window-close watermark is behind the watermark, in milliseconds."""
+        """The watermark minus the window-close watermark, in milliseconds."""
         return self.grace + self.max_out_of_orderness
 
     @functools.cached_property
     def most_panes(self) -> int:
-        """The most panes of a partition, before it waits until older windows are final.
+        """The limit of panes of a partition. At the limit it waits until older windows are final.
 
-        Twice what its own reports keep open: the longest window, both ways out of order, the grace, one at each end.
+        Twice the panes that its own reports keep open: the longest window, twice the disorder, the grace, both ends.
         """
         reach = max(window.length for window in self.parsed) + 2 * self.max_out_of_orderness + self.grace
         return 2 * (-(-reach // self.pane) + 2)

@@ -27,7 +27,7 @@ def test_a_changed_document_is_named_and_its_remedy_loses_no_report(kafka, redis
         assert field in snapshots.text
         world.redis.delete(*world.redis.scan_iter(f"{{{world.name}:*"))
         without_redis = world.launch(toml).stopped_for()
-        assert f"is of other counts: {field}" in without_redis
+        assert f"belongs to other counts: {field}" in without_redis
         for remedy in (stopped, counts.hint, snapshots.hint, without_redis):
             assert "another name and another topic" in remedy
             assert '{"' not in remedy

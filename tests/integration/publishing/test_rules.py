@@ -51,7 +51,7 @@ def test_a_changed_limit_leaves_what_was_counted_alone(kafka, redis_url, tmp_pat
 
         worker = restart(world, "back")  # as in a roll-out: it is older, and follows the recorded rules
         (event,) = worker.events("rules.older")
-        assert (event["level"], event["remedy"]) == ("warning", "to go back to it, set streams.revision to 3")
+        assert (event["level"], event["remedy"]) == ("warning", "to apply it, set streams.revision to 3")
         world.send(10, reports=5)
         counted(world, accepted=20, rejected={"many": 20})
 

@@ -508,7 +508,7 @@ def test_counts_of_a_newer_version_are_named_as_such():
     (finding,) = counts({0: newer, 1: stored(3, partition=1)})
     assert finding.level is ERROR
     assert finding.text == (
-        "partition 0: of layout 2, where this version reads up to 1: a newer version of ldp-worker wrote them"
+        "partition 0: of layout 2, but this version reads up to 1: a newer version of ldp-worker wrote them"
     )
     assert finding.hint == "run that version, or a newer one: it goes on with them"
     spaced = json.dumps(json.loads(fields["lineage"]), indent=1)
@@ -572,7 +572,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, messag
         assert finding.level is OK
     else:
         assert finding.level is WARNING
-        assert finding.text.startswith("partition 0, 1: counted by at most 50 reports a record")
+        assert finding.text.startswith("partition 0, 1: counted by at most 50 reports per record")
         assert (message in finding.text, hint in finding.hint) == (True, True)
 
 

@@ -124,5 +124,5 @@ def test_a_log_that_lost_what_was_counted_stops_the_stream_unless_it_is_given_up
 @pytest.mark.parametrize(("known", "head", "end"), [(0, NONE, 8), (12, NONE, 11), (0, PUBLISHED, 19)])
 def test_a_log_that_ends_before_what_was_counted_stops_the_stream_whatever_is_given_up(known, head, end):
     claim, _ = a_claim(head, recount_after=99)
-    with pytest.raises(StateLost, match="truncated or made anew"):
+    with pytest.raises(StateLost, match="truncated or created again"):
         claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (0, end), head)

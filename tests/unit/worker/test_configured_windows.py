@@ -91,9 +91,9 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
         ),
         (
             'windows = ["1h every 25m"]',
-            "streams[0].windows[0]: '1h every 25m' given; a window's length is a mult",
+            "streams[0].windows[0]: '1h every 25m' given; a window's length must",
         ),
-        ('windows = ["0h"]', "streams[0].windows[0]: '0h' given; a window's length is"),
+        ('windows = ["0h"]', "streams[0].windows[0]: '0h' given; a window's length must"),
         (
             'windows = ["1h every 1h every 1h"]',
             "streams[0].windows[0]: '1h every 1h every 1h' given; a window is",

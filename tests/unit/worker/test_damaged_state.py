@@ -91,7 +91,7 @@ def test_counts_of_another_cell_of_the_same_commit_are_noticed():
     fields, blobs = stored()
     of_second = [name for name, commit_id in json.loads(fields["blobs"]).items() if commit_id == SECOND]
     one, other = of_second
-    with pytest.raises(StateLost, match="damaged: their checksum is another one"):
+    with pytest.raises(StateLost, match="damaged: wrong checksum"):
         load(fields, blobs | {one: blobs[other], other: blobs[one]})
 
 
@@ -157,16 +157,16 @@ def counts(*state, reports=None):
         ({"totals": {"gap_bounds": [[None, 7]]}}, "gap_bounds|cannot be read"),
         ({"totals": {"watermark": None}}, "watermark"),
         ({"totals": {"watermark": 2**62}}, "watermark"),
-        ({"totals": {"watermark": 0}}, "beyond the watermark"),
+        ({"totals": {"watermark": 0}}, "after the watermark"),
         ({"totals": {"evicted_to": 2**60}}, "evicted_to"),
         ({"totals": {"admitted_from": 2**60}}, "admitted_from"),
         ({"totals": {"first_start": {"1h": -5}}}, "first_start"),
         ({"totals": {"readmitted": [[0, 0]]}}, "readmitted"),
         ({"totals": {"rules": [{"offset": 5.0, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "read"),
         ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": "9", "hamming_weight": True}]}}, "read"),
-        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "no pane"),
+        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "a pane"),
         ({"offset": 0}, "offset"),
-        ({"offset": 2**62}, "are of offset"),
+        ({"offset": 2**62}, "have offset"),
         ({"cells": {LATE: counts(1, 0, 0)}}, "sum to 1"),
         ({"cells": {LATE: counts(2, 1, 0)}}, "allowed is 0 to n = 2|sum to 3"),
         ({"cells": {LATE: counts(0, 0, 0, reports=-2)}}, "-2 reports|n is -2|allowed is 0 to"),

@@ -106,8 +106,8 @@ def test_an_unchanged_window_keeps_its_blob():
         (lambda m, b: (m, {"all": b["all"][:40] + b"\x00" + b["all"][41:48]}), "bytes for 3 entries of 0"),
         (lambda m, b: (m, {"all": b""}), "bytes"),
         (lambda m, b: (m, {"all": b["all"] + bytes(8)}), "bytes"),
-        (lambda m, b: (m, {"all": b"XXXX" + b["all"][4:]}), "another commit"),
-        (lambda m, b: (dataclasses.replace(m, blobs={"all": OTHER}), b), "another commit"),
+        (lambda m, b: (m, {"all": b"XXXX" + b["all"][4:]}), "commit than the metadata"),
+        (lambda m, b: (dataclasses.replace(m, blobs={"all": OTHER}), b), "commit than the metadata"),
         (lambda m, b: (dataclasses.replace(m, totals="{}"), b), "cannot be read"),
         (lambda m, b: (dataclasses.replace(m, totals="nonsense"), b), "cannot be read"),
     ],
@@ -162,7 +162,7 @@ def test_a_blob_of_another_partition_is_of_another_commit():
     state, before, _ = committed()
     state.changed = {"all"}
     _, blobs = layout.dump(state, before, OTHER)  # the same counts of the same offset
-    with pytest.raises(StateLost, match="of another commit than the metadata say"):
+    with pytest.raises(StateLost, match="another format, size or commit than the metadata"):
         layout.load(STREAM, metadata, blobs)
 
 

@@ -150,9 +150,9 @@ def test_what_is_no_lineage_differs_in_everything():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"layout": 2}, "layout 2, where this version reads up to 1"),
-        ({"layout": 7, "group": {"of": "another kind"}}, "layout 7, where this version reads up to 1"),
-        ({"shard": 3}, "a lineage with shard, which this version does not know"),
+        ({"layout": 2}, "layout 2, but this version reads up to 1"),
+        ({"layout": 7, "group": {"of": "another kind"}}, "layout 7, but this version reads up to 1"),
+        ({"shard": 3}, "a lineage with shard, unknown to this version"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(change, why):
@@ -160,7 +160,7 @@ def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(cha
     for fields in ({"lineage": stored}, STORED["counted"]["fields"] | {"lineage": stored}):
         with pytest.raises(NewerState) as refused:
             layout.parse(fields, KEY)
-        assert str(refused.value).startswith(f"the counts in Redis are of {why}: a newer version")
+        assert str(refused.value).startswith(f"the counts in Redis have {why}: a newer version")
         assert "Run that version" in str(refused.value)
     assert issubclass(NewerState, StateLost)
 
@@ -224,5 +224,5 @@ def test_a_head_of_today_is_read():
 
 
 def test_a_head_of_a_newer_version_is_refused():
-    with pytest.raises(ValueError, match="schema 2, where this version reads up to 1"):
+    with pytest.raises(ValueError, match="schema 2, but this version reads up to 1"):
         Head.parse(head("head") | {"schema": 2})

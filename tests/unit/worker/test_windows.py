@@ -99,5 +99,5 @@ def test_windows_that_are_none_or_twice_the_same_are_refused(names):
 
 
 def test_windowing_has_windows():
-    with pytest.raises(ValueError, match="there are no panes"):
+    with pytest.raises(ValueError, match="at least one window other than"):
         Windowing(("all",))

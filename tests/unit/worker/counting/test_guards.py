@@ -246,7 +246,7 @@ def test_point_10_counting_goes_on_where_no_head_can_be_read_and_the_head_is_hee
     world.heads[-1] = replace(world.heads[-1], lineage={"group": "theirs"})
     world.said = world.heads[-1]
     with pytest.raises(
-        StateLost, match="snapshot 1 in the snapshot topic is of other counts: group 'theirs'"
+        StateLost, match="snapshot 1 on the snapshot topic belongs to other counts: group 'theirs'"
     ):
         for _ in range(20):
             turn(process)
@@ -287,7 +287,7 @@ def test_point_10_what_would_stay_waits_for_the_head(why: str) -> None:
         assert (world.stored.get(0), world.offsets.get(0)) == (stored, confirmed)
     end()
     if why == "nothing is stored":
-        with pytest.raises(StateLost, match="Redis has no counts, but snapshot 1 was published"):
+        with pytest.raises(StateLost, match="Redis has no counts, but snapshot 1 has counts"):
             look_twice(process)
         return
     count_all(world, process)
@@ -315,7 +315,7 @@ def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> N
     relabel(world, layout=2)
     stored, confirmed = world.stored[0], world.offsets[0]
     with pytest.raises(
-        NewerState, match=r"partition 0: the counts in Redis are of layout 2, .* Run that version"
+        NewerState, match=r"partition 0: the counts in Redis have layout 2, .* Run that version"
     ):
         turn(alone(world, 2))
     assert world.stored[0] == stored
@@ -330,7 +330,7 @@ def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothi
     relabel(world, layout=2)  # and the epoch is the same: no claim did that
     stored = world.stored[0]
     world.send()
-    with pytest.raises(StateLost, match="partition 0: the counts in Redis are of layout 2"):
+    with pytest.raises(StateLost, match="partition 0: the counts in Redis have layout 2"):
         count_all(world, process)
     assert world.stored[0] == stored
 
@@ -351,7 +351,7 @@ def test_an_owner_whose_partition_a_newer_version_claimed_is_fenced_and_then_say
     else:
         process.ownership.compare()
     assert process.ownership.counted() == {}  # dropped, not stopped
-    with pytest.raises(NewerState, match="of layout 2, where this version reads up to 1"):
+    with pytest.raises(NewerState, match="layout 2, but this version reads up to 1"):
         turn(process)
     assert world.stored[0] == stored
 
@@ -475,5 +475,5 @@ def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
     publish(world, process)
     added = {"offset": 5, "revision": 2, "most_reports": 1, "hamming_weight": True}
     world.heads[-1] = world.said = replace(head := world.heads[-1], rules={0: [*head.rules[0], added]})
-    with pytest.raises(StateLost, match="was published with counts by"):
+    with pytest.raises(StateLost, match="snapshot 1 has counts by the rules"):
         look_twice(alone(world, 2))

@@ -159,7 +159,7 @@ def test_what_was_published_by_other_rules_is_not_imported() -> None:
     assert refusal(world, batch(world, 0, 0, 10)) == (
         "partition 0: Redis has no counts, but snapshot 1 was published with counts up to offset 10: they were"
         " lost, or another Redis has them."
-        " Remedy: restore Redis, or give the stream another name: the worker then counts what its topic holds"
+        " Remedy: restore Redis, or give the stream another name: the worker then counts its topic again"
     )
 
 
@@ -183,7 +183,7 @@ def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_plac
             "snapshot 3 was published with counts up to offset 7",
         ),  # written before rules existed
         (Head(3, uncounted=(0,)), "silently lack the records before offset 2"),
-        (Head(3, lineage={"group": "others"}), "snapshot 3 in the snapshot topic is of other counts"),
+        (Head(3, lineage={"group": "others"}), "snapshot 3 on the snapshot topic belongs to other counts"),
     ],
 )
 def test_what_a_head_says_stands(head: Head, why: str) -> None:

@@ -40,7 +40,7 @@ def test_rule_12_a_head_that_was_deleted_stops_a_stream_of_windows() -> None:
     settle(world, process)
     world.heads.clear()
     world.said = None
-    with pytest.raises(StateLost, match="does not name it, though an earlier one did"):
+    with pytest.raises(StateLost, match="does not name it, but an earlier one did"):
         look_twice(alone(world, 2))
 
 
