@@ -1,4 +1,4 @@
-"""How well a method is chosen (Section V-D): the choice from one collection against the best over many.
+"""Quality of choosing a method (Section V-D): compares the choice from one collection with the best over many.
 
 The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data.
 """
@@ -33,23 +33,23 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
     "geometric": eleventh.DATASETS["geometric"],
     "steep geometric": eleventh.DATASETS["steep geometric"],
 }
-PAPER = ("zipf", "emoji")  # at every ε; the other data at ε = 1
+PAPER = ("zipf", "emoji")  # Data with every ε; the other data have ε = 1
 
-SHARE, SETS = 10, 100  # random sets of one tenth of the domain
-ALONE = 4  # queries of one set
+SHARE, SETS = 10, 100  # Random sets: 1/SHARE of the domain each, and their number
+SINGLE = 4  # Number of queries with one set
 TOP = (3, 16)
-NONE = 1.0 / ZIPF_USERS**2  # an error of one user
-TRUTHS = 16  # collections for the truth, of each repeat
-REPEATS = 50  # simulations for a choice
-SURE = (0.8, 0.9)  # least confidences
-BY_NAME = ("power-ns", "norm-sub")  # the methods that a choice is compared with
+NONE = 1.0 / ZIPF_USERS**2  # Smallest error: one user
+TRUTHS = 16  # Collections per repeat for the truth
+REPEATS = 50  # Simulations per choice
+SURE = (0.8, 0.9)  # Thresholds of the confidence
+BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """The queries of a data set; its subgroups are those of emoji, by rank."""
+    """Returns the queries of a data set; all data sets use the subgroups of emoji, by rank."""
     d = len(DATASETS[name]().histogram)
-    rng = np.random.default_rng(SETS)  # the same sets for every seed
+    rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
     groups = list(emoji().subgroups.values())
     return {
@@ -57,13 +57,13 @@ def queries(name: str) -> Mapping[str, Queries]:
         "random sets": Sets(random),
         "subgroups": Sets(groups),
         **{f"top {k}": TopQuery(f"top {k}", k) for k in TOP},
-        **{f"one random set #{i + 1}": Sets([random[i]]) for i in range(ALONE)},
-        **{f"one subgroup #{i + 1}": Sets([groups[len(groups) * i // ALONE]]) for i in range(ALONE)},
+        **{f"one random set #{i + 1}": Sets([random[i]]) for i in range(SINGLE)},
+        **{f"one subgroup #{i + 1}": Sets([groups[len(groups) * i // SINGLE]]) for i in range(SINGLE)},
     }
 
 
 def choice(scale: Scale) -> list[Job]:
-    """Each method's real errors, and how often it is chosen; one repeat in three is a choice, which takes long."""
+    """Returns jobs for each method's real errors, and for choices; only a third of the repeats have a slow choice."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
@@ -106,7 +106,7 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and lines of a table by kind of query, over all data; `report.CHOICE` explains the columns."""
+    """Returns head and lines of a table by kind of query, over all data; `report.CHOICE` explains the columns."""
     values = _values(rows)
     lines: list[tuple[str, ...]] = []
     groups: dict[str, list[Row]] = {}
@@ -140,7 +140,7 @@ def _values(rows: Sequence[Row]) -> dict[tuple[str, str, float, str], float]:
 def _cells(rows: Sequence[Row]) -> list[Row]:
     cells = [row for row in rows if row.figure == "choice" and row.method == "confidence"]
     if not cells:
-        raise ValueError("there are no rows of the figure 'choice'")
+        raise ValueError("figure 'choice' has no rows; run its experiment first")
     return cells
 
 
@@ -149,7 +149,7 @@ def _sure(least: float) -> str:
 
 
 def _ratios(values: Mapping[tuple[str, str, float, str], float], cell: Row) -> Vector:
-    """Each method's real error over the lowest."""
+    """Returns each method's real error divided by the lowest."""
     errors = np.maximum(_methods(values, cell, "MSE"), NONE)
     ratios: Vector = errors / errors.min()
     return ratios

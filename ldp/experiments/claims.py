@@ -1,6 +1,6 @@
-"""The statements of the paper's Section V, and the test that the rows put each of them to.
+"""The claims of the paper's Section V, each with a test on the rows.
 
-Each of 78 claims takes a few lines, and that is why it is longer than others.
+The module has 78 claims of a few lines each; that is why it is longer than others.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ RANDOM = (SETS, SMALL)
 ERRORS = (FULL, SETS, SMALL, CASE, TOP)  # The figures whose value is an MSE
 
 SUM_TO_ONE = ("norm", "norm-mul", "norm-sub", "mle-apx", "norm-cut", "power-ns")
-"""The methods that the paper counts among those that sum to 1."""
+"""The methods that sum to 1, by the paper's classification."""
 
 OTHERS = tuple(method for method in METHODS if method not in SUM_TO_ONE)
-ALIKE = 1.02  # "the same", "very close": within 2 %
-SIMILAR = 1.25  # "similar": within 25 %
-TIE = 1.01  # methods within 1 % of the best are best too
+ALIKE = 1.02  # Meaning of "the same" and "very close": within 2 %
+SIMILAR = 1.25  # Meaning of "similar": within 25 %
+TIE = 1.01  # Methods within 1 % of the best count as best
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of Section V, the figures it needs, its test in words and in code, and its data sets (or all)."""
+    """A sentence of Section V, the figures it needs, its test in words and in code, and its data (empty for all)."""
 
     section: str
     quote: str
@@ -49,7 +49,7 @@ class Claim:
     data: tuple[str, ...] = ()
 
     def found(self, rows: Evidence) -> Finding:
-        """Returns the measurement with the verdict overall and on each data set."""
+        """Returns the measurement, the overall verdict and the verdict on each data set."""
         by_data = {name: self.assess(rows.of(name)).verdict for name in self.data or rows.common(self.needs)}
         return Finding(self.assess(rows).measured, overall(by_data), by_data)
 
@@ -65,7 +65,7 @@ def assess(rows: Evidence) -> list[tuple[Claim, Finding]]:
 def claim(
     section: str, quote: str, needs: tuple[str, ...], test: str, data: tuple[str, ...] = ()
 ) -> Callable[[Assess], Assess]:
-    """Adds a claim to `CLAIMS`; the decorated function is its assess."""
+    """Adds a claim to `CLAIMS`; the decorated function is its `assess`."""
 
     def add(assess: Assess) -> Assess:
         CLAIMS.append(Claim(section, quote, needs, test, assess, data))
@@ -90,12 +90,12 @@ class Bias:
         self.top = int(np.count_nonzero(self.truth > self.threshold + 4.0 * self.sigma))
 
     def z(self) -> Vector:
-        """The bias in standard errors; 0 where nothing varies."""
+        """Returns the bias in standard errors; 0 for values without variance."""
         z: Vector = np.divide(self.bias, self.error, out=np.zeros_like(self.bias), where=self.error > 0.0)
         return z
 
     def octaves(self, values: Vector) -> Vector:
-        """Means over the ranks 1, 2 and 3, 4 to 7, … up to 512 and more: (10,)."""
+        """Returns (10,) means over the ranks 1, 2 to 3, 4 to 7, … and from 512 on."""
         edges = [*(1 << np.arange(10)) - 1, len(values)]
         return np.array([values[low:high].mean() for low, high in pairwise(edges)])
 
@@ -103,7 +103,7 @@ class Bias:
 def best(
     figures: Sequence[str], method: str, among: Sequence[str] = tuple(METHODS), worst: bool = False
 ) -> Callable[[Evidence], Finding]:
-    """The method has the least error of some methods (or the largest) at every point."""
+    """Tests that a method has the lowest (or the largest) error of some methods at every point."""
 
     def finding(rows: Evidence) -> Finding:
         errors = {name: np.concatenate([rows.values(figure, name) for figure in figures]) for name in among}
@@ -111,13 +111,14 @@ def best(
         if worst:
             excess = table.max(axis=0) / errors[method]
             return graded(
-                excess <= TIE, f"the largest is up to {number(float(excess.max()))} × {NAMES[method]}'s"
+                excess <= TIE,
+                f"largest error / error of {NAMES[method]}: up to {number(float(excess.max()))}",
             )
         excess = errors[method] / table.min(axis=0)
         measured = f"{NAMES[method]} / best: {span(excess)}"
         if not (excess <= TIE).all():
             winner = [*errors][int(table[:, int(excess.argmax())].argmin())]
-            measured += f", there {NAMES[winner]}"
+            measured += f", at the maximum {NAMES[winner]} is best"
         return graded(excess <= TIE, measured)
 
     return finding
@@ -126,7 +127,7 @@ def best(
 def ratio(
     figures: Sequence[str], method: str, to: str, low: float, high: float
 ) -> Callable[[Evidence], Finding]:
-    """The error of a method over that of another lies between two numbers."""
+    """Tests that the ratio of two methods' errors is between two numbers."""
 
     def finding(rows: Evidence) -> Finding:
         parts = []
@@ -144,7 +145,7 @@ def ratio(
 
 
 def lower(figures: Sequence[str], method: str, than: str) -> Callable[[Evidence], Finding]:
-    """The error of a method is below that of another."""
+    """Tests that a method has a lower error than another."""
     return ratio(figures, method, than, 0.0, np.nextafter(1.0, 0.0))
 
 
@@ -173,9 +174,9 @@ def _factor(dataset: str, about: float) -> Callable[[Evidence], Finding]:
 
 
 opening, setup = partial(claim, "V"), partial(claim, "V-A Experimental Setup")
-opening("for full-domain query, Base-Cut performs the best", (FULL,), "least MSE")(best([FULL], "base-cut"))
-opening("for set-value query, PowerNS performs the best", RANDOM, "least MSE")(best(RANDOM, "power-ns"))
-opening("for high-frequency-value query, Norm performs the best", (TOP,), "least MSE")(best([TOP], "norm"))
+opening("for full-domain query, Base-Cut performs the best", (FULL,), "lowest MSE")(best([FULL], "base-cut"))
+opening("for set-value query, PowerNS performs the best", RANDOM, "lowest MSE")(best(RANDOM, "power-ns"))
+opening("for high-frequency-value query, Norm performs the best", (TOP,), "lowest MSE")(best([TOP], "norm"))
 
 
 @setup("The standard deviation is typically very small", ERRORS, "below 25 % of the mean", ("zipf", "emoji"))
@@ -193,7 +194,7 @@ def _small(rows: Evidence) -> Finding:
         [row.deviation / row.value for name in rows.datasets(TOP) for row in rows.curve(TOP, name, "base")]
     )
     return graded(
-        deviations < 0.25, f"deviation / mean: median {np.median(deviations):.2f}, of Base's top k {top:.2f}"
+        deviations < 0.25, f"deviation / mean: median {np.median(deviations):.2f}, for Base's top k {top:.2f}"
     )
 
 
@@ -206,16 +207,16 @@ def _unbiased(rows: Evidence) -> Finding:
     return graded(worst < 5.0, f"largest of {len(zipf().histogram):,} biases: {span(worst)} standard errors")
 
 
-@bias("Base-Pos introduces systematic positive bias", COUNTS, "sum above 0, no value 5 standard errors below")
+@bias("Base-Pos introduces systematic positive bias", COUNTS, "sum above 0, no bias below −5 standard errors")
 def _positive_bias(rows: Evidence) -> Finding:
     z = Bias(rows, "base-pos").z()
     total = rows.curve("bias", "zipf", "base-pos", "sum")[0].value
     return graded(
         [bool(total > 0.0 and z.min() > -5.0)],
         f"sum {number(total)}; above 0 by 5 standard errors at {100 * float((z > 5.0).mean()):.0f} % of the values, "
-        f"below at none"
+        f"below at no value"
         if z.min() > -5.0
-        else f"sum {number(total)}; below 0 by 5 standard errors somewhere",
+        else f"sum {number(total)}; below 0 by 5 standard errors at some value",
     )
 
 
@@ -249,7 +250,7 @@ def _cut_low_below_threshold(rows: Evidence) -> Finding:
 @bias(
     "At some point, the two effects cancel out …, leading to unbiased estimations",
     COUNTS,
-    "biased in between, the last 64 values within 4 standard errors of 0",
+    "bias below 0 at ranks 16 to 31, the last 64 values within 4 standard errors of 0",
 )
 def _cut_cancels(rows: Evidence) -> Finding:
     of = Bias(rows, "base-cut")
@@ -261,11 +262,15 @@ def _cut_cancels(rows: Evidence) -> Finding:
     )
 
 
-@bias("the threshold in Norm-Cut is typically smaller [than T]", (FULL,), "mean of the least kept")
+@bias(
+    "the threshold in Norm-Cut is typically smaller [than T]",
+    (FULL,),
+    "smaller mean of the lowest kept frequency",
+)
 def _threshold(rows: Evidence) -> Finding:
     parts = [(rows.values(FULL, method, case="threshold")) for method in ("norm-cut", "base-cut")]
     return graded(
-        parts[0] < parts[1], f"least frequency kept, Norm-Cut / Base-Cut: {span(parts[0] / parts[1])}"
+        parts[0] < parts[1], f"lowest kept frequency, Norm-Cut / Base-Cut: {span(parts[0] / parts[1])}"
     )
 
 
@@ -298,14 +303,14 @@ def _increasing(rows: Evidence) -> Finding:
 @bias(
     "Power changes little to the top estimations; but more to the low ones",
     COUNTS,
-    "|bias| below 5 % of the count in ranks 1 to 7, above 10 % further down",
+    "|bias| below 5 % of the count at ranks 1 to 7, above 10 % at a rank above 7",
 )
 def _power_changes(rows: Evidence) -> Finding:
     of = Bias(rows, "power")
     relative = np.abs(of.octaves(of.bias) / of.octaves(of.truth))
     return graded(
         [bool(relative[:3].max() < 0.05 and relative[3:].max() > 0.1)],
-        f"|bias| / count: ranks 1 to 7 {span(100 * relative[:3], ' %')}, further down up to "
+        f"|bias| / count: ranks 1 to 7 {span(100 * relative[:3], ' %')}, ranks above 7 up to "
         f"{number(100 * float(relative[3:].max()))} %",
     )
 
@@ -323,7 +328,7 @@ def _power_ns_subtracts(rows: Evidence) -> Finding:
     change = (after.bias - before.bias)[: before.top]
     return graded(
         [bool(change.max() < 0.0)],
-        f"Power's sum is off by {number(total)}, so Norm-Sub adds: {span(change)} at the first {before.top}",
+        f"error of Power's sum {number(total)}; Norm-Sub changes the first {before.top} by {span(change)}",
     )
 
 
@@ -335,7 +340,7 @@ def _variance_flat(rows: Evidence) -> Finding:
 
 @bias("Norm being slightly better (smaller) than Base", COUNTS, "mean variance 0 to 10 % smaller")
 def norm_smaller(rows: Evidence) -> Finding:
-    """Norm's variance, the mean over all values, is up to 10 % below Base's."""
+    """Tests that the mean variance of Norm is up to 10 % below the mean variance of Base."""
     quotient = float(Bias(rows, "norm").variance.mean() / Bias(rows, "base").variance.mean())
     return graded([0.9 < quotient < 1.0], f"mean variance, Norm / Base: {quotient:.4f} (expected 1 − 1/d)")
 
@@ -343,7 +348,7 @@ def norm_smaller(rows: Evidence) -> Finding:
 @bias(
     "For all other methods, the variance drops with the rank",
     COUNTS,
-    "no octave of rank above the one before by 5 %",
+    "no octave of ranks more than 5 % above the previous octave",
 )
 def _variance_drops(rows: Evidence) -> Finding:
     methods = [method for method in METHODS if method not in ("base", "norm")]
@@ -351,13 +356,13 @@ def _variance_drops(rows: Evidence) -> Finding:
     falls = octaves[:, 1:] < 1.05 * octaves[:, :-1]
     rising = ", ".join(NAMES[method] for method, row in zip(methods, falls, strict=True) if not row.all())
     ends = f"last octave / first: {span(octaves[:, -1] / octaves[:, 0])}"
-    return graded(falls.all(axis=1), f"{ends}; first rises near the threshold: {rising}" if rising else ends)
+    return graded(falls.all(axis=1), f"{ends}; not falling throughout: {rising}" if rising else ends)
 
 
 @bias(
     "for low-frequency values, their estimates are mostly zeros",
     COUNTS,
-    "more than half of those of the less frequent half",
+    "more than half of the estimates in the less frequent half",
 )
 def _zeros(rows: Evidence) -> Finding:
     methods = [method for method in METHODS if method not in ("base", "norm")]
@@ -368,7 +373,8 @@ def _zeros(rows: Evidence) -> Finding:
         if share <= 0.5
     )
     return graded(
-        shares > 0.5, f"zeros among the less frequent half: up to {100 * shares.max():.0f} %; but {few}"
+        shares > 0.5,
+        f"zeros in the less frequent half: up to {100 * shares.max():.0f} %; at most half: {few}",
     )
 
 
@@ -400,7 +406,7 @@ def _half(rows: Evidence) -> Finding:
     same = np.array_equal(rows.values(FULL, "base-pos"), rows.values(FULL, "post-pos"))
     return graded(
         (quotient > 0.4) & (quotient < 0.6) & same,
-        f"Base-Pos / Base: {span(quotient)}, Post-Pos {'the same' if same else 'not the same'}",
+        f"Base-Pos / Base: {span(quotient)}; Post-Pos {'equals' if same else 'differs from'} Base-Pos",
     )
 
 
@@ -410,7 +416,7 @@ full_domain("Norm-Sub … by about a factor of 10 … in the Zipfs", (FULL,), "5
 full_domain("[…] and 100 in the … Emoji dataset", (FULL,), "50 to 200", ("emoji",))(_factor("emoji", 100.0))
 
 
-@full_domain("[Norm-Mul:] the MSE decreases much slower than other methods", (FULL,), "falls least over ε")
+@full_domain("[Norm-Mul:] the MSE decreases much slower than other methods", (FULL,), "smallest fall over ε")
 def _slow(rows: Evidence) -> Finding:
     slowest, parts = [], []
     for dataset in rows.datasets(FULL):
@@ -420,7 +426,7 @@ def _slow(rows: Evidence) -> Finding:
         slowest.append(least == "norm-mul")
         other = min(fall for method, fall in falls.items() if method != "norm-mul")
         parts.append(
-            f"{dataset.capitalize()} {number(falls['norm-mul'])} ×, least of the others {number(other)} ×"
+            f"{dataset.capitalize()} {number(falls['norm-mul'])} ×, smallest of the others {number(other)} ×"
         )
     return graded(slowest, f"fall from ε = 0.2 to 4: {'; '.join(parts)}")
 
@@ -436,7 +442,7 @@ def _adjustment(rows: Evidence) -> Finding:
     relative = 100 * top / of.truth[: of.top]
     return graded(
         [bool((np.diff(np.abs(top)) < 0.0).all())],
-        f"the first {of.top} are reduced by {span(np.abs(top))} counts, {span(-relative, ' %')}",
+        f"reduction of the first {of.top}: {span(np.abs(top))} counts, {span(-relative, ' %')}",
     )
 
 
@@ -452,10 +458,10 @@ def _very_similar(rows: Evidence) -> Finding:
     methods = ("norm-sub", "mle-apx", "power", "power-ns", "base-cut")
     table = np.stack([rows.values(FULL, method) for method in methods])
     apart = table.max(axis=0) / table.min(axis=0)
-    return graded(apart <= 2.0, f"largest / least of the five: {span(apart)}")
+    return graded(apart <= 2.0, f"largest / lowest of the five: {span(apart)}")
 
 
-full_domain("In these two datasets, PowerNS performs the best", (FULL,), "least MSE")(
+full_domain("In these two datasets, PowerNS performs the best", (FULL,), "lowest MSE")(
     best([FULL], "power-ns")
 )
 
@@ -478,7 +484,7 @@ def _power_law(rows: Evidence) -> Finding:
 @full_domain(
     "the dominating source of errors comes from … frequencies close or equal to 0",
     COUNTS,
-    "more than 90 % of Base's error below σ",
+    "more than 90 % of Base's error at frequencies below σ",
 )
 def _near_zero(rows: Evidence) -> Finding:
     of = Bias(rows, "base")
@@ -519,17 +525,18 @@ def _pairs(rows: Evidence) -> Finding:
     pairs = (("norm", "base"), ("post-pos", "base-pos"), ("mle-apx", "norm-sub"))
     quotients = np.stack([rows.values("users", one) / rows.values("users", other) for one, other in pairs])
     return graded(
-        (np.abs(quotients - 1.0) < ALIKE - 1.0).ravel(), f"n' of one / of the other: {span(quotients)}"
+        (np.abs(quotients - 1.0) < ALIKE - 1.0).ravel(),
+        f"n' of the first / n' of the second: {span(quotients)}",
     )
 
 
-@full_domain("[n':] Norm-Mul grows even slower than Base", ("users",), "grows less over all n")
+@full_domain("[n':] Norm-Mul grows even slower than Base", ("users",), "smaller growth over all n")
 def _mul_grows_slower(rows: Evidence) -> Finding:
     grown = [np.ptp(rows.values("users", method, "zipf")) for method in ("norm-mul", "base")]
     n = float(np.ptp(rows.x("users", "zipf")))
     return graded(
         [bool(grown[0] < grown[1])],
-        f"n' grows by {number(grown[0] / n)} a user, Base's by {number(grown[1] / n)}",
+        f"growth of n' per user: Norm-Mul {number(grown[0] / n)}, Base {number(grown[1] / n)}",
     )
 
 
@@ -572,7 +579,7 @@ def _sets_harder(rows: Evidence) -> Finding:
         single = np.array([row.value for row in rows.at(FULL, dataset, 1.0).values()])
         quotients += [(rows.table(figure, dataset) / single[:, None]).ravel() for figure in (SETS, SMALL)]
     together = np.concatenate(quotients)
-    return graded(together > 1.0, f"MSE of sets / of single values: {span(together)}")
+    return graded(together > 1.0, f"MSE of sets / MSE of single values: {span(together)}")
 
 
 @sets(
@@ -588,7 +595,7 @@ def _well(rows: Evidence) -> Finding:
     ]
     worse = f"; not always better: {', '.join(bad)}" if bad else ""
     return graded(
-        (quotients < 1.0).ravel(), f"MSE / Base's: {span(quotients)}, at ρ = 90 {span(at_end)}{worse}"
+        (quotients < 1.0).ravel(), f"MSE / MSE of Base: {span(quotients)}, at ρ = 90 {span(at_end)}{worse}"
     )
 
 
@@ -603,14 +610,14 @@ def _symmetric(rows: Evidence) -> Finding:
             ]
     return graded(
         (np.array(quotients) < SIMILAR) & (np.array(quotients) > 1 / SIMILAR),
-        f"MSE at ρ / at 100 − ρ: {span(quotients)}",
+        f"MSE at ρ / MSE at 100 − ρ: {span(quotients)}",
     )
 
 
 @sets(
     "ρ = 90, … PowerNS, outperforms any of the non-norm … by at least 2 orders",
     (SETS,),
-    "best with sum 1, and 100 × better than the others",
+    "best of the methods with sum 1, and 100 × better than the others",
 )
 def _two_orders(rows: Evidence) -> Finding:
     gains, first = [], []
@@ -636,7 +643,7 @@ sets("Base-Cut also outperforms Base", (SETS,), "lower MSE")(lower([SETS], "base
 @sets(
     "[Base-Cut:] more likely to make the summation … close to one",
     COUNTS,
-    "its sum is nearer to 1 than Base's",
+    "Base-Cut's sum is closer to 1 than the sum of Base",
 )
 def _sum_close_to_one(rows: Evidence) -> Finding:
     off = []
@@ -651,23 +658,21 @@ def _sum_close_to_one(rows: Evidence) -> Finding:
 @sets(
     "Power only converts negative estimations to be positive, introducing … bias",
     COUNTS,
-    "its sum is biased upwards",
+    "bias of the sum above 5 standard errors",
 )
 def _power_biased(rows: Evidence) -> Finding:
     total = rows.curve("bias", "zipf", "power", "sum")[0]
     error = total.deviation / total.repeats**0.5
-    down = (
-        ": it lowers positive estimations by more than it raises negative ones" if total.value < 0.0 else ""
-    )
+    down = ": positive estimates fall more than negative ones rise" if total.value < 0.0 else ""
     return graded(
-        [total.value > 5.0 * error], f"the bias sums up to {total.value:,.0f} ± {error:,.0f} counts{down}"
+        [total.value > 5.0 * error], f"bias of the sum {total.value:,.0f} ± {error:,.0f} counts{down}"
     )
 
 
-sets("PowerNS … better utility than all other methods", (SETS,), "least MSE")(best([SETS], "power-ns"))
+sets("PowerNS … better utility than all other methods", (SETS,), "lowest MSE")(best([SETS], "power-ns"))
 
 
-@sets("[ρ ≤ 10:] the errors of all methods increase with ρ", (SMALL,), "each step up")
+@sets("[ρ ≤ 10:] the errors of all methods increase with ρ", (SMALL,), "larger MSE at each step")
 def _increase(rows: Evidence) -> Finding:
     steps = np.concatenate(
         [
@@ -675,13 +680,13 @@ def _increase(rows: Evidence) -> Finding:
             for table in (rows.table(SMALL, name) for name in rows.datasets(SMALL))
         ]
     )
-    return graded(steps > 1.0, f"MSE from one ρ to the next: × {span(steps)}")
+    return graded(steps > 1.0, f"factor from one ρ to the next: {span(steps)}")
 
 
 @sets(
     "When ρ becomes small, the performance … approaches to that of full-domain",
     (SMALL, FULL),
-    "rank correlation at ρ = 1 above 0.9, and above that at 10",
+    "rank correlation at ρ = 1 at least 0.9, and not below ρ = 10",
 )
 def _approaches(rows: Evidence) -> Finding:
     same, parts = [], []
@@ -710,7 +715,7 @@ def _norm_cut_wins(rows: Evidence) -> Finding:
 sets(
     "norm-based methods should perform better …. But Norm-Mul does not",
     (SMALL,),
-    "Norm-Mul's MSE above Base's",
+    "Norm-Mul's MSE above the MSE of Base",
 )(lower([SMALL], "base", "norm-mul"))
 
 
@@ -720,10 +725,10 @@ sets(
 def _differ(rows: Evidence) -> Finding:
     table = np.stack([rows.values(SMALL, method) for method in SUM_TO_ONE])
     apart = table.max(axis=0) / table.min(axis=0)
-    return graded(apart > 2.0, f"worst / best of those with sum 1: {span(apart)}")
+    return graded(apart > 2.0, f"worst / best of the methods with sum 1: {span(apart)}")
 
 
-sets("[fixed sets:] Post-Pos works best in the left sub-figure", (CASE,), "least MSE of the six there")(
+sets("[fixed sets:] Post-Pos works best in the left sub-figure", (CASE,), "lowest MSE of its six methods")(
     best([CASE], "post-pos", ("base", "base-pos", "post-pos", "norm", "norm-mul", "norm-sub"))
 )
 
@@ -739,7 +744,7 @@ def _norm_cut_in_cases(rows: Evidence) -> Finding:
 
 
 @sets("the set-queries contain values that are infrequent", (CASE,), "most values of a set below σ")
-def _infrequent(rows: Evidence) -> Finding:  # noqa: ARG001 - the data alone
+def _infrequent(rows: Evidence) -> Finding:  # noqa: ARG001 - depends only on the data
     data = emoji()
     oracle = olh("1", len(data.histogram))
     p, q = oracle.p, oracle.q
@@ -754,7 +759,7 @@ def _infrequent(rows: Evidence) -> Finding:  # noqa: ARG001 - the data alone
 @sets(
     "the optimal method in fixed set-values … is different from random set-values",
     (CASE, SETS),
-    "another one at ε = 1",
+    "different best methods at ε = 1",
 )
 def _optimum_differs(rows: Evidence) -> Finding:
     case = min((row.value, method) for method, row in rows.at(CASE, "emoji", 1.0).items())[1]
@@ -781,7 +786,7 @@ def _both_well(rows: Evidence) -> Finding:
 @sets(
     "processed by Norm-Sub, the optimal method can be find quite accurately",
     ("synthetic",),
-    "what is best by the mean curves loses less than 10 %",
+    "the best method by the mean curves loses less than 10 %",
 )
 def _found(rows: Evidence) -> Finding:
     real = rows.table("synthetic", "emoji", "real")
@@ -791,7 +796,7 @@ def _found(rows: Evidence) -> Finding:
     single = (picked * real).sum(axis=0) / real.min(axis=0)
     return graded(
         loss < 1.1,
-        f"real MSE of the pick / of the best: by single repeats {span(single)} on average, below 1.1 in "
+        f"real MSE of the pick / real MSE of the best: by single repeats {span(single)} on average, below 1.1 in "
         f"{np.count_nonzero(single < 1.1)} of {single.size} cases; by the mean curves {span(loss)}",
     )
 
@@ -803,7 +808,7 @@ def _power_ns_picked(rows: Evidence) -> Finding:
     share = rows.values("synthetic", "power-ns", "emoji", "picked on power-ns")
     return graded(
         excess == 1.0,
-        f"by single repeats picked in {span(100 * share, ' %')} of them; "
+        f"picked in {span(100 * share, ' %')} of single repeats; "
         f"PowerNS / best by the mean curves: {span(excess)}",
     )
 
@@ -831,7 +836,9 @@ frequent("[Base-Pos and Post-Pos] do nothing to the top values", (TOP,), "MSE wi
 )
 
 
-@frequent("Norm-Mul performs at least 10× worse than any other methods", (TOP,), "10 × the worst other")
+@frequent(
+    "Norm-Mul performs at least 10× worse than any other methods", (TOP,), "10 × the worst of the others"
+)
 def _mul_worst(rows: Evidence) -> Finding:
     others = np.stack([rows.values(TOP, method) for method in METHODS if method != "norm-mul"]).max(axis=0)
     quotient = rows.values(TOP, "norm-mul") / others
@@ -852,7 +859,9 @@ frequent("MLE-Apx … performs the same as Norm-Sub", (TOP,), "within 2 %")(
 )
 
 
-@frequent("[Base and Norm-Sub] have consistent MSE for different k", (TOP,), "largest within 1.5 × the least")
+@frequent(
+    "[Base and Norm-Sub] have consistent MSE for different k", (TOP,), "largest within 1.5 × the lowest"
+)
 def _consistent(rows: Evidence) -> Finding:
     apart = [
         float(values.max() / values.min())
@@ -861,14 +870,14 @@ def _consistent(rows: Evidence) -> Finding:
         for values in [rows.values(TOP, method, dataset)]
     ]
     return graded(
-        np.array(apart) < 1.5, f"largest / least over k, Base and Norm-Sub on each data: {span(apart)}"
+        np.array(apart) < 1.5, f"largest / lowest over k, Base and Norm-Sub, each data set: {span(apart)}"
     )
 
 
 @frequent(
     "Base-Cut, Norm-Cut, Power, and PowerNS, all have MSE that grows with k",
     (TOP,),
-    "by 25 % from k = 2 to 32, relative to Base's",
+    "growth by 25 % from k = 2 to 32, relative to Base",
 )
 def _grows(rows: Evidence) -> Finding:
     methods = ("base-cut", "norm-cut", "power", "power-ns")
@@ -881,7 +890,7 @@ def _grows(rows: Evidence) -> Finding:
     values = np.array([*growth.values()])
     return graded(
         values >= SIMILAR,
-        f"MSE / Base's, k = 32 over k = 2: {span(values)}" + (f"; hardly: {flat}" if flat else ""),
+        f"MSE / MSE of Base, k = 32 over k = 2: {span(values)}" + (f"; below 1.25: {flat}" if flat else ""),
     )
 
 
@@ -897,7 +906,7 @@ def _reliable(rows: Evidence) -> Finding:
     return graded((found >= 5.0) & (found <= 20.0), f"Base-Cut is within 10 % of Base up to k = {named}")
 
 
-frequent("Norm-Cut is better than Base-Cut", (TOP,), "MSE not above")(
+frequent("Norm-Cut is better than Base-Cut", (TOP,), "MSE at most 1 % higher")(
     ratio([TOP], "norm-cut", "base-cut", 0.0, TIE)
 )
 frequent("the performances of Power and PowerNS are similar", (TOP,), "within 25 %")(
@@ -917,7 +926,7 @@ def _worse_beyond(rows: Evidence) -> Finding:
     named = ", ".join(f"{dataset.capitalize()} {span(values)}" for dataset, values in quotients.items())
     return graded(
         np.concatenate([values.ravel() for values in quotients.values()]) > 1.0,
-        f"MSE / Base-Cut's, k > 10: {named}",
+        f"MSE / MSE of Base-Cut, k > 10: {named}",
     )
 
 
@@ -932,17 +941,17 @@ discussion("PowerNS improves over the approximate MLE (i.e., Norm-Sub …)", (FU
     lower((FULL, *RANDOM), "power-ns", "norm-sub")
 )
 discussion(
-    "Norm reduces variance by utilizing … sum up to 1", COUNTS, "mean variance of single values below Base's"
+    "Norm reduces variance by utilizing … sum up to 1", COUNTS, "mean variance of single values below Base"
 )(norm_smaller)
 
 
-@discussion("[Base and Norm] do not change any value dramatically", COUNTS, "by less than 10 % of σ")
+@discussion("[Base and Norm] do not change any value dramatically", COUNTS, "change below 10 % of σ")
 def _norm_gentle(rows: Evidence) -> Finding:
     total = rows.curve("bias", "zipf", "base", "sum")[0]
     shift = total.deviation / len(zipf().histogram) / Bias(rows, "base").sigma
     return graded([shift < 0.1], f"Norm changes a value by {number(100 * shift)} % of σ (root mean square)")
 
 
-discussion("converting low estimates to 0 benefit the utility", (FULL,), "Base-Cut's MSE below Base's")(
-    lower([FULL], "base-cut", "base")
-)
+discussion(
+    "converting low estimates to 0 benefit the utility", (FULL,), "Base-Cut's MSE below the MSE of Base"
+)(lower([FULL], "base-cut", "base"))

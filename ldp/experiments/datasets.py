@@ -1,4 +1,4 @@
-"""The data of the evaluation: how many users have each value (Section V, Experimental Setup)."""
+"""The data of the evaluation: the number of users with each value (Section V, Experimental Setup)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from ldp.analysis.method_selection import apportion
 
 ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
-EMOJI_USERS = 884_427  # the n of the paper's own Emoji data
+EMOJI_USERS = 884_427  # n of the paper's Emoji data
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population: (d,) users with each value, most frequent first; labels, and sets of values that are queried."""
+    """A population: (d,) numbers of users per value, most frequent first; labels, and sets of values to query."""
 
     name: str
     histogram: npt.NDArray[np.int64]
@@ -33,27 +33,27 @@ class Dataset:
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """(d,) float64, the truth: the share of the users with each value."""
+        """The true frequencies: (d,) float64."""
         frequencies: npt.NDArray[np.float64] = self.histogram / self.users
         return frequencies
 
 
 def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT) -> Dataset:
-    """The paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users."""
+    """Returns the paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users."""
     weights = np.arange(1, domain_size + 1, dtype=np.float64) ** -exponent
     return Dataset("zipf", apportion(weights, users), None, {})
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
-    """A million whole users with given weights of the values: (d,) ≥ 0, the largest first."""
+    """Returns 10⁶ whole users with (d,) weights of the values, each ≥ 0, the largest first."""
     return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
-    """845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups.
+    """Returns 845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups.
 
-    The paper's own data, 1,573 emoji of a keyboard's users, are not public any more.
+    The paper's data, 1,573 emoji of a keyboard's users, are no longer public.
     """
     text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))

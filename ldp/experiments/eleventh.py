@@ -1,7 +1,7 @@
-"""The eleventh method, empirical Bayes, against PowerNS and Norm-Sub on the same draws. Not in the paper.
+"""Compares an eleventh method, empirical Bayes, with PowerNS and Norm-Sub on the same draws; not in the paper.
 
-Emoji and Zipf as in the other figures, and three populations of a million users over 1,024 values: all equally
-frequent, and each value .99 or .95 times as frequent as the one before.
+The data are Emoji and Zipf as in the other figures, and three populations of 10⁶ users over 1,024 values: uniform, and
+geometric with the ratio 0.99 or 0.95.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PEERS = ("power-ns", "norm-sub")
 
 
 def geometric(name: str, ratio: float) -> Dataset:
-    """Frequencies ∝ ratio^v over 1,024 values, as a million whole users; ratio 1 is uniform."""
+    """Returns frequencies ∝ ratio^v over 1,024 values, as 10⁶ whole users; ratio 1 is uniform."""
     return shaped(name, ratio ** np.arange(float(ZIPF_DOMAIN)))
 
 
@@ -44,11 +44,11 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
 
 
 def eleventh(scale: Scale) -> list[Job]:
-    """The root mean square error of the three methods, over all values and over the 16 most frequent.
+    """Returns jobs for the root mean square error of three methods, on all values and the 16 most frequent.
 
-    Cases in addition to "" (all values): "top 16", the 16 most frequent values; "top 16: mean error", estimate minus
-    truth; and, of empirical Bayes only, "over power-ns", "over norm-sub", "top 16 over …": the relative difference of
-    its error to the other's on the same draw.
+    The case "" has all values, "top 16" the 16 most frequent, and "top 16: mean error" their mean of estimate minus
+    truth. Only empirical Bayes has "over power-ns", "over norm-sub" and "top 16 over …": the relative difference of
+    its error to the other method's error on the same draw.
     """
     return [
         Job(("eleventh", name, epsilon, repeat), partial(_errors, name=name, epsilon=epsilon))
@@ -78,13 +78,13 @@ def _errors(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
 
 
 ABOUT = f"""\
-Root mean square errors, mean over the draws; then that of empirical Bayes relative to the others' on the same draws,
-± a standard error. First over all values, then over the {TOP} most frequent, there with the mean of estimate minus
-truth: below 0 a method shrinks them."""
+Root mean square errors, mean over the draws; then the error of empirical Bayes relative to the other methods' errors on
+the same draws, ± 1 standard error. The first table has all values. The second has the {TOP} most frequent values, and
+the mean of estimate minus truth, which is below 0 if a method shrinks them."""
 
 
 def table(rows: Sequence[Row], case: str = "") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and lines of a table: over all values, or of the case "top 16"."""
+    """Returns head and lines of a table, for all values or the case "top 16"."""
     of = {(row.case, row.dataset, row.x, row.method): row for row in rows if row.figure == "eleventh"}
     cells = [(dataset, x) for other, dataset, x, method in of if other == case and method == NAME]
     head = ["data", "ε", *COMPARED, *(f"over {peer}" for peer in PEERS)]

@@ -1,7 +1,7 @@
 """The paper's experiments (Section V).
 
-The protocol is OLH. Each repeat draws the support counts of a whole population and measures the error of all methods on
-them: methods are compared on the same draws.
+The protocol is OLH. Each repeat draws the support counts of a whole population, and measures the errors of all methods
+on the same draw.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ USERS = tuple(range(200_000, 2_000_001, 200_000))
 LARGE, SMALL = tuple(range(10, 91, 10)), tuple(range(1, 11))  # ρ
 TOP = tuple(range(2, 33, 2))
 DATASETS: dict[str, Callable[[], Dataset]] = {"zipf": zipf, "emoji": emoji}
-SETS = 200  # random sets of each size in each repeat
-SIMULATIONS = 10  # of each synthetic population in each repeat
-BATCH = 50  # runs of Figures 1 to 3 that are one job
+SETS = 200  # Random sets of each size per repeat
+SIMULATIONS = 10  # Simulations of each synthetic population per repeat
+BATCH = 50  # Runs of Figures 1 to 3 per job
 
 FITS: Mapping[str, Callable[[Estimate], Vector]] = {"norm-sub": norm_sub, "power-ns": power_ns}
-"""The methods that synthetic populations are made with: non-negative, with sum 1."""
+"""The methods that make synthetic populations: non-negative, with sum 1."""
 
 
 @cache
 def olh(epsilon: str, domain_size: int) -> ldp.OLH:
-    """The protocol of all experiments."""
+    """Returns the protocol of all experiments."""
     return ldp.OLH(epsilon, domain_size)
 
 
 def draw(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
-    """Base, from reports of the whole population."""
+    """Returns Base from simulated reports of the whole population."""
     oracle = olh(epsilon, len(data.histogram))
     return oracle.estimate(oracle.simulate(data.histogram, rng), data.users)
 
@@ -52,7 +52,7 @@ def draw(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
 def _jobs(
     experiment: tuple[str, ...], scale: Scale, work: Callable[..., list[Sample]], **axes: Iterable[str | int]
 ) -> list[Job]:
-    """A job for each repeat of each combination of values of the axes."""
+    """Returns a job for each repeat of each combination of the axes' values."""
     return [
         Job((*experiment, *setting, repeat), partial(work, **dict(zip(axes, setting, strict=True))))
         for setting in product(*axes.values())
@@ -64,7 +64,7 @@ def _jobs(
 
 
 def bias(scale: Scale) -> list[Job]:
-    """Distribution, bias and variance of the counts: Zipf, ε = 1."""
+    """Returns jobs for the distribution, bias and variance of the counts: Zipf, ε = 1."""
     starts = range(0, scale.runs, BATCH)
     return [
         Job(("bias", "zipf", start), partial(_counts, runs=min(BATCH, scale.runs - start)))
@@ -104,7 +104,7 @@ def _over_runs(figure: str, case: str, method: str, x: Vector, values: Vector) -
 
 
 def full_domain(scale: Scale) -> list[Job]:
-    """The error of single values for ε from 0.2 to 4."""
+    """Returns jobs for the error of single values, ε from 0.2 to 4."""
     return _jobs(("full-domain",), scale, _full_domain, name=DATASETS, epsilon=scale.thin(EPSILONS))
 
 
@@ -120,7 +120,7 @@ def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Samp
 
 
 def users(scale: Scale) -> list[Job]:
-    """The error of single values for n from 200,000 to 2,000,000: Zipf, ε = 1."""
+    """Returns jobs for the error of single values, n from 200,000 to 2,000,000: Zipf, ε = 1."""
     return _jobs(("users", "zipf"), scale, _users, n=scale.thin(USERS))
 
 
@@ -131,9 +131,9 @@ def _users(rng: np.random.Generator, n: int) -> list[Sample]:
 
 
 def worth(rows: list[Row]) -> list[Row]:
-    """From each MSE to n': how many users Base needs for it, by Equation 3 averaged over the domain.
+    """Converts each MSE to n', the number of users with which Base has this MSE.
 
-    The deviation is the MSE's, to first order. The quantiles are the MSE's other ones.
+    n' follows from Equation 3, averaged over the domain. The deviation of n' is a first-order approximation.
     """
     oracle = olh("1", len(zipf().histogram))
     p, q, d = oracle.p, oracle.q, oracle.domain_size
@@ -154,7 +154,7 @@ def worth(rows: list[Row]) -> list[Row]:
 
 
 def set_value(scale: Scale) -> list[Job]:
-    """The error of random sets of 1 % to 90 % of the domain, ε = 1."""
+    """Returns jobs for the error of random sets of 1 % to 90 % of the domain, ε = 1."""
     work = partial(_set_value, large=scale.thin(LARGE), small=scale.thin(SMALL))
     return _jobs(("set-value",), scale, work, name=DATASETS)
 
@@ -173,7 +173,7 @@ def _set_value(rng: np.random.Generator, name: str, large: list[int], small: lis
 
 
 def set_case(scale: Scale) -> list[Job]:
-    """The error of the subgroups of emoji for ε from 0.2 to 4."""
+    """Returns jobs for the error of the subgroups of emoji, ε from 0.2 to 4."""
     return _jobs(("set-case", "emoji"), scale, _set_case, epsilon=scale.thin(EPSILONS))
 
 
@@ -185,7 +185,7 @@ def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 
 def synthetic(scale: Scale) -> list[Job]:
-    """The error of the subgroups on synthetic data, and which method it makes one choose."""
+    """Returns jobs for the error of the subgroups on synthetic data, and the best method by this error."""
     return _jobs(("synthetic", "emoji"), scale, _synthetic, epsilon=scale.thin(EPSILONS))
 
 
@@ -214,7 +214,7 @@ def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 
 def top_k(scale: Scale) -> list[Job]:
-    """The error of the k most frequent values, ε = 1."""
+    """Returns jobs for the error of the k most frequent values, ε = 1."""
     return _jobs(("top-k",), scale, partial(_top_k, ks=scale.thin(TOP)), name=DATASETS)
 
 
@@ -231,7 +231,7 @@ def _top_k(rng: np.random.Generator, name: str, ks: list[int]) -> list[Sample]:
 def each(
     figure: str, dataset: str, x: float, values: npt.NDArray[np.float64], case: str = ""
 ) -> list[Sample]:
-    """One repeat's value of each method."""
+    """Returns samples of one repeat, one per method."""
     return [
         once(figure, dataset, method, x, value, case) for method, value in zip(METHODS, values, strict=True)
     ]

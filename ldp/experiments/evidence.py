@@ -1,4 +1,4 @@
-"""The rows of an evaluation by curve, and the verdict that they give on a statement."""
+"""Selects the rows of an evaluation by curve, and grades claims."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NAMES = {
     "power": "Power",
     "power-ns": "PowerNS",
 }
-"""The methods as the paper writes them."""
+"""The paper's names of the methods."""
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
 OTHER = "not on other emoji"
-"""Holds on Zipf, if it is about Zipf, but not on these emoji, which are not the paper's."""
+"""Verdict on a claim that fails on these emoji and holds on Zipf, or does not cover Zipf; the paper had other emoji."""
 NEARLY_ALL, HALF = 0.95, 0.5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A measurement in words, the verdict on a statement, and the verdict on each data set alone."""
+    """A measurement in words, the verdict on a claim, and the verdict on each data set."""
 
     measured: str
     verdict: str
@@ -43,19 +43,21 @@ class Finding:
 
 
 def graded(cases: npt.ArrayLike, measured: str) -> Finding:
-    """The verdict on several cases: holds from 95 % of them on, in part from half of them on."""
+    """Grades several cases: the claim holds if 95 % are true, and in part if half are true."""
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
     verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS
     if true.size > 1:
-        measured += f"; so in {'all' if true.all() else f'{np.count_nonzero(true):,}'} of {true.size:,} cases"
+        measured += (
+            f"; true in {'all' if true.all() else f'{np.count_nonzero(true):,}'} of {true.size:,} cases"
+        )
     return Finding(measured, verdict)
 
 
 def overall(by_data: Mapping[str, str]) -> str:
-    """The verdict on a claim of the paper from those on each data set.
+    """Combines the verdicts on each data set into the verdict on a claim.
 
-    Zipf decides: the paper used the same data. The emoji are others, so they cannot fail a claim.
+    Zipf decides, because the paper used the same data. The emoji differ from the paper, so they cannot fail a claim.
 
     Example:
         >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"zipf": IN_PART, "emoji": FAILS})
@@ -68,19 +70,19 @@ def overall(by_data: Mapping[str, str]) -> str:
 
 
 def span(values: npt.ArrayLike, unit: str = "") -> str:
-    """The range of some numbers, with three digits at most."""
+    """Returns the range of some numbers as text, with at most three digits."""
     low, high = number(float(np.min(values))), number(float(np.max(values)))
     return (low if low == high else f"{low} to {high}") + unit
 
 
 def number(value: float) -> str:
-    """A number with three digits."""
+    """Returns a number as text with three digits."""
     short = f"{value:.3g}"
     return f"{float(short):,.0f}" if 1000.0 <= abs(value) < 1e9 else short
 
 
 class Evidence:
-    """Rows by curve; `figures` are the names of the figures that they are of."""
+    """The rows of an evaluation by curve; `figures` has the names of their figures."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -90,38 +92,38 @@ class Evidence:
         self.figures = frozenset(row.figure for row in rows)
 
     def of(self, dataset: str) -> Evidence:
-        """The rows of one data set alone."""
+        """Returns the evidence of one data set."""
         return Evidence([row for row in self._rows if row.dataset == dataset])
 
     def common(self, figures: Sequence[str]) -> tuple[str, ...]:
-        """The data of which each of some figures has rows, whatever the case."""
+        """Returns the data sets that have rows, of any case, in each of the figures."""
         has = {(figure, dataset) for figure, dataset, _, _ in self._curves}
         names = dict.fromkeys(row.dataset for row in self._rows)
         return tuple(name for name in names if all((figure, name) in has for figure in figures))
 
     def curve(self, figure: str, dataset: str, method: str, case: str = "") -> list[Row]:
-        """The rows of one curve, in the order of x."""
+        """Returns the rows of one curve, in the order of x."""
         return self._curves[figure, dataset, method, case]
 
     def datasets(self, figure: str) -> list[str]:
-        """The data of a figure, each once."""
+        """Returns the data sets of a figure."""
         return list(dict.fromkeys(of for name, of, _, case in self._curves if name == figure and not case))
 
     def x(self, figure: str, dataset: str, case: str = "", method: str = "base") -> Vector:
-        """The x values of a figure: (m,)."""
+        """Returns the (m,) x values of a figure."""
         return np.array([row.x for row in self.curve(figure, dataset, method, case)])
 
     def values(self, figure: str, method: str, dataset: str | None = None, case: str = "") -> Vector:
-        """The values of a method: (m,), one data set after the other if none is named."""
+        """Returns the (m,) values of a method, on one data set or on all in turn."""
         datasets = self.datasets(figure) if dataset is None else [dataset]
         return np.array([row.value for name in datasets for row in self.curve(figure, name, method, case)])
 
     def table(self, figure: str, dataset: str | None = None, case: str = "") -> Vector:
-        """`values` of all methods: (11, m), in the order of `METHODS`."""
+        """Returns the (11, m) `values` of all methods, in the order of `METHODS`."""
         return np.stack([self.values(figure, method, dataset, case) for method in METHODS])
 
     def at(self, figure: str, dataset: str, x: float, case: str = "") -> dict[str, Row]:
-        """The methods' rows at one x."""
+        """Returns each method's row at one x."""
         return {
             method: row
             for method in METHODS

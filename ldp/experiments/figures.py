@@ -1,4 +1,4 @@
-"""The figures: the axes of each one, and the rows that it is drawn and graded from."""
+"""The figures' axes, and the rows with their data."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-BAR = (0.16, 0.84)  # Quantiles of the repeats; for normal ones, one deviation down and up
+BAR = (0.16, 0.84)  # Quantiles of the repeats: mean ± 1 standard deviation of a normal distribution
 
 
 @dataclass(frozen=True)
 class Row:
     """One point of a figure: mean and standard deviation of `repeats` values at x.
 
-    `case` is "" for the figure's own curves. "synthetic" has the curves "real", "norm-sub" and "power-ns", by the data
-    that errors are measured on. Numbers for the report: "sum" of "bias" (over the domain, at x = d), "zeros" of
-    "distribution" (share of zeros among the less frequent half), "threshold" of "full-domain" (least frequency kept),
-    "picked on …" of "synthetic" (share of repeats in which the data pick the method). `low` and `high` are the
-    quantiles `BAR` of the repeats, None where only their mean was kept.
+    `case` is "" for the plotted curves. The figure "synthetic" plots the cases "real", "norm-sub" and "power-ns", by
+    the data with the errors. Further cases are numbers for the report: "sum" of "bias" (over the domain, at x = d),
+    "zeros" of "distribution" (share of zeros in the less frequent half), "threshold" of "full-domain" (smallest kept
+    frequency), "picked on …" of "synthetic" (share of repeats in which the data pick the method). `low` and `high` are
+    the quantiles `BAR` of the repeats, or None if the samples have only a mean.
     """
 
     figure: str
@@ -56,22 +56,22 @@ FIGURES: dict[str, Figure] = {
         Figure("bias", "Figure 2", "Bias of the estimated counts", RANK, "mean count minus true count", "bias", True),
         Figure("variance", "Figure 3", "Variance of the estimated counts", RANK, "variance", "bias", True, True),
         Figure("full-domain", "Figure 4", "Single values", "ε", "MSE", "full-domain", False, True),
-        Figure("users", "Figure 5", "Users that post-processing is worth, ε = 1", "users n", "users n'", "users"),
+        Figure("users", "Figure 5", "Users that Base needs for the same MSE, ε = 1", "users n", "users n'", "users"),
         Figure("set-value", "Figure 6", "Random sets, ε = 1", RHO, "MSE", "set-value", False, True),
         Figure("set-value-small", "Figure 7", "Small random sets, ε = 1", RHO, "MSE", "set-value", False, True),
         Figure("set-case", "Figure 8", SUBGROUPS, "ε", "MSE", "set-case", False, True),
         Figure("synthetic", "Figure 9", f"{SUBGROUPS}, errors on synthetic data", "ε", "MSE", "synthetic", False, True),
         Figure("top-k", "Figure 10", "The k most frequent values, ε = 1", "k", "MSE", "top-k", True, True),
-        Figure("choice", "", "How well a method is chosen", "ε", "", "choice"),
+        Figure("choice", "", "Quality of choosing a method", "ε", "", "choice"),
         Figure("eleventh", "", "Empirical Bayes against PowerNS and Norm-Sub", "ε", "RMSE", "eleventh", False, True),
     )
 }
 # fmt: on
-"""Name -> figure, in the paper's order, then two that are not the paper's."""
+"""Name -> figure, in the paper's order, followed by two figures that the paper does not have."""
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Writes rows as CSV: UTF-8, a header, numbers with ten significant digits, empty cells for None."""
+    """Writes rows as CSV: UTF-8, a header, numbers with 10 significant digits, empty cells for None."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(field.name for field in fields(Row))

@@ -1,4 +1,4 @@
-"""The work of an evaluation as jobs, each with its own seed: rows do not depend on order or processes."""
+"""Runs an evaluation as jobs with separate seeds, so that rows do not depend on order or processes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Scale:
     stride: int
 
     def thin(self, points: Sequence[Point]) -> list[Point]:
-        """Every stride-th of the points, and the last."""
+        """Returns every stride-th point, and the last."""
         return [*points[: -1 : self.stride], points[-1]]
 
 
-FULL = Scale(repeats=30, runs=5000, stride=1)  # As the paper has it
+FULL = Scale(repeats=30, runs=5000, stride=1)  # Scale of the paper
 
 QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every figure
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Measurements of one curve: at (m,) points the mean of `count` repeats and their squares around it.
+    """Measurements of one curve at (m,) points: mean of `count` repeats, and their squares around it.
 
-    `each` holds the repeats, (count, m), or None where only their mean was kept.
+    `each` has the (count, m) repeats, or is None if only the mean is known.
     """
 
     figure: str
@@ -59,7 +59,7 @@ class Sample:
     each: Vector | None = None
 
     def __add__(self, other: Sample) -> Sample:
-        """The repeats of both, which are of the same curve and points (Chan, Golub and LeVeque's update)."""
+        """Combines two samples of the same curve and points (Chan, Golub and LeVeque's update)."""
         count = self.count + other.count
         step = other.mean - self.mean
         mean = self.mean + step * (other.count / count)
@@ -69,7 +69,7 @@ class Sample:
         return replace(self, mean=mean, squares=squares, count=count, each=each)
 
     def rows(self) -> list[Row]:
-        """One row for each x."""
+        """Returns one row per x."""
         deviations = np.sqrt(self.squares / max(self.count - 1, 1))
         numbers = [self.x, self.mean, deviations]
         numbers += [] if self.each is None else list(np.quantile(self.each, BAR, axis=0))
@@ -87,20 +87,20 @@ def once(
     value: float | Sequence[float] | Vector,
     case: str = "",
 ) -> Sample:
-    """One repeat's values: a number at x, or (m,) numbers at (m,) points."""
+    """Returns the sample of one repeat: a number at x, or (m,) numbers at (m,) points."""
     points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
     return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1, values[None])
 
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work with a unique key, from which its coins follow; `work` is picklable."""
+    """A piece of work with a unique key, which determines its coins; `work` is picklable."""
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]
 
     def run(self, seed: int) -> list[Sample]:
-        """Does the work with the generator that follows from seed and key."""
+        """Does the work with a generator from seed and key."""
         key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in self.key]
         return self.work(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)))
 
@@ -108,9 +108,9 @@ class Job:
 def run(
     jobs: Sequence[Job], seed: int, work: Workers = map, on_done: Callable[[], object] = lambda: None
 ) -> list[Row]:
-    """Runs jobs and puts their samples together, curve by curve, in the order of the jobs.
+    """Runs jobs, and combines their samples by curve in the order of the jobs.
 
-    The same seed gives the same rows, bit for bit, with any number of processes. `on_done` is called after each job.
+    A seed always gives the same rows, bit for bit, with any number of processes. Calls `on_done` after each job.
     """
     merged: dict[tuple[str, str, str, str, bytes], Sample] = {}
     for samples in work(partial(Job.run, seed=seed), jobs):
@@ -123,11 +123,11 @@ def run(
 
 @contextmanager
 def workers(processes: int) -> Iterator[Workers]:
-    """Yields the map function of a pool of processes; of this process if there is one."""
+    """Yields the map function of a pool of processes, or the builtin map for one process."""
     if processes == 1:
         yield map
         return
-    # Not forked: this process has threads (the progress bar, BLAS), and a fork in the wrong moment hangs.
+    # spawn, because a fork can hang: this process has threads (the progress bar, BLAS)
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start)
     try:
         yield pool.map
@@ -136,7 +136,7 @@ def workers(processes: int) -> Iterator[Workers]:
 
 
 def _start() -> None:
-    """Starts a process of `workers`, which ignores Ctrl-C and exits with its parent."""
+    """Makes a process of `workers` ignore Ctrl-C and exit with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -149,5 +149,5 @@ def _end_with_parent() -> None:
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

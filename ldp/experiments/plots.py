@@ -1,4 +1,4 @@
-"""The pictures of the evaluation: one for each figure of the paper, from its rows."""
+"""Draws the paper's figures from the rows of an evaluation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLOURS = {
 MARKERS = dict(zip(COLOURS, "os1^xXD+vP*", strict=True))
 LEFT = ("base", "base-pos", "post-pos", "norm", "norm-mul", "norm-sub")
 RIGHT = ("base", "norm-sub", "mle-apx", "base-cut", "norm-cut", "power", "power-ns")
-"""The methods of the left and of the right panels, as in the paper."""
+"""The paper's methods in left and in right panels."""
 
 CASES = {
     "": "",
@@ -45,14 +45,14 @@ CASES = {
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Draws a figure of the paper into a PNG. Raises ModuleNotFoundError or, without rows, ValueError."""
+    """Draws a figure into a PNG. Raises ModuleNotFoundError without matplotlib, ValueError without rows."""
     if find_spec("matplotlib") is None:
-        raise ModuleNotFoundError("pictures need matplotlib: pip install '.[plots]'")
+        raise ModuleNotFoundError("matplotlib is missing; plots need it: pip install '.[plots]'")
     from matplotlib import style
 
     own = [row for row in rows if row.figure == figure.name]
     if not own:
-        raise ValueError(f"there are no rows of the figure {figure.name!r}")
+        raise ValueError(f"figure {figure.name!r} has no rows; run its experiment first")
     with style.context({"font.size": 8, "axes.grid": True, "savefig.dpi": 200}, after_reset=True):
         picture = _ranks(figure, own) if figure.experiment == "bias" else _curves(figure, own)
         picture.suptitle(f"{figure.paper}. {figure.title}")
@@ -60,7 +60,7 @@ def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
 
 
 def _grid(high: int, wide: int, *, shared: bool) -> tuple[Picture, list[list[Axes]]]:
-    """An empty picture with rows and columns of panels."""
+    """Returns an empty picture and its grid of panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Picture
 
@@ -74,7 +74,7 @@ def _of(rows: Sequence[Row], dataset: str, case: str, method: str) -> list[Row]:
 
 
 def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Two panels for each data set or case; the bars are the middle 68 % of the repeats."""
+    """Draws two panels per data set or case; bars show the middle 68 % of the repeats."""
     cases = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case in CASES))
     picture, axes = _grid(len(cases), 2, shared=False)
     for (dataset, case), band in zip(cases, axes, strict=True):
@@ -107,7 +107,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
 
 
 def _ranks(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """A panel for each method with a dot for each value; the line is the truth, 0 or Base's mean variance."""
+    """Draws a panel per method with a dot per value; the line is the truth, 0 or Base's mean variance."""
     picture, axes = _grid(4, 3, shared=True)
     sums = {row.method: row for row in rows if row.case == "sum"}
     base = _of(rows, "zipf", "", "base")

@@ -1,4 +1,4 @@
-"""The report of an evaluation in Markdown."""
+"""Writes the report of an evaluation in Markdown."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ldp.experiments.sums import Sum, sums
 VERDICTS = (HOLDS, IN_PART, OTHER, FAILS)
 
 DIFFERENCES = """\
-- **Emoji.** The paper's data, 1,573 emoji of a keyboard's users in 68 categories, are not public any more. These are
-  845 emoji by their use on Twitter, with Unicode's 93 subgroups, as the same 884,427 users. What is found on them
-  says nothing about the paper's.
-- **OLH** has the number of buckets with the least variance, which differs from the authors' in narrow ranges of ε.
-  Support counts are drawn from their law for an ideal hash function, without making each report.
-- **Norm-Cut** is as the paper defines it: it does not rescale, so its sum is often a little below 1.
-- **Power**'s prior is on the counts 1 to n. The paper's, on frequencies from 0 to 1, has no integral.
-- **Random sets**: 200 of each size in each repeat, the same for all methods."""
+- **Emoji.** The paper's data, 1,573 emoji of a keyboard's users in 68 categories, are no longer public. This report has
+  845 emoji by their use on Twitter, with Unicode's 93 subgroups, and the same 884,427 users. Results on these emoji do
+  not confirm or refute the paper's results on its emoji.
+- **OLH** has the number of buckets with the lowest variance, which differs from the authors' number in narrow ranges of
+  ε. Support counts are drawn from their law for an ideal hash function, without making each report.
+- **Norm-Cut** follows the paper's definition: the method does not rescale, so its sum is often slightly below 1.
+- **Power** has a prior on the counts 1 to n. The paper's prior on frequencies from 0 to 1 has no finite integral.
+- **Random sets**: 200 of each size per repeat, the same for all methods."""
 
 
 def report(
@@ -33,19 +33,19 @@ def report(
 ) -> str:
     """Returns the report in Markdown."""
     parts = [
-        "# The evaluation of “Locally Differentially Private Frequency Estimation with Consistency”, run again",
+        "# Reproduced evaluation of “Locally Differentially Private Frequency Estimation with Consistency”",
         "Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, NDSS 2020, Section V. "
         f"{scale.repeats} repeats of each setting, {scale.runs:,} runs for Figures 1 to 3, seed {seed}; "
         f"Python {platform.python_version()}, numpy {np.__version__}."
         + (
             ""
             if scale == FULL
-            else " **A quick look**: the paper has 30 and 5,000; with so few, some verdicts differ from a full run's."
+            else " **A quick run**: the paper has 30 and 5,000. Some verdicts differ from those of a full run."
         ),
     ]
     if findings:
-        parts += ["## In short", _in_short(findings)]
-    parts += ["## What is not as in the paper", DIFFERENCES]
+        parts += ["## Summary", _summary(findings)]
+    parts += ["## Differences from the paper", DIFFERENCES]
     compared = sums(rows)
     if compared:
         parts += ["## The sums of Figure 2", SUMS, markdown(*sums_table(compared), numbers=(1, 2, 3, 4))]
@@ -57,34 +57,34 @@ def report(
 
 SUMS = """\
 Zipf, n = 1,000,000, d = 1,024, ε = 1: the mean error in counts, summed over the domain, with the standard error of
-this run. The published sums are a simulation too, of 5,000 runs. The calculated ones take a count for normal around
-the true one, and need no simulation."""
+this run. The published sums come from a simulation of 5,000 runs. The calculated sums assume that counts are normal
+around the true counts."""
 
 RULES = """\
-The sentences of Section V that numbers can assess. A claim about several cases (values of ε, ρ or k, data, methods)
-holds if it is true in 95 % of them, and in part if in half of them. A method is best if its error is within 1 % of the
-least. What “similar” or “about” means is said in each line, and is this report's choice.
+The tables have the sentences of Section V that numbers can assess. A claim about several cases (values of ε, ρ or k,
+data, methods) holds if 95 % of the cases are true, and in part if half are. A method is best if its error is within
+1 % of the lowest. Each line defines “similar” or “about”; these definitions are not the paper's definitions.
 
-Each claim is graded on each of its data alone. Where it is about Zipf, whose data are the paper's, Zipf's verdict is
-the claim's. The emoji are others than the paper's and cannot fail a claim: one that holds on Zipf, or is about Emoji
-alone, and does not hold on these emoji is “not on other emoji”."""
+Each claim has a verdict on each data set. The Zipf data are the paper's data, so the verdict on Zipf decides. The emoji
+differ from the paper's emoji and cannot fail a claim. The verdict is “not on other emoji” if a claim fails on these
+emoji and holds on Zipf, or is only about Emoji."""
 
 
 def tally(findings: Sequence[tuple[Claim, Finding]]) -> str:
-    """The number of claims with each verdict."""
+    """Returns the number of claims with each verdict, as text."""
     of = Counter(finding.verdict for _, finding in findings)
     counted = ", ".join(f"{verdict} {of[verdict]}" for verdict in VERDICTS)
     return f"{len(findings)} of the {len(CLAIMS)} claims of Section V graded: {counted}"
 
 
-def _in_short(findings: Sequence[tuple[Claim, Finding]]) -> str:
+def _summary(findings: Sequence[tuple[Claim, Finding]]) -> str:
     sections = list(dict.fromkeys(claim.section for claim, _ in findings))
     counts = Counter((claim.section, finding.verdict) for claim, finding in findings)
     lines = [(section, *(str(counts[section, verdict]) for verdict in VERDICTS)) for section in sections]
     text = f"{tally(findings)}.\n\n" + markdown(("section", *VERDICTS), lines, numbers=(1, 2, 3, 4))
     for verdict, head in (
-        (FAILS, "What does not hold:"),
-        (OTHER, "What holds on Zipf, if it is about Zipf, and not on other emoji than the paper's:"),
+        (FAILS, "Claims that do not hold:"),
+        (OTHER, "Claims that fail only on these emoji, which differ from the emoji of the paper:"),
     ):
         listed = [
             f"- “{claim.quote}” ({claim.section.split()[0]}): {finding.measured}."
@@ -135,13 +135,13 @@ def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
 
 
 CHOICE = """\
-“Within 10 %”: the share of the collections in which the real error of the chosen method is at most 1.1 times the
-lowest. “Regret”: the mean of its real error over the lowest. “Over” a method: the geometric mean of its real error over
-that method's. “Sure”: the share of the choices with this confidence or more, and how many of them are within 10 %."""
+“Within 10 %”: share of collections in which the real error of the chosen method is at most 1.1 times the lowest.
+“Regret”: mean ratio of the real error to the lowest. “Over” a method: geometric mean ratio of the real error to the
+error of that method. “Sure”: share of choices with at least this confidence, and the share of these within 10 %."""
 
 
 def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and lines of a table of sums."""
+    """Returns head and lines of a table of sums."""
     lines: list[tuple[str, ...]] = [
         (
             NAMES[one.method],
@@ -157,7 +157,7 @@ def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table with aligned columns; those in `numbers` are flush right."""
+    """Returns a Markdown table with aligned columns; the columns in `numbers` are right-aligned."""
     table = [[cell.replace("|", "\\|") for cell in line] for line in (head, *lines)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     right = [index in numbers for index in range(len(widths))]

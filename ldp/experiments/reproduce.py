@@ -1,4 +1,4 @@
-"""The whole evaluation: a folder with CSVs, pictures and a report."""
+"""Runs the evaluation, and writes a folder with CSV files, pictures and a report."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ EXPERIMENTS: Mapping[str, Callable[[Scale], Sequence[Job]]] = {
     "choice": choice.choice,
     "eleventh": eleventh.eleventh,
 }
-"""Name -> the jobs at a scale, in the order of the figures."""
+"""Name -> function that returns the jobs at a scale, in the order of the figures."""
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """The rows, the findings on the claims, the files (the report last), and whether there are pictures."""
+    """The rows, the findings on the claims, the written files (the report last), and whether there are pictures."""
 
     rows: list[Row]
     findings: list[tuple[Claim, Finding]]
@@ -38,7 +38,7 @@ class Reproduced:
 
 
 def _drawable() -> bool:
-    """Whether matplotlib works."""
+    """Returns whether matplotlib can be imported."""
     try:
         import_module("matplotlib.figure")
     except ImportError:
@@ -47,11 +47,11 @@ def _drawable() -> bool:
 
 
 def experiments_of(figures: Iterable[str]) -> list[str]:
-    """Returns the experiments of some figures, in their order. Raises ValueError for an unknown figure."""
+    """Returns the experiments that compute some figures. Raises ValueError for an unknown figure."""
     wanted = set()
     for name in figures:
         if name not in FIGURES:
-            raise ValueError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
+            raise ValueError(f"figure {name!r} is unknown; there are {', '.join(FIGURES)}")
         wanted.add(FIGURES[name].experiment)
     return [name for name in EXPERIMENTS if name in wanted]
 
@@ -65,11 +65,11 @@ def reproduce(
     on_begin: Callable[[str, int], Callable[[], object]] = lambda _what, _jobs: lambda: None,
     pictures: bool = True,
 ) -> Reproduced:
-    """Computes figures, assesses the claims by them, and writes CSVs, pictures and a report to a folder.
+    """Computes figures, assesses the claims, and writes CSV files, pictures and a report to a folder.
 
-    Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed, scale and
-    numpy give the same CSVs and report, byte for byte, with any number of processes. `on_begin` gets the name and the
-    number of steps of each part and returns the callback for each step. Raises ValueError for an unknown figure,
+    A figure brings all figures of its experiment: "bias" also writes "distribution" and "variance". A seed always gives
+    the same files for the same scale and version of numpy, with any number of processes. `on_begin` receives the name
+    and number of steps of each part, and returns the callback for each step. Raises ValueError for an unknown figure,
     OSError.
     """
     names = experiments_of(figures)

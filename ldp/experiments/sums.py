@@ -1,4 +1,4 @@
-"""The sums of Figure 2 over the domain: the published ones beside those of this run."""
+"""Compares the sums of Figure 2 over the domain with the published sums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PUBLISHED: Mapping[str, int] = {
 
 PUBLISHED_RUNS = 5000
 ROUNDING = 1e-6  # counts
-RESCALED = "differs: by definition the sum is at most n, the published 0 comes from rescaling it to n"
+RESCALED = "differs: by definition the sum is at most n; the published 0 comes from rescaling to n"
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class Sum:
 def sums(rows: Sequence[Row]) -> list[Sum]:
     """Compares the sums of the figure "bias" with the published ones, in the order of `METHODS`.
 
-    Two means over runs agree within four standard errors of their difference. Power's prior is not exactly the paper's:
-    2 % are allowed.
+    Two means over runs agree within 4 standard errors of their difference. Power may differ by 2 %, because its prior
+    differs slightly from the paper.
     """
     found = {row.method: row for row in rows if row.figure == "bias" and row.case == "sum"}
     return [_compare(found[method]) for method in METHODS if method in found]
 
 
 def calculated(method: str) -> float | None:
-    """The sum in counts for counts X that are normal around each true count k with Base's variance s².
+    """Returns the expected sum for counts X that are normal around the true counts k with Base's variance s².
 
-    Base-Pos and Base-Cut keep X where it is at least T, which is 0 for Base-Pos: E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with
-    z = (k − T)/s. None for other methods whose sum is not 1.
+    Base-Pos and Base-Cut keep X ≥ T, with T = 0 for Base-Pos: E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with z = (k − T)/s.
+    Returns None for other methods with a sum except 1.
 
     Example:
         >>> round(calculated("base-cut"))
@@ -86,13 +86,13 @@ def _compare(row: Row) -> Sum:
     error = row.deviation / math.sqrt(row.repeats)
     measured = row.value
     if METHODS[row.method].sums_to_one:
-        # rounding differs from machine to machine
+        # rounding differs between machines
         agrees = abs(measured) < ROUNDING
         measured, error = (0.0, 0.0) if agrees else (measured, error)
-        said = "differs" if not agrees else "not in the figure" if published is None else "agrees"
-        verdict = f"{said}: the sum is n by definition"
+        result = "differs" if not agrees else "not in the figure" if published is None else "agrees"
+        verdict = f"{result}: the sum is n by definition"
     elif published is None:
-        verdict = "not in the figure; on single values it is Base-Pos" if row.method == "post-pos" else ""
+        verdict = "not in the figure; equals Base-Pos on single values" if row.method == "post-pos" else ""
     elif row.method == "norm-cut":
         verdict = RESCALED
     elif row.method == "power":

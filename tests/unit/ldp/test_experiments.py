@@ -357,7 +357,7 @@ def test_all_of_it_at_once_and_in_part_gives_the_same_files(all_of_it, tmp_path)
     assert other.written[0].read_bytes() != (everything / "users.csv").read_bytes()
 
     text = (everything / "report.md").read_text(encoding="utf-8")
-    assert "A quick look" in text
+    assert "A quick run" in text
     assert f"Python {platform.python_version()}, numpy {np.__version__}." in text
     assert all(f"({name}.csv)" in text for name in FIGURES)
     assert all(claim.quote in text and claim.section in text for claim, _ in made.findings)
@@ -383,7 +383,7 @@ def test_the_command(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--figure", "bais"), "there is no figure 'bais'; there are distribution, bias, variance"),
+        (("--figure", "bais"), "figure 'bais' is unknown; there are distribution, bias, variance"),
         (("--seed", "-1"), "-1 is not in the range"),
         (("--out", __file__), "is a file"),
     ],
@@ -412,7 +412,7 @@ def test_point_25_a_claim_is_judged_on_each_of_its_data_and_other_emoji_cannot_f
     assert one.by_data == {
         name: HOLDS if value == 1.0 else FAILS for name, value in (("zipf", zipf), ("emoji", emoji))
     }
-    assert "so in" in one.measured  # over all data
+    assert "; true in " in one.measured  # over all data
 
 
 @pytest.mark.long

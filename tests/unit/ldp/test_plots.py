@@ -88,7 +88,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_the_settings(tmp_path):
 
 
 def test_what_cannot_be_drawn_is_named(monkeypatch, tmp_path):
-    with pytest.raises(ValueError, match="no rows of the figure 'top-k'"):
+    with pytest.raises(ValueError, match="figure 'top-k' has no rows"):
         plots.draw(FIGURES["top-k"], rows_of("users"), tmp_path / "users.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install '.\[plots\]'"):
