@@ -15,7 +15,7 @@ from ldp import wire
 from ldp.consistency import METHODS
 from ldp.oracles.preferred import PreferredMessages
 from ldp.snapshot import CHUNK, INLINE
-from ldp.snapshot.documents import BESIDE
+from ldp.snapshot.documents import BASE_ONLY
 from worker.config.windows import Cost
 from worker.counting import layout
 from worker.service.publishing import MOST_VALUES
@@ -34,7 +34,7 @@ SDS, OBJECT = 10, 16
 NUMBER, NUMBER_IN_CHUNKS = 16, 2.9
 """Mean bytes of a frequency in JSON with its comma, where 0.0 is shorter; and in chunks. The second is for noise with
 few frequent values, where other methods have zeros; otherwise a number has 4 bytes."""
-VECTORS = len(METHODS) + len(BESIDE)
+VECTORS = len(METHODS) + len(BASE_ONLY)
 """Vectors of a snapshot of all methods: each method's frequencies, and Base's intervals and tolerance."""
 BODY, OFFSET = 500, 13
 """Bytes of a body without vectors; and for each partition."""
@@ -165,7 +165,7 @@ class Load:
     @property
     def vectors(self) -> int:
         """Number of vectors in a snapshot."""
-        return self.methods + len(BESIDE)
+        return self.methods + len(BASE_ONLY)
 
     @property
     def vector_bytes(self) -> float:

@@ -10,7 +10,7 @@ from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import chunks
 from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS, period, progress, rows_of
+from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS, period, progress, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -51,7 +51,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
     head, mark = _parse(value), _mark(headers)
     _check_schema(stream, head)
     check_head(head)
-    ours = [key for key, (said, _) in received.items() if _mark(said) == mark and _of_all_time(stream, key)]
+    ours = [key for key, (own, _) in received.items() if _mark(own) == mark and _of_all_time(stream, key)]
     if len(ours) < (parts := int(headers["parts"])):
         raise Incomplete(
             f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} are here"
@@ -101,10 +101,10 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     one = next(iter(bodies.values()))
     if (period(one["window"]).name, period(one["window"]).start) != (name, start):
         raise Incomplete(f"the messages of the {what} say that they are of {one['window']}")
-    said = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
-    said |= {shared: one[shared] for shared in ("window", "reports", "offsets")}
+    expected = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
+    expected |= {shared: one[shared] for shared in ("window", "reports", "offsets")}
     for method, body in bodies.items():
-        for shared, value in said.items():
+        for shared, value in expected.items():
             if body.get(shared) != value:
                 raise Incomplete(f"the message {prefix + method!r} is of another snapshot: its {shared}")
     return _snapshot(one, _known_labels(stream, received, one), bodies)
@@ -222,14 +222,14 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
     return tuple(label for chunk in chunks for label in _parse(chunk, list))
 
 
-def _known_labels(stream: str, received: Received, said: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Returns the labels that match a window's fingerprint, from any snapshot's messages."""
-    if _is_without_labels(said):
+    if _is_without_labels(body):
         return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))
     if not value:
         raise Incomplete(f"the message '{stream}/domain' is missing")
-    if _parse(value)["fingerprint"] != said["fingerprint"]:
+    if _parse(value)["fingerprint"] != body["fingerprint"]:
         raise Incomplete(f"the message '{stream}/domain' has the labels of another stream")
     return _labels(stream, received, _mark(headers))
 
@@ -265,9 +265,9 @@ def _snapshot(
         std_error=one["standard_error"],
         level=one["level"],
         recommended={
-            said["name"]: Recommended(found["method"], found["sequence"])
-            for said in (*one["queries"], *one["top"])
-            if (found := said["recommended"]) is not None
+            answer["name"]: Recommended(found["method"], found["sequence"])
+            for answer in (*one["queries"], *one["top"])
+            if (found := answer["recommended"]) is not None
         },
         bodies={method: _body(body, queries) for method, body in bodies.items()},
         window=period(head["window"]),
@@ -281,10 +281,10 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
     size = next(iter(sizes), 0)
     highest = max(
         (
-            max(said["values"], default=0)
+            max(answer["values"], default=0)
             for body in bodies.values()
             for part in ("queries", "top")
-            for said in body[part]
+            for answer in body[part]
         ),
         default=0,
     )
@@ -297,27 +297,27 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
     """Returns what a body says; the queries are the same in all, and made once."""
     sets = []
-    for said in body["queries"]:
-        query = queries.get(said["name"])
-        if query is None or query.values != tuple(said["values"]):
-            query = queries[said["name"]] = SetQuery(said["name"], said["values"])
-        beside = {name: said[name] for name in BESIDE if name in said}
-        sets.append(SetAnswer(query, said["frequency"], said.get("standard_error"), **beside))
+    for answer in body["queries"]:
+        query = queries.get(answer["name"])
+        if query is None or query.values != tuple(answer["values"]):
+            query = queries[answer["name"]] = SetQuery(answer["name"], answer["values"])
+        base_only = {name: answer[name] for name in BASE_ONLY if name in answer}
+        sets.append(SetAnswer(query, answer["frequency"], answer.get("standard_error"), **base_only))
     return Body(
         body["frequencies"],
         body["sum"],
         tuple(sets),
-        tuple(_top(said) for said in body["top"]),
-        **{name: body[name] for name in BESIDE if name in body},
-        by_rate=np.array([said["counts"] for said in body["rates"]], np.int64) if "rates" in body else None,
+        tuple(_top(answer) for answer in body["top"]),
+        **{name: body[name] for name in BASE_ONLY if name in body},
+        by_rate=np.array([one["counts"] for one in body["rates"]], np.int64) if "rates" in body else None,
     )
 
 
-def _top(said: Mapping[str, Any]) -> TopAnswer:
-    beside = {name: np.array(said[name], np.float64) for name in BESIDE if name in said}
+def _top(answer: Mapping[str, Any]) -> TopAnswer:
+    base_only = {name: np.array(answer[name], np.float64) for name in BASE_ONLY if name in answer}
     return TopAnswer(
-        TopQuery(said["name"], len(said["values"])),
-        np.array(said["values"], np.int64),
-        np.array(said["frequencies"], np.float64),
-        **beside,
+        TopQuery(answer["name"], len(answer["values"])),
+        np.array(answer["values"], np.int64),
+        np.array(answer["frequencies"], np.float64),
+        **base_only,
     )

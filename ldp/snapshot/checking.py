@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS
+from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20  # Bytes of a head or a body that are parsed
 _MOST = 2**63 - 1
@@ -22,51 +22,51 @@ _DEEPEST = 5  # How deep the public document of a stream may be nested
 Check = Callable[[str, Any], None]  # Given the name of a field and its value; raises ValueError
 
 
-def _wrong(at: str, said: object, allowed: str) -> ValueError:
-    return ValueError(f"{at}: {reprlib.repr(said)} given; allowed is {allowed}")
+def _wrong(at: str, given: object, allowed: str) -> ValueError:
+    return ValueError(f"{at}: {reprlib.repr(given)} given; allowed is {allowed}")
 
 
 def _integer(low: int = -_MOST, high: int = _MOST) -> Check:
-    def check(at: str, said: Any) -> None:
-        if type(said) is not int or not low <= said <= high:
-            raise _wrong(at, said, f"a whole number from {low} to {high}")
+    def check(at: str, given: Any) -> None:
+        if type(given) is not int or not low <= given <= high:
+            raise _wrong(at, given, f"a whole number from {low} to {high}")
 
     return check
 
 
-def _number(at: str, said: Any) -> None:
-    if type(said) not in (int, float) or not math.isfinite(said):
-        raise _wrong(at, said, "a finite number")
+def _number(at: str, given: Any) -> None:
+    if type(given) not in (int, float) or not math.isfinite(given):
+        raise _wrong(at, given, "a finite number")
 
 
-def _flag(at: str, said: Any) -> None:
-    if type(said) is not bool:
-        raise _wrong(at, said, "true or false")
+def _flag(at: str, given: Any) -> None:
+    if type(given) is not bool:
+        raise _wrong(at, given, "true or false")
 
 
 def _text(pattern: str, what: str) -> Check:
     compiled = re.compile(pattern, re.ASCII | re.DOTALL)
 
-    def check(at: str, said: Any) -> None:
-        if type(said) is not str or not compiled.fullmatch(said):
-            raise _wrong(at, said, what)
+    def check(at: str, given: Any) -> None:
+        if type(given) is not str or not compiled.fullmatch(given):
+            raise _wrong(at, given, what)
 
     return check
 
 
 def _or_null(other: Check) -> Check:
-    def check(at: str, said: Any) -> None:
-        if said is not None:
-            other(at, said)
+    def check(at: str, given: Any) -> None:
+        if given is not None:
+            other(at, given)
 
     return check
 
 
 def _list(each: Check, most: int = _MOST_ITEMS) -> Check:
-    def check(at: str, said: Any) -> None:
-        if type(said) is not list or len(said) > most:
-            raise _wrong(at, said, f"a list of up to {most}")
-        for one in said:
+    def check(at: str, given: Any) -> None:
+        if type(given) is not list or len(given) > most:
+            raise _wrong(at, given, f"a list of up to {most}")
+        for one in given:
             each(at, one)
 
     return check
@@ -75,34 +75,34 @@ def _list(each: Check, most: int = _MOST_ITEMS) -> Check:
 def _integers(low: int) -> Check:
     """A list of whole numbers; O(list), and quick."""
 
-    def check(at: str, said: Any) -> None:
-        if type(said) is not list or len(said) > _MOST_ITEMS or not {*map(type, said)} <= {int}:
-            raise _wrong(at, said, f"a list of up to {_MOST_ITEMS} whole numbers")
-        if said and not low <= min(said) <= max(said) <= _MOST:
-            raise _wrong(at, said, f"whole numbers from {low} to {_MOST}")
+    def check(at: str, given: Any) -> None:
+        if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int}:
+            raise _wrong(at, given, f"a list of up to {_MOST_ITEMS} whole numbers")
+        if given and not low <= min(given) <= max(given) <= _MOST:
+            raise _wrong(at, given, f"whole numbers from {low} to {_MOST}")
 
     return check
 
 
-def _numbers(at: str, said: Any) -> None:
+def _numbers(at: str, given: Any) -> None:
     """A list of finite numbers; O(list), and quick."""
-    if type(said) is not list or len(said) > _MOST_ITEMS or not {*map(type, said)} <= {int, float}:
-        raise _wrong(at, said, f"a list of up to {_MOST_ITEMS} numbers")
-    if not all(map(math.isfinite, said)):
-        raise _wrong(at, said, "finite numbers")
+    if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int, float}:
+        raise _wrong(at, given, f"a list of up to {_MOST_ITEMS} numbers")
+    if not all(map(math.isfinite, given)):
+        raise _wrong(at, given, "finite numbers")
 
 
-def _range(at: str, said: Any) -> None:
-    _integers(-_MOST)(at, said)
-    if len(said) != 2 or said[0] > said[1]:
-        raise _wrong(at, said, "a begin and an end")
+def _range(at: str, given: Any) -> None:
+    _integers(-_MOST)(at, given)
+    if len(given) != 2 or given[0] > given[1]:
+        raise _wrong(at, given, "a begin and an end")
 
 
 def _mapping(key: Check, each: Check) -> Check:
-    def check(at: str, said: Any) -> None:
-        if type(said) is not dict or len(said) > _MOST_KEYS:
-            raise _wrong(at, said, f"an object of up to {_MOST_KEYS} keys")
-        for name, one in said.items():
+    def check(at: str, given: Any) -> None:
+        if type(given) is not dict or len(given) > _MOST_KEYS:
+            raise _wrong(at, given, f"an object of up to {_MOST_KEYS} keys")
+        for name, one in given.items():
             key(at, name)
             each(at, one)
 
@@ -112,31 +112,31 @@ def _mapping(key: Check, each: Check) -> Check:
 def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     known = {**required, **(optional or {})}
 
-    def check(at: str, said: Any) -> None:
-        if type(said) is not dict or len(said) > _MOST_KEYS:
-            raise _wrong(at, said, "an object")
-        if missing := sorted(required.keys() - said.keys()):
-            raise _wrong(at, sorted(said)[:20], f"one with {missing[0]!r}")
+    def check(at: str, given: Any) -> None:
+        if type(given) is not dict or len(given) > _MOST_KEYS:
+            raise _wrong(at, given, "an object")
+        if missing := sorted(required.keys() - given.keys()):
+            raise _wrong(at, sorted(given)[:20], f"one with {missing[0]!r}")
         for name, one in known.items():
-            if name in said:
-                one(f"{at}.{name}", said[name])
+            if name in given:
+                one(f"{at}.{name}", given[name])
 
     return check
 
 
-def _tree(at: str, said: Any, depth: int = _DEEPEST) -> None:
+def _tree(at: str, given: Any, depth: int = _DEEPEST) -> None:
     """JSON that is not nested deeply."""
     if not depth:
-        raise _wrong(at, said, f"JSON nested up to {_DEEPEST} deep")
-    if isinstance(said, dict | list):
-        for one in said.values() if isinstance(said, dict) else said:
+        raise _wrong(at, given, f"JSON nested up to {_DEEPEST} deep")
+    if isinstance(given, dict | list):
+        for one in given.values() if isinstance(given, dict) else given:
             _tree(at, one, depth - 1)
 
 
-def _period(at: str, said: Any) -> None:
-    _fields({"name": _NAME, "start": _or_null(_TIME), "end": _or_null(_TIME), "final": _flag})(at, said)
-    if {said["start"] is None, said["end"] is None} != {said["name"] == "all"}:
-        raise _wrong(at, said, "start and end of a window, and neither of all time")
+def _period(at: str, given: Any) -> None:
+    _fields({"name": _NAME, "start": _or_null(_TIME), "end": _or_null(_TIME), "final": _flag})(at, given)
+    if {given["start"] is None, given["end"] is None} != {given["name"] == "all"}:
+        raise _wrong(at, given, "start and end of a window, and neither of all time")
 
 
 _NAME = _text(".{1,1000}", "a text of up to 1000 characters")
@@ -190,8 +190,10 @@ _HEAD = _fields(
 )
 _RECOMMENDED = _or_null(_fields({"method": _METHOD, "sequence": _integer(0, _LAST_SEQUENCE)}))
 _QUERY = {"name": _NAME, "values": _integers(0), "recommended": _RECOMMENDED}
-_SET = _fields(_QUERY | {"frequency": _number}, dict.fromkeys(BESIDE, _number) | {"standard_error": _number})
-_TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BESIDE, _numbers))
+_SET = _fields(
+    _QUERY | {"frequency": _number}, dict.fromkeys(BASE_ONLY, _number) | {"standard_error": _number}
+)
+_TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BASE_ONLY, _numbers))
 _BODY = _fields(
     _SHARED
     | {
@@ -236,7 +238,7 @@ def check_body(document: Any) -> None:
     if type(document["document"]) is not dict:
         raise _wrong("body.document", document["document"], "an object")
     for most in document["top"]:
-        if {len(most[name]) for name in ("frequencies", *BESIDE) if name in most} != {len(most["values"])}:
+        if {len(most[name]) for name in ("frequencies", *BASE_ONLY) if name in most} != {len(most["values"])}:
             raise _wrong("body.top", most, "as many numbers as values")
 
 

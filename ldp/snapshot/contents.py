@@ -134,7 +134,7 @@ class Cut:
         gaps = {p: [(begin, end) for begin, end in lost] for p, lost in sorted(self.gaps.items()) if lost}
         object.__setattr__(self, "gaps", gaps)
         object.__setattr__(self, "uncounted", tuple(sorted(self.uncounted)))
-        rules = {p: [dict(rule) for rule in said] for p, said in sorted(self.rules.items())}
+        rules = {p: [dict(rule) for rule in own] for p, own in sorted(self.rules.items())}
         object.__setattr__(self, "rules", rules)
         object.__setattr__(self, "floors", dict(sorted(self.floors.items())))
         object.__setattr__(self, "progress", dict(sorted(self.progress.items())))

@@ -20,9 +20,9 @@ from ldp.snapshot.contents import (
 SCHEMA = 1  # The version of ``snapshot.schema.json`` that is written, and the newest that can be read
 INLINE = 8192
 CHUNK = 65536
-BESIDE = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
+BASE_ONLY = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
 """What Base has beside its frequencies: for each value, for each set, and for the most frequent values."""
-VECTORS = ("frequencies", *BESIDE)  # A body's vectors; other methods than Base have the first alone
+VECTORS = ("frequencies", *BASE_ONLY)  # A body's vectors; other methods than Base have the first alone
 ROUNDED = VECTORS[:-1]  # Those of them that are frequencies, and may be rounded
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -30,7 +30,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 def shared_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns what the head and every body say."""
     cut = snapshot.cut
-    said = {
+    document = {
         "schema": SCHEMA,
         "stream": snapshot.stream,
         "fingerprint": snapshot.fingerprint,
@@ -44,8 +44,8 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
         "uncounted": list(cut.uncounted),
     }
     if snapshot.epsilon is not None:
-        said["epsilon"] = snapshot.epsilon
-    return said | {"snapshot": snapshot.identity}
+        document["epsilon"] = snapshot.epsilon
+    return document | {"snapshot": snapshot.identity}
 
 
 def _date(milliseconds: int | None) -> str | None:
@@ -56,42 +56,42 @@ def _date(milliseconds: int | None) -> str | None:
     return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def period(said: Mapping[str, Any]) -> Period:
+def period(document: Mapping[str, Any]) -> Period:
     """Reads a document's window."""
     start, end = (
         None
-        if said[end] is None
-        else (datetime.fromisoformat(said[end]) - _EPOCH) // timedelta(milliseconds=1)
+        if document[end] is None
+        else (datetime.fromisoformat(document[end]) - _EPOCH) // timedelta(milliseconds=1)
         for end in ("start", "end")
     )
-    return Period(said["name"], start, end, said["final"])
+    return Period(document["name"], start, end, document["final"])
 
 
 def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
     """Returns how far the windows in a head are closed: name -> `Closed`."""
     return {
-        name: Closed(said["closed"], tuple((a, b) for a, b in said["bounded"]), tuple(said["starts"]))
-        for name, said in head.get("windows", {}).items()
+        name: Closed(one["closed"], tuple((a, b) for a, b in one["bounded"]), tuple(one["starts"]))
+        for name, one in head.get("windows", {}).items()
     }
 
 
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
     """Reads what a head says of rows; one of a stream without them says nothing."""
-    if (said := head.get("rows")) is None:
+    if (rows := head.get("rows")) is None:
         return None
-    own, older = _slots(said), said["older"]
+    own, older = _slots(rows), rows["older"]
     return (
-        Rows(said["topic"], own) if older is None else Rows(said["topic"], own, _slots(older), older["until"])
+        Rows(rows["topic"], own) if older is None else Rows(rows["topic"], own, _slots(older), older["until"])
     )
 
 
-def _slots(said: Mapping[str, Any]) -> Slots:
-    return Slots(tuple(said["methods"]), dict(said["ranks"]))
+def _slots(document: Mapping[str, Any]) -> Slots:
+    return Slots(tuple(document["methods"]), dict(document["ranks"]))
 
 
-def _rows_document(said: Rows) -> dict[str, Any]:
-    older = None if said.older is None else asdict(said.older) | {"until": said.until}
-    return {"topic": said.topic} | asdict(said.slots) | {"older": older}
+def _rows_document(rows: Rows) -> dict[str, Any]:
+    older = None if rows.older is None else asdict(rows.older) | {"until": rows.until}
+    return {"topic": rows.topic} | asdict(rows.slots) | {"older": older}
 
 
 def head_document(snapshot: Snapshot) -> dict[str, Any]:
@@ -149,36 +149,36 @@ def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
 
 def vectors(body: Body) -> dict[str, Any]:
     """Returns a body's vectors by their names: the frequencies, and what Base has beside."""
-    return {"frequencies": body.frequencies} | _beside(body)
+    return {"frequencies": body.frequencies} | _base_only(body)
 
 
-def _beside(said: Body | SetAnswer | TopAnswer) -> dict[str, Any]:
-    return {name: value for name in BESIDE if (value := getattr(said, name)) is not None}
+def _base_only(results: Body | SetAnswer | TopAnswer) -> dict[str, Any]:
+    return {name: value for name in BASE_ONLY if (value := getattr(results, name)) is not None}
 
 
 def _sets(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, Any]]:
     answers = []
     for answer in body.sets:
-        said: dict[str, Any] = {
+        document: dict[str, Any] = {
             "name": answer.query.name,
             "values": answer.query.values,
             "frequency": answer.frequency,
         }
         if answer.std_error is not None:
-            said["standard_error"] = answer.std_error
-        answers.append(said | _beside(answer) | _method(recommended.get(answer.query.name)))
+            document["standard_error"] = answer.std_error
+        answers.append(document | _base_only(answer) | _method(recommended.get(answer.query.name)))
     return answers
 
 
 def _tops(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, Any]]:
     answers = []
     for answer in body.tops:
-        said: dict[str, Any] = {
+        document: dict[str, Any] = {
             "name": answer.query.name,
             "values": answer.values,
             "frequencies": answer.frequencies,
         }
-        answers.append(said | _beside(answer) | _method(recommended.get(answer.query.name)))
+        answers.append(document | _base_only(answer) | _method(recommended.get(answer.query.name)))
     return answers
 
 

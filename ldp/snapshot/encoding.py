@@ -28,7 +28,7 @@ class Message:
 
     def headers(self, sequence: int) -> list[tuple[str, bytes]]:
         """Returns the message's headers; those of a window's say its end and whether it is final, too."""
-        said = [
+        headers = [
             ("content-type", self.content_type.encode()),
             ("schema", str(SCHEMA).encode()),
             ("sequence", str(sequence).encode()),
@@ -36,9 +36,9 @@ class Message:
             ("snapshot", self.snapshot.encode()),
         ]
         if self.window.start is None:
-            return said
+            return headers
         final = b"true" if self.window.final else b"false"
-        return [*said, ("end", str(self.window.end).encode()), ("final", final)]
+        return [*headers, ("end", str(self.window.end).encode()), ("final", final)]
 
 
 def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
@@ -117,13 +117,13 @@ def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
     parts, where = [], _place(snapshot.window)
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
-        key, said = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)
-        longer = vectors(body) if said["chunks"] else {}
+        key, document = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)
+        longer = vectors(body) if document["chunks"] else {}
         if longer:
-            said = {name: one for name, one in said.items() if name not in longer} | {"vectors": [*longer]}
-        parts.append(_json(key, said))
+            document = {k: v for k, v in document.items() if k not in longer} | {"vectors": [*longer]}
+        parts.append(_json(key, document))
         for name, vector in longer.items():
-            for i in range(said["chunks"]):
+            for i in range(document["chunks"]):
                 content_type, data = chunks.shortest(vector[i * chunk : (i + 1) * chunk])
                 parts.append(Message(f"{key}/{name}/{i}", content_type, data))
     return parts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ldp.consistency import METHODS
 from ldp.query import Query, of_domain
-from ldp.snapshot.documents import BESIDE, CHUNK, INLINE, VECTORS
+from ldp.snapshot.documents import BASE_ONLY, CHUNK, INLINE, VECTORS
 
 if TYPE_CHECKING:
     from ldp.stream import Stream
@@ -44,11 +44,11 @@ def largest_message(
     sets, tops = of_domain(queries, d)
     document = {key: value for key, value in stream.document().items() if key != "labels"}
     method = {"method": max(METHODS, key=len), "sequence": 0}
-    beside = {"frequency": 0, "frequencies": 0, "standard_error": 0, "recommended": method}
-    beside |= dict.fromkeys(BESIDE, 0)
-    asked = [{"name": query.name, "values": query.values} | beside for query in sets]
-    most = [{"name": query.name, "values": [d] * query.k} | beside for query in tops]
-    numbers = 3 + len(BESIDE)
+    shared = {"frequency": 0, "frequencies": 0, "standard_error": 0, "recommended": method}
+    shared |= dict.fromkeys(BASE_ONLY, 0)
+    asked = [{"name": query.name, "values": query.values} | shared for query in sets]
+    most = [{"name": query.name, "values": [d] * query.k} | shared for query in tops]
+    numbers = 3 + len(BASE_ONLY)
     numbers = numbers * len(sets) + sum(1 + len(VECTORS) * query.k for query in tops)
     body = _ENVELOPE + _OFFSET * partitions + _json([document, asked, most]) + _NUMBER * numbers
     if d <= INLINE:

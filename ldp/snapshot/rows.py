@@ -51,16 +51,16 @@ class RowKey(NamedTuple):
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
         """Parses a key from any writer. Raises ValueError, with the column, if it is no key of a row."""
-        said = _object("key", key)
-        if tuple(said) != cls._fields:
+        columns = _object("key", key)
+        if tuple(columns) != cls._fields:
             raise ValueError(f"the key's columns are others than {', '.join(cls._fields)}")
         parsed = cls(
-            _text(said, "stream", _LONGEST_TEXT),
-            _text(said, "window_name", _LONGEST_WINDOW),
-            _integer(said, "window_start", 0, _TIME_ENDS),
-            _text(said, "method", _LONGEST_TEXT),
-            VALUES if said["query"] == VALUES else _text(said, "query", _LONGEST_TEXT),
-            _integer(said, "rank", 1, MOST_RANK),
+            _text(columns, "stream", _LONGEST_TEXT),
+            _text(columns, "window_name", _LONGEST_WINDOW),
+            _integer(columns, "window_start", 0, _TIME_ENDS),
+            _text(columns, "method", _LONGEST_TEXT),
+            VALUES if columns["query"] == VALUES else _text(columns, "query", _LONGEST_TEXT),
+            _integer(columns, "rank", 1, MOST_RANK),
         )
         if parsed.method not in METHODS:
             raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
@@ -94,40 +94,40 @@ class RowValue(NamedTuple):
         Raises:
             ValueError: not a row's value, or one with another key; the message names the column.
         """
-        said = _object("value", value)
-        if missing := {*cls._fields, *RowKey._fields} - said.keys():
+        columns = _object("value", value)
+        if missing := {*cls._fields, *RowKey._fields} - columns.keys():
             raise ValueError(f"the value lacks the columns {', '.join(sorted(missing))}")
-        if others := [name for name, one in key._asdict().items() if said[name] != one]:
+        if others := [name for name, one in key._asdict().items() if columns[name] != one]:
             raise ValueError(f"the value has another {others[0]} than its key")
-        index = None if said["value"] is None else _integer(said, "value", 0, MAX_DOMAIN - 1)
-        end = None if said["window_end"] is None else _integer(said, "window_end", 0, _TIME_ENDS)
+        index = None if columns["value"] is None else _integer(columns, "value", 0, MAX_DOMAIN - 1)
+        end = None if columns["window_end"] is None else _integer(columns, "window_end", 0, _TIME_ENDS)
         return cls(
             index,
-            None if said["label"] is None else _text(said, "label"),
-            _number(said, "estimate"),
-            None if said["low"] is None else _number(said, "low"),
-            None if said["high"] is None else _number(said, "high"),
+            None if columns["label"] is None else _text(columns, "label"),
+            _number(columns, "estimate"),
+            None if columns["low"] is None else _number(columns, "low"),
+            None if columns["high"] is None else _number(columns, "high"),
             end,
-            _integer(said, "n", 0, _MOST),
-            _integer(said, "sequence", 1, _MOST),
-            _flag(said, "final"),
-            _flag(said, "complete"),
+            _integer(columns, "n", 0, _MOST),
+            _integer(columns, "sequence", 1, _MOST),
+            _flag(columns, "final"),
+            _flag(columns, "complete"),
         )
 
 
 def _object(what: str, text: bytes) -> Mapping[str, object]:
     try:
-        said = orjson.loads(text)
+        columns = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"the {what} is no JSON: {error}") from None
-    if not isinstance(said, Mapping):
+    if not isinstance(columns, Mapping):
         raise ValueError(f"the {what} is no JSON object")
-    return said
+    return columns
 
 
-def _text(said: Mapping[str, object], name: str, longest: int | None = None) -> str:
+def _text(columns: Mapping[str, object], name: str, longest: int | None = None) -> str:
     try:
-        text = as_text(name, said[name])
+        text = as_text(name, columns[name])
     except TypeError:
         raise ValueError(f"{name} must be a string") from None
     if longest is not None and len(text) > longest:
@@ -135,23 +135,23 @@ def _text(said: Mapping[str, object], name: str, longest: int | None = None) -> 
     return text
 
 
-def _integer(said: Mapping[str, object], name: str, low: int, high: int) -> int:
-    number = said[name]
+def _integer(columns: Mapping[str, object], name: str, low: int, high: int) -> int:
+    number = columns[name]
     if type(number) is not int or not low <= number <= high:
         shown = number if isinstance(number, int | float) else f"a {type(number).__name__}"
         raise ValueError(f"{name} is {shown}; allowed is a whole number from {low} to {high}")
     return number
 
 
-def _number(said: Mapping[str, object], name: str) -> float:
-    number = said[name]
+def _number(columns: Mapping[str, object], name: str) -> float:
+    number = columns[name]
     if type(number) not in (int, float) or not math.isfinite(number):  # type: ignore[arg-type]
         raise ValueError(f"{name} must be a finite number")
     return float(number)  # type: ignore[arg-type]
 
 
-def _flag(said: Mapping[str, object], name: str) -> bool:
-    flag = said[name]
+def _flag(columns: Mapping[str, object], name: str) -> bool:
+    flag = columns[name]
     if not isinstance(flag, bool):
         raise ValueError(f"{name} must be true or false")
     return flag

@@ -129,11 +129,11 @@ def window_identity(identity: str, name: str, start: int) -> str:
 
 def _identity(snapshot: Snapshot) -> str:
     """Returns the identity derived from the head."""
-    return _digest({name: said for name, said in shared_document(snapshot).items() if name != "snapshot"})
+    return _digest({name: value for name, value in shared_document(snapshot).items() if name != "snapshot"})
 
 
-def _digest(said: object) -> str:
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
 
 def _bodies(
@@ -200,13 +200,13 @@ def _set(
         return SetAnswer(query, frequency)
     variance = query.variance(estimate.oracle)
     low, high = variance.interval(estimate, level)
-    said = SetAnswer(query, frequency, variance.std_error(estimate), low, high)
+    answer = SetAnswer(query, frequency, variance.std_error(estimate), low, high)
     if not _is_counted(estimate):
-        return said
+        return answer
     anytime_low, anytime_high = variance.anytime_interval(estimate, level)
     fewest = set_tolerance(estimate, values, low, high)
     return replace(
-        said,
+        answer,
         anytime_low=anytime_low,
         anytime_high=anytime_high,
         poisoning_tolerance=-1 if math.isinf(fewest) else int(fewest),
@@ -216,15 +216,15 @@ def _set(
 def _top(
     query: TopQuery, values: Indices, estimate: "Estimate", method: str, frequencies: Vector, level: float
 ) -> TopAnswer:
-    said = TopAnswer(query, values, frequencies[values])
+    answer = TopAnswer(query, values, frequencies[values])
     if method != "base":
-        return said
+        return answer
     low, high = top_interval(estimate, query.k, level)
-    said = replace(said, low=low, high=high)
+    answer = replace(answer, low=low, high=high)
     if not _is_counted(estimate):
-        return said
+        return answer
     # any of the d values could have come to the top: each has a d-th of the risk
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
     anytime_low, anytime_high = estimate.anytime_interval(each, values)
     fewest = _written(tolerance(estimate, low, high, values))
-    return replace(said, anytime_low=anytime_low, anytime_high=anytime_high, poisoning_tolerance=fewest)
+    return replace(answer, anytime_low=anytime_low, anytime_high=anytime_high, poisoning_tolerance=fewest)

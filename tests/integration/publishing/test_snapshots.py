@@ -13,7 +13,7 @@ import numpy as np
 import pandas
 import pytest
 
-from ldp.snapshot.documents import BESIDE
+from ldp.snapshot.documents import BASE_ONLY
 from tests.support.harness import METHODS, TIMEOUT_SECONDS, World, assert_snapshot_topic, foreign, until
 
 pytestmark = pytest.mark.integration
@@ -49,7 +49,7 @@ def test_a_large_domain_comes_in_chunks(kafka, redis_url, tmp_path):
             for message in foreign(kafka, world.config.snapshots.topic)
             if message.headers["sequence"] == str(sequence)
         }
-        vectors = [(method, "frequencies") for method in METHODS] + [("base", name) for name in BESIDE]
+        vectors = [(method, "frequencies") for method in METHODS] + [("base", name) for name in BASE_ONLY]
         for method, vector in vectors:
             key = f"{world.name}/all/{method}"
             body = json.loads(received[key].value)

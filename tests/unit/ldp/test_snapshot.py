@@ -13,7 +13,7 @@ from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import Cut, Incomplete
-from ldp.snapshot.documents import BESIDE
+from ldp.snapshot.documents import BASE_ONLY
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
 CUT = Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []})
@@ -93,7 +93,7 @@ def test_the_schema_refuses_wrong_bodies():
     ]:
         assert not validator.is_valid(good | {key: wrong}), key
     for key in good:
-        if key not in (*BESIDE, "top", "snapshot", "uncounted"):
+        if key not in (*BASE_ONLY, "top", "snapshot", "uncounted"):
             assert not validator.is_valid({k: v for k, v in good.items() if k != key}), key
 
 
