@@ -1,18 +1,18 @@
 """The snapshot of a stream at one cut, as an object and as messages.
 
-`take` and `encode` write, `assemble` reads. `contents` is the object; `taking`, `encoding` and `assembling` are the
-ways; `documents` and `chunks` are shared, `largest` bounds the length of a message.
+`take` makes a snapshot, `encode` its messages, and `assemble` reads them. `contents` has the object; `taking`,
+`encoding` and `assembling` convert it; `documents` and `chunks` have the formats; `largest` bounds messages.
 
-As messages a snapshot is a head, a domain (the labels, once) and one body per method: Base and the paper's ten
-(Section IV, Table I). They follow ``snapshot.schema.json``. Compatibility: within a schema version fields are only
-added, and a reader ignores unknown fields; anything else is a new version.
+The messages of a snapshot are a head, a domain (the labels) and one body per method: Base and the paper's ten methods
+(Section IV, Table I). They follow ``snapshot.schema.json``. Changes within a schema version only add fields, and a
+reader ignores unknown fields.
 
-Vectors of up to `INLINE` values are in the JSON body. Longer ones follow in messages of their own, keys
-``<body's key>/<vector>/<i>``, each up to `CHUNK` values in the shortest of the types of `chunks`. The body's ``chunks``
-is their number, ``vectors`` the vectors' names. `rounding` makes their numbers short.
+Vectors of up to `INLINE` values are in the JSON body. Longer vectors have separate messages with the keys
+``<body's key>/<vector>/<i>``, each with up to `CHUNK` values in the shortest type of `chunks`. The body has their
+number as ``chunks`` and the vectors' names as ``vectors``. `rounding` shortens their numbers.
 
-All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents, so that messages of
-another snapshot with the same number are not mixed in.
+All messages of a snapshot have the same identity, in the header ``snapshot`` and in the documents. The identity
+separates them from another snapshot with the same number.
 """
 
 from ldp.snapshot.assembling import (

@@ -1,4 +1,4 @@
-"""Reading a snapshot back: the newest messages of a stream become the object again."""
+"""Assembles a snapshot from the newest messages of a stream."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,23 +14,23 @@ from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS, period, progress,
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
-"""The newest message of each key: its headers and its value."""
+"""Key -> headers and value of its newest message."""
 Mark = tuple[bytes | None, bytes | None]
-"""What tells the messages of one snapshot from those of another: number and identity."""
+"""Number and identity of a snapshot, which all its messages share."""
 
 
-class Incomplete(ValueError):  # noqa: N818  # an answer, not a fault: more messages are to come
-    """The messages at hand are not all of one snapshot."""
+class Incomplete(ValueError):  # noqa: N818  # not an error: more messages can follow
+    """Raised if messages of a snapshot are missing, or belong to another snapshot."""
 
 
-class NewerSchema(ValueError):  # noqa: N818  # named for what was found
-    """A newer version wrote the snapshot, by a schema that this one cannot read."""
+class NewerSchema(ValueError):  # noqa: N818  # named after the finding
+    """Raised if a snapshot has a newer schema than this version reads."""
 
 
 def assemble(stream: str, received: Received) -> Snapshot:
-    """Assembles a stream's newest snapshot of all time from the newest message of each key.
+    """Assembles a stream's newest snapshot of all time.
 
-    `received` maps a key to (headers, value); messages of windows may be among them.
+    `received` maps each key to the (headers, value) of its newest message, and may include messages of windows.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot, or the head has no bodies.
@@ -54,67 +54,65 @@ def assemble(stream: str, received: Received) -> Snapshot:
     ours = [key for key, (own, _) in received.items() if _mark(own) == mark and _of_all_time(stream, key)]
     if len(ours) < (parts := int(headers["parts"])):
         raise Incomplete(
-            f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} are here"
+            f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} were received"
         )
     bodies = _bodies(received, f"{stream}/all/", ours, mark)
     if not bodies:
         why = (
             "has no method's body"
             if head["reports"]
-            else "is a head alone: there are no reports yet, or too few"
+            else "has only a head: there are no reports yet, or too few"
         )
         raise Incomplete(f"snapshot {head['sequence']} of {stream!r} {why}")
     for method, body in bodies.items():
         for shared in ("snapshot", "sequence", "reports", "offsets"):
             if body.get(shared) != head.get(shared):
                 raise Incomplete(
-                    f"the message '{stream}/all/{method}' is of another snapshot: {shared} is not the head's"
+                    f"the message '{stream}/all/{method}' is from another snapshot: {shared} differs from the head"
                 )
     labels = None if _is_without_labels(next(iter(bodies.values()))) else _labels(stream, received, mark)
     return _snapshot(head, labels, bodies)
 
 
 def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
-    """Assembles the newest snapshot of one window, by its name and first millisecond, from messages as for `assemble`.
+    """Assembles the newest snapshot of one window, by its name and start in ms.
 
-    Heads of later snapshots may have left it as it is. It has no rules, lineage, floors or progress: those are in the
-    stream's head.
+    `received` is as for `assemble`. The snapshot has no rules, lineage, floors or progress, which only heads have.
 
     Raises:
-        Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing, or another
-            stream's.
-        NewerSchema: it has a newer version of the schema.
+        Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing or belong
+            to another stream.
+        NewerSchema: the window has a newer version of the schema.
     """
     prefix = f"{stream}/{name}/{start}/"
     there = {key: headers for key, (headers, value) in received.items() if value and key.startswith(prefix)}
     what = f"window {name!r} of {stream!r} that starts at {start}"
     if not there:
-        raise Incomplete(f"no message of the {what} is here")
+        raise Incomplete(f"no message of the {what} was received")
     newest = _newest(there.values())
     mark = _mark(newest)
     ours = [key for key, headers in there.items() if _mark(headers) == mark]
     if len(ours) < (parts := int(newest["parts"])):
-        raise Incomplete(f"the {what} has {parts} messages; {len(ours)} are here")
+        raise Incomplete(f"the {what} has {parts} messages; {len(ours)} were received")
     bodies = _bodies(received, prefix, ours, mark)
     if not bodies:
         raise Incomplete(f"the {what} has no method's body")
     one = next(iter(bodies.values()))
     if (period(one["window"]).name, period(one["window"]).start) != (name, start):
-        raise Incomplete(f"the messages of the {what} say that they are of {one['window']}")
+        raise Incomplete(f"the messages of the {what} have another window: {one['window']}")
     expected = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
     expected |= {shared: one[shared] for shared in ("window", "reports", "offsets")}
     for method, body in bodies.items():
         for shared, value in expected.items():
             if body.get(shared) != value:
-                raise Incomplete(f"the message {prefix + method!r} is of another snapshot: its {shared}")
+                raise Incomplete(
+                    f"the message {prefix + method!r} is from another snapshot: {shared} differs"
+                )
     return _snapshot(one, _known_labels(stream, received, one), bodies)
 
 
 def windows(stream: str, received: Received) -> list[Period]:
-    """Lists the complete windows of a stream, by name, then start; O(messages).
-
-    `received` is as for `assemble`.
-    """
+    """Lists a stream's complete windows by name and start; `received` as for `assemble`. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}
     for key, (headers, value) in received.items():
@@ -129,7 +127,7 @@ def windows(stream: str, received: Received) -> list[Period]:
 
 
 def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
-    """Returns the window of a message, from its key and headers; None for one of all time."""
+    """Returns the window of a message by its key and headers; None for all time."""
     if "end" not in headers:
         return None
     _, name, start, *_ = key.split("/")
@@ -137,7 +135,7 @@ def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
 
 
 def _newest(messages: Iterable[Mapping[str, bytes]]) -> Mapping[str, bytes]:
-    """Returns the headers of the highest number."""
+    """Returns the headers with the highest number."""
     return max(messages, key=lambda headers: int(headers["sequence"]))
 
 
@@ -146,25 +144,25 @@ def _of_all_time(stream: str, key: str) -> bool:
 
 
 def _parse(value: bytes, kind: type = dict) -> Any:
-    """Parses JSON within bounds of size and depth; ValueError otherwise."""
+    """Parses JSON of limited size; raises ValueError for other input."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON given; allowed are up to {MOST_BYTES}")
     document = orjson.loads(value)
     if type(document) is not kind:
-        raise ValueError(f"JSON of another kind than {kind.__name__}")
+        raise ValueError(f"JSON of type {type(document).__name__} given; allowed is {kind.__name__}")
     return document
 
 
 def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
     if type(schema := document.get("schema")) is int and schema > SCHEMA:
         raise NewerSchema(
-            f"snapshot {document.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
-            f" {SCHEMA}: a newer version wrote it"
+            f"snapshot {document.get('sequence')} of {stream!r} has schema {schema} of a newer version; this version"
+            f" reads schemas up to {SCHEMA}"
         )
 
 
 def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) -> dict[str, dict[str, Any]]:
-    """Returns the documents of the methods, their vectors as arrays."""
+    """Returns the methods' documents with vectors as arrays."""
     bodies = {}
     for key in ours:
         method = key.removeprefix(prefix)
@@ -204,12 +202,12 @@ def _chunk(received: Received, key: str, mark: Mark) -> Vector:
         return chunks.read(content_type, data)
     except KeyError:
         raise NewerSchema(
-            f"the message {key!r} is of content type {content_type}, which this version cannot read"
+            f"the message {key!r} has content type {content_type}, which this version cannot read"
         ) from None
 
 
 def _is_without_labels(body: Mapping[str, Any]) -> bool:
-    """Returns whether a body is of a stream without labels, whatever stands at the key of the domain."""
+    """Returns whether the stream of a body has no labels, by the fingerprint."""
     return bool(fingerprint(body["document"]).hex() == body["fingerprint"])
 
 
@@ -223,7 +221,7 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
 
 
 def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns the labels that match a window's fingerprint, from any snapshot's messages."""
+    """Returns the labels that match a window's fingerprint, from any snapshot."""
     if _is_without_labels(body):
         return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))
@@ -237,7 +235,7 @@ def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> t
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
-    """Returns what the documents say, whose vectors are arrays."""
+    """Returns the snapshot of a head (or body), labels and bodies with vectors as arrays."""
     one = next(iter(bodies.values()))
     _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
@@ -276,7 +274,7 @@ def _snapshot(
 
 
 def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises Incomplete unless all vectors, labels and values are of one domain."""
+    """Raises Incomplete unless all vectors, labels and values fit one domain."""
     sizes = {len(body[vector]) for body in bodies.values() for vector in VECTORS if vector in body}
     size = next(iter(sizes), 0)
     highest = max(
@@ -289,13 +287,13 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
         default=0,
     )
     if len(sizes) != 1 or highest >= size or (labels is not None and len(labels) != size):
-        raise Incomplete("the messages are of domains of different sizes")
+        raise Incomplete("the messages have domains of different sizes")
     if labels is not None and not {*map(type, labels)} <= {str}:
-        raise Incomplete("a label is no text")
+        raise Incomplete("a label is not text")
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
-    """Returns what a body says; the queries are the same in all, and made once."""
+    """Returns the body of a document; `queries` caches queries, which all bodies share."""
     sets = []
     for answer in body["queries"]:
         query = queries.get(answer["name"])

@@ -1,7 +1,7 @@
-"""Validation of a snapshot's documents against ``snapshot.schema.json``, with bounds.
+"""Validates a snapshot's documents against ``snapshot.schema.json``, with bounds.
 
 An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
-Fields that the schema does not name are ignored.
+Unknown fields are ignored.
 """
 
 import math
@@ -12,14 +12,16 @@ from typing import Any
 
 from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
 
-MOST_BYTES = 16 << 20  # Bytes of a head or a body that are parsed
+MOST_BYTES = 16 << 20  # Largest size of a head or a body
 _MOST = 2**63 - 1
-_LAST_SEQUENCE = 2**53 - 1  # The highest number of a snapshot: every JSON reader holds it exactly
+_LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot: exact in every JSON reader
 _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
-_DEEPEST = 5  # How deep the public document of a stream may be nested
+_DEEPEST = 5  # Deepest nesting of a stream's public document
 
-Check = Callable[[str, Any], None]  # Given the name of a field and its value; raises ValueError
+Check = Callable[
+    [str, Any], None
+]  # Raises ValueError for a wrong value; the arguments are a field's name and value
 
 
 def _wrong(at: str, given: object, allowed: str) -> ValueError:
@@ -73,7 +75,7 @@ def _list(each: Check, most: int = _MOST_ITEMS) -> Check:
 
 
 def _integers(low: int) -> Check:
-    """A list of whole numbers; O(list), and quick."""
+    """Checks a list of whole numbers, faster than `_list`."""
 
     def check(at: str, given: Any) -> None:
         if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int}:
@@ -85,7 +87,7 @@ def _integers(low: int) -> Check:
 
 
 def _numbers(at: str, given: Any) -> None:
-    """A list of finite numbers; O(list), and quick."""
+    """Checks a list of finite numbers, faster than `_list`."""
     if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int, float}:
         raise _wrong(at, given, f"a list of up to {_MOST_ITEMS} numbers")
     if not all(map(math.isfinite, given)):
@@ -95,7 +97,7 @@ def _numbers(at: str, given: Any) -> None:
 def _range(at: str, given: Any) -> None:
     _integers(-_MOST)(at, given)
     if len(given) != 2 or given[0] > given[1]:
-        raise _wrong(at, given, "a begin and an end")
+        raise _wrong(at, given, "a begin and an end that is not before it")
 
 
 def _mapping(key: Check, each: Check) -> Check:
@@ -116,7 +118,7 @@ def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
         if type(given) is not dict or len(given) > _MOST_KEYS:
             raise _wrong(at, given, "an object")
         if missing := sorted(required.keys() - given.keys()):
-            raise _wrong(at, sorted(given)[:20], f"one with {missing[0]!r}")
+            raise _wrong(at, sorted(given)[:20], f"an object with the key {missing[0]!r}")
         for name, one in known.items():
             if name in given:
                 one(f"{at}.{name}", given[name])
@@ -125,7 +127,7 @@ def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
 
 
 def _tree(at: str, given: Any, depth: int = _DEEPEST) -> None:
-    """JSON that is not nested deeply."""
+    """Checks the nesting depth of JSON."""
     if not depth:
         raise _wrong(at, given, f"JSON nested up to {_DEEPEST} deep")
     if isinstance(given, dict | list):
@@ -136,7 +138,7 @@ def _tree(at: str, given: Any, depth: int = _DEEPEST) -> None:
 def _period(at: str, given: Any) -> None:
     _fields({"name": _NAME, "start": _or_null(_TIME), "end": _or_null(_TIME), "final": _flag})(at, given)
     if {given["start"] is None, given["end"] is None} != {given["name"] == "all"}:
-        raise _wrong(at, given, "start and end of a window, and neither of all time")
+        raise _wrong(at, given, "start and end for a window, null for all time")
 
 
 _NAME = _text(".{1,1000}", "a text of up to 1000 characters")
@@ -223,12 +225,12 @@ _DOMAIN = _fields(
 
 
 def check_head(document: Any) -> None:
-    """Raises ValueError unless a document is a head of a readable schema."""
+    """Raises ValueError unless a document is a head of a supported schema."""
     _HEAD("head", document)
 
 
 def check_shared(document: Any) -> None:
-    """Raises ValueError unless a document has the fields that the head and every body share."""
+    """Raises ValueError unless a document has the fields of every head and body."""
     _ANY("document", document)
 
 
@@ -243,5 +245,5 @@ def check_body(document: Any) -> None:
 
 
 def check_domain(document: Any) -> None:
-    """Raises ValueError unless a document has labels, or the number of messages that follow with them."""
+    """Raises ValueError unless a document has labels, or their number of chunks."""
     _DOMAIN("domain", document)

@@ -1,7 +1,7 @@
-"""Chunks: a part of a vector as the bytes of one message, in one of four lossless content types.
+"""Encodes a chunk of a vector as one message, in one of four lossless content types.
 
-It is the shortest type that holds the chunk exactly: float32 where each number is one, and of either width sparse where
-most are 0: then only what is stored has an index and a number.
+The encoder uses float32 if all numbers are exact in float32, else float64. If most numbers are 0, it uses the sparse
+type of the same width, which stores only the indices and values of the other numbers.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ SPARSE32 = "application/vnd.ldp.sparse.float32"
 _LENGTH, _INDEX = np.dtype("<u4"), np.dtype("<u2")
 _DENSE: Mapping[str, np.dtype[Any]] = {FLOAT64: np.dtype("<f8"), FLOAT32: np.dtype("<f4")}
 _SPARSE: Mapping[str, np.dtype[Any]] = {SPARSE64: np.dtype("<f8"), SPARSE32: np.dtype("<f4")}
-MOST = 1 << 8 * _INDEX.itemsize  # The values of a chunk that can be sparse, at most: an index has two bytes
+MOST = 1 << 8 * _INDEX.itemsize  # Largest number of values of a chunk: an index has 2 bytes
 
 
 def shortest(values: Vector) -> tuple[str, bytes]:
-    """Returns the content type and the bytes of a chunk of up to `MOST` numbers; O(values).
+    """Returns the content type and the bytes of a chunk. O(values).
 
-    Raises ValueError if there are more.
+    Raises ValueError for more than `MOST` numbers.
 
     Example:
         >>> for numbers in ([0.5, 0.25], [0.1, 0.25], [0.0] * 9 + [0.5]):
@@ -35,12 +35,12 @@ def shortest(values: Vector) -> tuple[str, bytes]:
         ('application/vnd.ldp.sparse.float32', 10, True)
     """
     if len(values) > MOST:
-        raise ValueError(f"a chunk of {len(values)} values; allowed are up to {MOST}")
+        raise ValueError(f"the chunk has {len(values)} values; allowed are up to {MOST}")
     with np.errstate(over="ignore"):
         narrow = values.astype("<f4")
     exact = np.array_equal(narrow.astype(np.float64), values)
     numbers = narrow if exact else values.astype("<f8", copy=False)
-    bits = numbers.view(f"<u{numbers.itemsize}")  # by which -0.0 is none of the zeros
+    bits = numbers.view(f"<u{numbers.itemsize}")  # stores -0.0, whose bits are not 0
     stored = np.flatnonzero(bits).astype(_INDEX)
     if _LENGTH.itemsize + stored.size * (_INDEX.itemsize + numbers.itemsize) >= numbers.nbytes:
         return FLOAT32 if exact else FLOAT64, numbers.tobytes()
@@ -49,9 +49,9 @@ def shortest(values: Vector) -> tuple[str, bytes]:
 
 
 def read(content_type: str, data: bytes) -> Vector:
-    """Returns the numbers of a chunk; O(values).
+    """Returns the numbers of a chunk. O(values).
 
-    Raises KeyError for an unknown content type, ValueError for other bytes.
+    Raises KeyError for an unknown content type, ValueError for invalid bytes.
     """
     if content_type in _DENSE:
         return np.frombuffer(data, _DENSE[content_type]).astype(np.float64)
@@ -60,7 +60,7 @@ def read(content_type: str, data: bytes) -> Vector:
     n, rest = divmod(len(data) - _LENGTH.itemsize, _INDEX.itemsize + width.itemsize)
     index = np.frombuffer(data, _INDEX, n, _LENGTH.itemsize)
     if rest or size > MOST or (n and int(index.max()) >= size):
-        raise ValueError(f"{len(data)} bytes are no chunk of {content_type}")
+        raise ValueError(f"{len(data)} bytes are not a chunk of {content_type}")
     values = np.zeros(size)
     values[index] = np.frombuffer(data, width, n, len(data) - n * width.itemsize)
     return values

@@ -1,4 +1,4 @@
-"""The content of a snapshot: arrays and plain values."""
+"""Data classes of a snapshot's content."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,9 +16,9 @@ Indices = npt.NDArray[np.int64]
 
 
 class _BitForBit:
-    """Objects are equal if they are of one class and all their fields are equal, arrays bit for bit."""
+    """Equality by class and fields, with arrays and floats compared bit for bit."""
 
-    __hash__ = None  # type: ignore[assignment]  # as of everything that has arrays
+    __hash__ = None  # type: ignore[assignment]  # not hashable, because arrays are not
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -29,16 +29,16 @@ class _BitForBit:
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return (one.dtype, one.shape) == (other.dtype, other.shape) and one.tobytes() == other.tobytes()
-    if isinstance(one, float) and isinstance(other, float):  # 0.0 and -0.0 are two
+    if isinstance(one, float) and isinstance(other, float):  # 0.0 differs from -0.0
         return one.hex() == other.hex()
     return type(one) is type(other) and bool(one == other)
 
 
 @dataclass(frozen=True)
 class Period:
-    """The time window of a snapshot's reports: [start, end) in milliseconds; None for all time.
+    """The time window of a snapshot's reports, [start, end) in ms; None for all time.
 
-    `name` is that of the windows as configured, or `all`; `final` is whether it changes no more.
+    `name` is the configured name of the windows, or `all`. `final` is true if the window no longer changes.
     """
 
     name: str = "all"
@@ -52,11 +52,10 @@ ALL_TIME = Period()
 
 @dataclass(frozen=True)
 class Closed:
-    """How far the windows of one name are closed.
+    """The closed windows of one name, in milliseconds.
 
-    Every window that ends at or before `closed` changes no more. `bounded` are ranges [from, to) of ends that were
-    closed before every partition had passed them. `starts` are those of windows on the topic, if they are to be
-    deleted.
+    Every window that ends at or before `closed` is final. `bounded` has ranges [from, to) of ends of windows that were
+    closed before every partition had passed them. `starts` has the windows on the topic, if windows expire.
     """
 
     closed: int
@@ -64,7 +63,7 @@ class Closed:
     starts: tuple[int, ...] = ()
 
     def is_bounded(self, end: int) -> bool:
-        """Returns whether the window with that end was closed before every partition had passed it."""
+        """Returns whether the window with this end is bounded."""
         return any(begin <= end < to for begin, to in self.bounded)
 
 
@@ -73,8 +72,8 @@ class Slots:
     """The rows that a window can have.
 
     Attributes:
-        methods: their names.
-        ranks: query -> its highest rank; the values themselves have the empty name.
+        methods: names of the methods.
+        ranks: query -> highest rank; the empty name stands for single values.
 
     Example:
         >>> Slots(("base",), {"": 100}) | Slots(("base", "norm"), {"": 10, "warm": 1})
@@ -85,7 +84,7 @@ class Slots:
     ranks: Mapping[str, int]
 
     def __or__(self, other: "Slots") -> "Slots":
-        """Returns what has all rows of both, and perhaps more."""
+        """Returns slots with all rows of both, and possibly more."""
         ranks = dict(self.ranks)
         for query, highest in other.ranks.items():
             ranks[query] = max(highest, ranks.get(query, 0))
@@ -94,7 +93,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a stream on a topic; windows that end by `until` (ms) may have `older` rows in addition."""
+    """The rows of a stream on a topic; windows that end by `until` (ms) may also have `older` rows."""
 
     topic: str
     slots: Slots
@@ -107,16 +106,15 @@ class Cut:
     """The point at which a snapshot cuts the stream.
 
     Attributes:
-        offsets: partition -> the counts are those of all records before this offset.
-        gaps: partition -> ranges [from, to) of the log that were lost before they were counted; without empty ones.
-        uncounted: partitions that have, or had, records and no counts, in order; not in ``offsets``.
-        rules: partition -> the rules that decide which of its records count, in JSON's types.
-        floors: partition -> the watermark at which its windows begin, if it was admitted to a stream of windows.
-        progress: name of windows -> how far they are closed.
-        rows: the rows that the stream can have on a topic of rows, or None.
-        methods: those that can have bodies of all time on the topic of snapshots; None for all.
-        reached: the highest window-close watermark so far, in milliseconds: added windows begin beyond it. None if
-            unknown.
+        offsets: partition -> offset up to which all records are counted.
+        gaps: partition -> ranges [from, to) of the log that were lost before they were counted; none is empty.
+        uncounted: sorted partitions that have or had records but no counts; not in ``offsets``.
+        rules: partition -> its rules, in JSON's types.
+        floors: partition -> time at which its windows begin, for partitions admitted to a stream with windows.
+        progress: name of windows -> the closed windows.
+        rows: the possible rows of the stream on the topic of rows, or None.
+        methods: methods that can have bodies of all time on the snapshot topic; None for all.
+        reached: highest window-close watermark so far in ms, after which added windows begin; None if unknown.
     """
 
     offsets: Mapping[int, int]
@@ -141,15 +139,15 @@ class Cut:
 
     @property
     def complete(self) -> bool:
-        """Whether every record before the offsets was read, and no partition is left out."""
+        """Whether every record before the offsets is counted, and no partition is missing."""
         return not self.gaps and not self.uncounted
 
 
 @dataclass(frozen=True)
 class Recommended:
-    """The method that suits a query best (`ldp.analysis.method_selection`).
+    """The best method for a query (`ldp.analysis.method_selection`).
 
-    `sequence` is the number of the snapshot that it was chosen from, and the seed of the simulation.
+    `sequence` is the number of the snapshot that the choice is based on, and the seed of the simulation.
     """
 
     method: str
@@ -160,8 +158,8 @@ class Recommended:
 class SetAnswer(_BitForBit):
     """A method's answer for a set of values; fields as in ``snapshot.schema.json``.
 
-    All after `frequency` belong to Base: standard error, score interval, anytime-valid interval, and poisoning
-    tolerance (−1 for infinity). None for other methods.
+    The fields after `frequency` are None except for Base: standard error, score interval, anytime-valid interval, and
+    poisoning tolerance (−1 for infinity).
     """
 
     query: SetQuery
@@ -176,10 +174,10 @@ class SetAnswer(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class TopAnswer(_BitForBit):
-    """A method's answer for the most frequent values: (k,) indices in order, the same for every method.
+    """A method's answer for the most frequent values.
 
-    The rest are (k,) each and belong to Base: simultaneous intervals, anytime-valid ones, and poisoning tolerance (−1
-    for infinity). None for other methods.
+    `values` has the (k,) indices in order, the same for every method. The fields after `frequencies` are (k,), or None
+    except for Base: simultaneous intervals, anytime-valid intervals, and poisoning tolerance (−1 for infinity).
     """
 
     query: TopQuery
@@ -196,9 +194,9 @@ class TopAnswer(_BitForBit):
 class Body(_BitForBit):
     """The results of one method; fields as in ``snapshot.schema.json``.
 
-    `frequencies` are (d,), `sum` is the answer for the whole domain. (d,) each and only for Base: score intervals,
-    anytime-valid ones (None without counts), and poisoning tolerance (−1 for infinity). `by_rate` is (rates, 2),
-    reports of each value at each rate, or None.
+    `frequencies` are (d,), and `sum` is the answer for the whole domain. Only Base has the (d,) score intervals,
+    anytime-valid intervals (None without counts), and poisoning tolerance (−1 for infinity). `by_rate` has the number
+    of reports per rate and value, (rates, 2), or None.
     """
 
     frequencies: Vector
@@ -215,25 +213,25 @@ class Body(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(_BitForBit):
-    """A whole snapshot. Two are equal if all in them is, floats and arrays bit for bit.
+    """The snapshot of a stream; equal if all fields are equal bit for bit.
 
     Attributes:
         stream: the stream's name.
-        fingerprint: of its public document, eight hexadecimal digits.
+        fingerprint: fingerprint of the public document, 8 hexadecimal digits.
         document: the public document, without labels.
-        labels: the domain's, or None.
+        labels: the labels of the domain, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
-        lineage: identifies the source of the counts, with the fingerprint; None if they do not come from a topic.
+        lineage: identifies the source of the counts, with the fingerprint; None for counts from outside a topic.
         cut: the counted records.
-        complete: whether nothing is missing: a newer writer may know reasons that `Cut` does not.
-        reports: n, reports and not users.
-        std_error: of Base, for a value of frequency 0 (Equation 5).
+        complete: whether no records are missing. A newer writer may have reasons that `Cut` does not contain.
+        reports: n, the number of reports (not users).
+        std_error: standard error of Base for a value of frequency 0 (Equation 5).
         level: confidence level of Base's intervals.
-        recommended: query name -> method; queries without a recommendation are missing.
-        bodies: method -> its results; empty if only the head is published.
+        recommended: query name -> method, for queries with a recommendation.
+        bodies: method -> its results; empty for a snapshot with only a head.
         window: the time window of the reports.
-        epsilon: of an explicit channel the ε that one report spends; None if the document has ε.
+        epsilon: ε that one report of an explicit channel spends; None if the document has ε.
     """
 
     stream: str
@@ -254,10 +252,10 @@ class Snapshot(_BitForBit):
     epsilon: str | None = None
 
     def estimate(self) -> Estimate:
-        """Returns Base as an estimate again, with its window and labels; disjoint windows merge.
+        """Returns Base as an estimate with its window and labels; disjoint windows merge.
 
         Raises:
-            ValueError: Base is not among the methods, or there are no reports.
+            ValueError: the snapshot has no reports, or not the method Base.
         """
         oracle = Stream.from_document(self.stream, self.document).oracle
         base = self._base()
@@ -283,5 +281,7 @@ class Snapshot(_BitForBit):
     def _base(self) -> Body:
         base = self.bodies.get("base")
         if base is None:
-            raise ValueError(f"base is needed, which is not among {', '.join(self.bodies) or 'none'}")
+            raise ValueError(
+                f"the snapshot has the methods {', '.join(self.bodies) or 'none'}; base is required"
+            )
         return base

@@ -1,4 +1,4 @@
-"""The JSON documents of a snapshot, as dicts with arrays."""
+"""Makes the JSON documents of a snapshot, as dicts with arrays."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,18 +17,18 @@ from ldp.snapshot.contents import (
     TopAnswer,
 )
 
-SCHEMA = 1  # The version of ``snapshot.schema.json`` that is written, and the newest that can be read
+SCHEMA = 1  # Version of ``snapshot.schema.json``: written, and the newest that can be read
 INLINE = 8192
 CHUNK = 65536
 BASE_ONLY = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
-"""What Base has beside its frequencies: for each value, for each set, and for the most frequent values."""
-VECTORS = ("frequencies", *BASE_ONLY)  # A body's vectors; other methods than Base have the first alone
-ROUNDED = VECTORS[:-1]  # Those of them that are frequencies, and may be rounded
+"""Fields that only Base has: for single values, for sets, and for the most frequent values."""
+VECTORS = ("frequencies", *BASE_ONLY)  # Vectors of a body; methods except Base have only the first
+ROUNDED = VECTORS[:-1]  # Vectors of frequencies, which may be rounded
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def shared_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns what the head and every body say."""
+    """Returns the fields of the head and of every body."""
     cut = snapshot.cut
     document = {
         "schema": SCHEMA,
@@ -49,7 +49,7 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _date(milliseconds: int | None) -> str | None:
-    """Returns a time as RFC 3339 writes it."""
+    """Returns a time in the format of RFC 3339."""
     if milliseconds is None:
         return None
     date = _EPOCH + timedelta(milliseconds=milliseconds)
@@ -68,7 +68,7 @@ def period(document: Mapping[str, Any]) -> Period:
 
 
 def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
-    """Returns how far the windows in a head are closed: name -> `Closed`."""
+    """Reads the closed windows of a head, by name."""
     return {
         name: Closed(one["closed"], tuple((a, b) for a, b in one["bounded"]), tuple(one["starts"]))
         for name, one in head.get("windows", {}).items()
@@ -76,7 +76,7 @@ def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
 
 
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
-    """Reads what a head says of rows; one of a stream without them says nothing."""
+    """Reads the rows of a head; None for a stream without rows."""
     if (rows := head.get("rows")) is None:
         return None
     own, older = _slots(rows), rows["older"]
@@ -95,7 +95,7 @@ def _rows_document(rows: Rows) -> dict[str, Any]:
 
 
 def head_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns the head: number and cut, by what was counted, and of what."""
+    """Returns the head: number, cut, rules, windows, rows and lineage."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
     head = shared_document(snapshot) | {"rules": rules}
     if snapshot.cut.methods is not None:
@@ -116,9 +116,9 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
 def body_document(
     snapshot: Snapshot, method: str, inline: int = INLINE, chunk: int = CHUNK
 ) -> dict[str, Any]:
-    """Returns the body of a method, its vectors as arrays.
+    """Returns the body of a method with vectors as arrays.
 
-    Vectors longer than `inline` are replaced by the number of messages of `chunk` values each.
+    If vectors are longer than `inline`, the field `chunks` has their number of messages of `chunk` values.
     """
     body = snapshot.bodies[method]
     size = len(body.frequencies)
@@ -140,7 +140,7 @@ def body_document(
 
 
 def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
-    """Returns how many reports are of each value at each rate, where there are several."""
+    """Returns the number of reports per rate and value, for a response at several rates."""
     if body.by_rate is None:
         return {}
     rates = zip(snapshot.document["rates"], body.by_rate.tolist(), strict=True)
@@ -148,7 +148,7 @@ def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
 
 
 def vectors(body: Body) -> dict[str, Any]:
-    """Returns a body's vectors by their names: the frequencies, and what Base has beside."""
+    """Returns a body's vectors by name."""
     return {"frequencies": body.frequencies} | _base_only(body)
 
 

@@ -1,4 +1,4 @@
-"""Writing a snapshot down: the object becomes messages."""
+"""Encodes a snapshot as messages."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +17,10 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot: key, value (empty for a tombstone), and identity, length and window of the whole."""
+    """One message of a snapshot, with the snapshot's identity, number of messages and window.
+
+    `body` is the message's value, and empty for a tombstone.
+    """
 
     key: str
     content_type: str
@@ -27,7 +30,7 @@ class Message:
     window: Period = ALL_TIME
 
     def headers(self, sequence: int) -> list[tuple[str, bytes]]:
-        """Returns the message's headers; those of a window's say its end and whether it is final, too."""
+        """Returns the message's headers; a window has the headers end and final."""
         headers = [
             ("content-type", self.content_type.encode()),
             ("schema", str(SCHEMA).encode()),
@@ -46,14 +49,13 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 
     Args:
         snapshot: the snapshot.
-        inline: limit of values of a vector in its body; a topic limits that, a file does not.
-        chunk: limit of values of one message of a longer vector, in the shortest type that holds them exactly
-            (`ldp.snapshot.chunks`); see `ldp.snapshot.rounded`.
+        inline: largest number of values of a vector in its body. Files need no limit.
+        chunk: largest number of values of one message of a longer vector (`ldp.snapshot.chunks`).
 
     Raises:
         ValueError: a number that is infinite or NaN; a chunk that is too long.
 
-    Cost: O(d) bytes a method, about 40 ns a number.
+    Cost: O(d) bytes per method, about 40 ns per number.
 
     Example:
         >>> import ldp
@@ -70,19 +72,20 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns the messages of one window's snapshot: the methods' bodies in their order.
 
-    They have an identity of their own, and stay on the topic while later heads leave the window as it is. Arguments as
-    for `encode`.
+    The window has its own identity, because later heads leave its messages on the topic. Arguments as for `encode`.
 
     Raises:
-        ValueError: a number that is infinite or NaN; or the snapshot is of all time.
+        ValueError: a number is infinite or NaN, or the snapshot covers all time.
     """
     if snapshot.window.start is None:
-        raise ValueError(f"snapshot {snapshot.sequence} of {snapshot.stream!r} is of all time, of no window")
+        raise ValueError(
+            f"snapshot {snapshot.sequence} of {snapshot.stream!r} covers all time; a window is required"
+        )
     return _whole(snapshot, _bodies(snapshot, inline, chunk))
 
 
 def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
-    """Returns messages that say of which whole they are."""
+    """Returns messages with the identity, number of messages and window of the snapshot."""
     identity, window = snapshot.identity, snapshot.window
     return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
@@ -90,9 +93,9 @@ def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
 def delete_window(
     snapshot: Snapshot, window: Period, methods: Iterable[str] = tuple(METHODS)
 ) -> list[Message]:
-    """Returns the tombstones of the messages that methods can have of a window, or of all time.
+    """Returns tombstones for all possible messages of a window, or of all time.
 
-    `snapshot` is one of the same stream. `methods` are all by default, since the writer of the window may have
+    `snapshot` is any snapshot of the stream. `methods` are all by default, because the writer of the window may have
     published others.
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
@@ -108,7 +111,7 @@ def delete_window(
 
 
 def _place(window: Period) -> str:
-    """Returns what stands between the stream and the method in the keys of a window."""
+    """Returns the part of a window's keys between stream and method."""
     return window.name if window.start is None else f"{window.name}/{window.start}"
 
 
@@ -153,8 +156,8 @@ def _check_finite(snapshot: Snapshot, method: str, body: Body) -> None:
         numbers += [most.frequencies, most.low, most.high, most.anytime_low, most.anytime_high]
     if not all(np.isfinite(number).all() for number in numbers if number is not None):
         raise ValueError(
-            f"snapshot {snapshot.sequence} of {snapshot.stream!r}: a number that {method} says is not finite,"
-            " which JSON cannot write"
+            f"snapshot {snapshot.sequence} of {snapshot.stream!r}: {method} has a number that is not finite;"
+            " JSON allows finite numbers"
         )
 
 

@@ -1,4 +1,4 @@
-"""The largest message that the encoder can make of a stream, for what has to let it pass."""
+"""Bounds the size of a stream's largest message, for the limits of topics and clients."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,15 +12,14 @@ from ldp.snapshot.documents import BASE_ONLY, CHUNK, INLINE, VECTORS
 if TYPE_CHECKING:
     from ldp.stream import Stream
 
-_NUMBER = 25  # The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma
-_OFFSET = 48  # The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON
-_RULES = 384
-"""Three rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
-_WINDOWED = 72  # Of a rule with windows in JSON, all that is beside their names
-_START = 16  # The longest start of a window in a head, such as 253402300799000, with its comma
-_LINE = 64  # What a head says of the windows of one name, beside that and the starts, in JSON
-_ENVELOPE = 8192
-"""A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
+# Sizes in bytes of JSON
+_NUMBER = 25  # Longest float64 with its comma, such as -2.2250738585072014e-308
+_OFFSET = 48  # Longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807
+_RULES = 384  # Three rules of a partition in a head; few configurations change their rules more often
+_WINDOWED = 72  # Window fields of a rule without the windows' names
+_START = 16  # Longest start of a window in a head with its comma, such as 253402300799000
+_LINE = 64  # Fields of a window name in a head without the name and the starts
+_ENVELOPE = 8192  # Rest of a body: field names, some dozens of gaps, key, headers, batch header
 
 
 def largest_message(
@@ -29,11 +28,11 @@ def largest_message(
     partitions: int,
     windows: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
-    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
+    """Returns an upper bound of the bytes of any message in a stream's snapshots.
 
-    It counts everything at its longest, without compression; only more than some dozens of gaps, bounded ranges or
-    changes of rules can exceed it. `partitions` are those of the stream's topic; `windows` maps a name to the number
-    of windows on the topic.
+    The bound assumes the longest numbers and no compression. Only more than some dozens of gaps, bounded ranges or
+    changes of rules can exceed it. `partitions` is the number of partitions of the stream's topic; `windows` maps a
+    name to the number of windows on the snapshot topic.
 
     Example:
         >>> import ldp
@@ -56,10 +55,10 @@ def largest_message(
     chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
     labels = stream.labels or ()
     parts = [_json(labels[i : i + INLINE]) for i in range(0, len(labels), INLINE)]
-    named = 3 * (_WINDOWED + _json(list(windows))) + _OFFSET if windows else 0  # in the rules; and a floor
+    named = 3 * (_WINDOWED + _json(list(windows))) + _OFFSET if windows else 0  # in three rules, and a floor
     listed = sum(_LINE + _json(name) + _START * starts for name, starts in windows.items())
     names = [query.name for query in sets] + [query.name for query in tops]
-    places = dict.fromkeys(names, d)  # of the rows, and of those of before
+    places = dict.fromkeys(names, d)  # ranks of the rows, and of the older rows
     head = _ENVELOPE + (_OFFSET + _RULES + named) * partitions + listed + 2 * _json(places)
     return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
 

@@ -1,4 +1,4 @@
-"""Rounding: long vectors as numbers of four bytes, which is far less than the coins' own error."""
+"""Rounds long vectors to float32; the error is far below the noise of the coins."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,15 +8,14 @@ import numpy as np
 from ldp.snapshot.contents import Body, Snapshot, Vector
 from ldp.snapshot.documents import INLINE, ROUNDED
 
-PART = 100  # No number is moved by more than this part of Base's standard error
+PART = 100  # Rounding moves a number by at most 1/PART of Base's standard error
 
 
 def rounded(snapshot: Snapshot) -> Snapshot:
-    """Returns a snapshot whose chunked vectors are float32 numbers, as float64 arrays.
+    """Returns a snapshot with chunked vectors rounded to float32, as float64 arrays.
 
-    Each number is the nearest float32. A vector stays as it is if that would move a number by more than a hundredth of
-    Base's standard error, which takes about 10^11 reports; so do Base's own frequencies, from which the counts follow,
-    sums, and answers for sets. O(d) a method.
+    A vector is not rounded if rounding moves a number by more than 1 % of Base's standard error, which needs about
+    10¹¹ reports. Base's frequencies, sums, and answers for sets are never rounded. O(d) per method.
     """
     off = snapshot.std_error / PART
     bodies = {
@@ -39,7 +38,7 @@ def _rounded(body: Body, off: float, *, exact: bool) -> Body:
 
 
 def _nearest(vector: Vector, off: float) -> Vector:
-    """Returns the nearest float32 of each number, or the vector itself where one is further off."""
+    """Returns the nearest float32 of each number, or the vector if one differs by more than `off`."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = vector.astype(np.float32).astype(np.float64)
         return near if (np.abs(near - vector) <= off).all() else vector

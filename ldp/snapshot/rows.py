@@ -1,9 +1,8 @@
-"""Rows: a snapshot as flat records, one for each value and each query's answer, for databases.
+"""Rows: a snapshot as flat records for databases, one per value and per answer of a query.
 
-A row's key is stream, window, method, query and rank. Values have the ranks of their estimates by Base, which are the
-same under every method (`ldp.query.top`): a value that comes to the top replaces the one that leaves it, so the keys
-of a window are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` in this folder have the types
-and names for Kafka Connect.
+A row's key is stream, window, method, query and rank. Values are ranked by Base, which gives the same ranks for every
+method (`ldp.query.top`). A value that enters the top replaces the one that leaves, so the keys of a window are known in
+advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types and names for Kafka Connect.
 """
 
 import math
@@ -19,10 +18,10 @@ from ldp.consistency import METHODS
 from ldp.query import Query, TopQuery
 from ldp.snapshot.contents import Body, Period, Slots, Snapshot
 
-VALUES = ""  # The `query` of rows that answer none: they are the domain's values
-MOST_RANK = 100_000  # No row has a higher rank: one snapshot of a stream has at most so many rows
+VALUES = ""  # Name of the `query` of single values
+MOST_RANK = 100_000  # Highest rank, and largest number of rows of one snapshot
 _LONGEST_TEXT, _LONGEST_WINDOW = 200, 64
-_TIME_ENDS = 253_402_300_800_000  # Milliseconds: the first moment of the year 10000
+_TIME_ENDS = 253_402_300_800_000  # Start of the year 10000 in milliseconds
 _MOST = (1 << 63) - 1
 
 
@@ -40,7 +39,7 @@ class RowKey(NamedTuple):
     rank: int
 
     def encode(self) -> bytes:
-        """Returns the key as it is on the topic, always the same bytes.
+        """Returns the canonical bytes of the key.
 
         Example:
             >>> RowKey("colours", "all", 0, "base", "", 1).encode()
@@ -50,10 +49,10 @@ class RowKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
-        """Parses a key from any writer. Raises ValueError, with the column, if it is no key of a row."""
+        """Parses a key from any writer; raises ValueError, with the column, for an invalid key."""
         columns = _object("key", key)
         if tuple(columns) != cls._fields:
-            raise ValueError(f"the key's columns are others than {', '.join(cls._fields)}")
+            raise ValueError(f"the key has other columns; allowed are exactly {', '.join(cls._fields)}")
         parsed = cls(
             _text(columns, "stream", _LONGEST_TEXT),
             _text(columns, "window_name", _LONGEST_WINDOW),
@@ -64,16 +63,15 @@ class RowKey(NamedTuple):
         )
         if parsed.method not in METHODS:
             raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
-        if parsed.encode() != key:  # else one row would have several keys, which compaction tells apart
-            raise ValueError("the key is written otherwise than a row's key is")
+        if parsed.encode() != key:  # compaction compares bytes, so a row must have only one key
+            raise ValueError("the key is not in canonical form; allowed is compact JSON")
         return parsed
 
 
 class RowValue(NamedTuple):
     """The value of a row without the key's columns; fields as in ``row-value.connect.json``.
 
-    `value` is None for the answer of a set; `low` and `high` are None for other methods than Base; `window_end` is
-    None for all time.
+    `value` is None for the answer of a set, `low` and `high` for methods except Base, `window_end` for all time.
     """
 
     value: int | None
@@ -89,16 +87,16 @@ class RowValue(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes, key: RowKey) -> "RowValue":
-        """Parses a row's value from any writer; columns of later versions are ignored.
+        """Parses a row's value from any writer; ignores columns of later versions.
 
         Raises:
-            ValueError: not a row's value, or one with another key; the message names the column.
+            ValueError: the value is invalid or has another key; the message names the column.
         """
         columns = _object("value", value)
         if missing := {*cls._fields, *RowKey._fields} - columns.keys():
             raise ValueError(f"the value lacks the columns {', '.join(sorted(missing))}")
         if others := [name for name, one in key._asdict().items() if columns[name] != one]:
-            raise ValueError(f"the value has another {others[0]} than its key")
+            raise ValueError(f"column {others[0]} of the value differs from the key")
         index = None if columns["value"] is None else _integer(columns, "value", 0, MAX_DOMAIN - 1)
         end = None if columns["window_end"] is None else _integer(columns, "window_end", 0, _TIME_ENDS)
         return cls(
@@ -119,9 +117,9 @@ def _object(what: str, text: bytes) -> Mapping[str, object]:
     try:
         columns = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"the {what} is no JSON: {error}") from None
+        raise ValueError(f"the {what} is not JSON: {error}") from None
     if not isinstance(columns, Mapping):
-        raise ValueError(f"the {what} is no JSON object")
+        raise ValueError(f"the {what} is not a JSON object")
     return columns
 
 
@@ -159,29 +157,29 @@ def _flag(columns: Mapping[str, object], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A record of the topic of rows; an empty value is a tombstone."""
+    """A record on the topic of rows; an empty value is a tombstone."""
 
     key: bytes
     value: bytes
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns the rows that each window of a stream has: `top` values of d, and the answers of all queries.
+    """Returns the slots of each window: `top` values of d, and the answers of all queries.
 
-    Raises ValueError for no method, an unknown one, or one twice, and for a top below 1.
+    Raises ValueError for no, unknown or repeated methods, and for a top below 1.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(
-            f"methods are {', '.join(methods) or 'none'}; allowed is each once of {', '.join(METHODS)}"
+            f"methods are {', '.join(methods) or 'none'}; allowed are, once each, {', '.join(METHODS)}"
         )
     if top < 1:
-        raise ValueError(f"top is {top}; at least 1 is needed")
+        raise ValueError(f"top is {top}; at least 1 is allowed")
     asked = {query.name: query.k if isinstance(query, TopQuery) else 1 for query in queries}
     return Slots(tuple(methods), {VALUES: min(top, domain_size)} | asked)
 
 
 def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
-    """Yields the keys of all rows that a window can have; O(rows)."""
+    """Yields the keys of all rows that a window can have. O(rows)."""
     for method in places.methods:
         for query, ranks in places.ranks.items():
             for rank in range(1, ranks + 1):
@@ -189,9 +187,9 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns the rows (`places`) of a snapshot, of all time or of a window; O(d log d + rows).
+    """Returns the rows (`places`) of a snapshot of all time or of a window. O(d log d + rows).
 
-    Raises KeyError if the snapshot lacks Base, or one of the methods.
+    Raises KeyError if the snapshot lacks Base or one of the methods.
 
     Example:
         >>> import ldp
@@ -218,17 +216,17 @@ def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
             key = RowKey(snapshot.stream, window.name, window.start or 0, method, query, rank).encode()
             label = None if value is None or snapshot.labels is None else snapshot.labels[value]
             own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
-            # the key's columns, and then the others
+            # the key's columns, followed by the others
             rows.append(Row(key, key[:-1] + b"," + orjson.dumps(own | shared)[1:]))
     return rows
 
 
 _Answer = tuple[str, int, int | None, float, float | None, float | None]
-"""Query, rank, value, estimate and the ends of its interval."""
+"""Query, rank, value, estimate and the ends of the interval."""
 
 
 def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
-    """Yields what a method says: of the values in an order, of each set, and of the most frequent ones."""
+    """Yields a method's answers: the values in an order, the sets, and the most frequent values."""
     low, high = (None, None) if body.low is None or body.high is None else (body.low[order], body.high[order])
     yield from _ranked(VALUES, order, body.frequencies[order], low, high)
     for answer in body.sets:
@@ -247,6 +245,6 @@ def _ranked(
 
 
 def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = None) -> list[Row]:
-    """Returns the tombstones of the rows of a window that can exist (`places`), except those that stay (`but`)."""
+    """Returns tombstones for a window's possible rows (`places`), except the rows to keep (`but`)."""
     stay = set() if but is None else set(keys(stream, window, but))
     return [Row(key.encode(), b"") for key in keys(stream, window, places) if key not in stay]

@@ -1,4 +1,4 @@
-"""Taking a snapshot: an estimate, read by every method."""
+"""Takes a snapshot: computes the results of every method from an estimate."""
 
 import hashlib
 import json
@@ -48,22 +48,22 @@ def take(
     window: Period = ALL_TIME,
     complete: bool | None = None,
 ) -> Snapshot:
-    """Returns the snapshot of an estimate: the results of every method, at their cost, O(d log d).
+    """Returns the snapshot of an estimate, with the results of every method. O(d log d).
 
     Args:
         stream: the stream.
         estimate: Base over the whole domain.
         cut: the counted records.
-        sequence: its number.
-        queries: to answer.
-        level: of Base's intervals.
-        methods: names, at least one.
-        recommended: query name -> method; names of no query are ignored.
+        sequence: the snapshot's number.
+        queries: the queries to answer.
+        level: confidence level of Base's intervals.
+        methods: names of methods, at least one.
+        recommended: query name -> method; names without a query are ignored.
         lineage: identifies the source of counts from a topic, with the fingerprint.
-        identity: 32 hex digits, needed if another snapshot could have its number; by default derived from the head. A
-            window's is derived from it.
-        window: the time window of the estimate. A window's snapshot has no rules, floors, lines or lineage.
-        complete: whether it has all reports of that time, if the cut alone does not show it.
+        identity: 32 hex digits of the head, from which a window's identity is derived. By default a hash of the head,
+            which is not enough if another snapshot can have the same number.
+        window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
+        complete: whether the snapshot has all reports of the window; by default `cut.complete`.
 
     Raises:
         ValueError: no or an unknown method, queries that do not fit each other or the domain, a level not in (0, 1).
@@ -102,7 +102,7 @@ def announce(
     identity: str,
     reports: int = 0,
 ) -> Snapshot:
-    """Returns a snapshot that is only a head: where the stream stands, without frequencies. Arguments as for `take`."""
+    """Returns a snapshot with only a head, without frequencies; arguments as for `take`."""
     return Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
@@ -123,12 +123,12 @@ def announce(
 
 
 def window_identity(identity: str, name: str, start: int) -> str:
-    """Returns the identity of a window's snapshot, made of that of the head that is published with it."""
+    """Returns a window's identity, derived from the head published with it."""
     return _digest([identity, name, start])
 
 
 def _identity(snapshot: Snapshot) -> str:
-    """Returns the identity derived from the head."""
+    """Returns the default identity, a hash of the head."""
     return _digest({name: value for name, value in shared_document(snapshot).items() if name != "snapshot"})
 
 
@@ -158,7 +158,7 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns the results of a method; Base with standard errors and intervals."""
+    """Returns the results of a method, for Base with standard errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
@@ -183,12 +183,12 @@ def _body(
 
 
 def _is_counted(estimate: "Estimate") -> bool:
-    """Returns whether the counts are known, as anytime-valid intervals and poisoning tolerances need."""
+    """Returns whether counts exist, which anytime-valid intervals and tolerances need."""
     return estimate.counts is not None or isinstance(estimate, RatedEstimate)
 
 
 def _written(numbers: Vector) -> Vector:
-    """Returns poisoning tolerances as in a snapshot: −1 for infinity."""
+    """Returns poisoning tolerances with −1 for infinity."""
     return np.where(np.isinf(numbers), -1.0, numbers)
 
 
@@ -223,7 +223,7 @@ def _top(
     answer = replace(answer, low=low, high=high)
     if not _is_counted(estimate):
         return answer
-    # any of the d values could have come to the top: each has a d-th of the risk
+    # the data choose the values, so each of the d values has 1/d of the risk
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
     anytime_low, anytime_high = estimate.anytime_interval(each, values)
     fewest = _written(tolerance(estimate, low, high, values))

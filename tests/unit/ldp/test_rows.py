@@ -199,8 +199,8 @@ def test_what_the_worker_writes_is_read_as_what_was_meant():
         ({"stream": 5}, "stream must be a string"),
         ({"stream": "a\0"}, "control characters"),
         ({"stream": "x" * 201}, "201 characters; allowed are 200"),
-        ({"stream": ...}, "the key's columns are others"),
-        ({"more": 1}, "the key's columns are others"),
+        ({"stream": ...}, "the key has other columns"),
+        ({"more": 1}, "the key has other columns"),
         ({"window_name": ["1h"]}, "window_name must be a string"),
         ({"window_start": -1}, "window_start is -1; allowed is a whole number from 0 to 253402300800000"),
         ({"window_start": 1 << 63}, "window_start is 9223372036854775808"),
@@ -218,7 +218,7 @@ def test_a_key_that_the_worker_cannot_have_written_is_refused(change, says):
 def test_point_1_a_row_has_one_key_however_else_it_could_be_written():
     key = PLACE.encode()
     for other in (key.replace(b":", b": "), key.replace(b'{"', b'{"stream":"x","', 1), key + b" "):
-        with pytest.raises(ValueError, match="written otherwise"):
+        with pytest.raises(ValueError, match="canonical form"):
             RowKey.parse(other)
 
 
@@ -231,10 +231,10 @@ GOOD = PLACE._asdict() | {
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"rank": 2}, "the value has another rank than its key"),
+        ({"rank": 2}, "column rank of the value differs from the key"),
         ({"label": ...}, "the value lacks the columns label"),
         ({"label": "a\0b"}, "control characters"),
-        ({"label": "\ud800"}, "no JSON"),
+        ({"label": "\ud800"}, "not JSON"),
         ({"value": 1 << 24}, "value is 16777216"),
         ({"estimate": None}, "estimate must be a finite number"),
         ({"estimate": 10**400}, "n"),
@@ -255,8 +255,8 @@ def test_a_value_that_the_worker_cannot_have_written_is_refused(change, says):
     "text", [b"", b"\xff", b"[" * 100_000, b'{"a":1}\0', b'{"n":NaN}', b"7" * 5000, b"null"]
 )
 def test_bytes_that_are_no_json_object_are_refused_in_one_line(text):
-    with pytest.raises(ValueError, match=r"^the key is no JSON") as caught:
+    with pytest.raises(ValueError, match=r"^the key is not (JSON|a JSON object)") as caught:
         RowKey.parse(text)
     assert len(str(caught.value)) < 200
-    with pytest.raises(ValueError, match=r"^the value is no JSON"):
+    with pytest.raises(ValueError, match=r"^the value is not (JSON|a JSON object)"):
         RowValue.parse(text, PLACE)
