@@ -1,6 +1,6 @@
-"""Check: validates configuration, machine, Kafka, Redis and stored counts before a worker runs.
+"""Check: validates configuration, machine, Kafka, Redis and stored counts.
 
-The `assess_...` functions need no cluster; only `look` in `kafka` and `redis` connects.
+Only `look` in `kafka` and in `redis` connects; the `assess_...` functions need no cluster.
 """
 
 import os
@@ -17,9 +17,9 @@ __all__ = ["Finding", "Level", "findings"]
 def findings(
     config: Config, wait_seconds: float = 0.0, on_waiting: Callable[[str], object] = lambda _: None
 ) -> list[Finding]:
-    """Returns the findings on the machine, brokers, topics, Redis and stored counts.
+    """Returns all findings, from the configuration to the stored counts.
 
-    `on_waiting` is called once with the brokers that do not answer within a second.
+    `on_waiting` is called once with the brokers that do not respond within a second.
     """
     deadline = time.monotonic() + wait_seconds
     here = [

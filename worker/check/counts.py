@@ -1,4 +1,4 @@
-"""Counts: compares those in Redis with Kafka's offsets and the newest snapshot."""
+"""Counts: compares Redis with Kafka's offsets and the newest snapshot."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def assess_counts(
 ) -> list[Finding]:
     """Assesses whether workers can continue with the counts in Redis.
 
-    `fields` maps each partition to its metadata in Redis, or to the error of reading them.
+    `fields` maps each partition to its metadata, or to the error from reading them.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"
@@ -43,7 +43,7 @@ def assess_counts(
             Finding(level, subject, f"partition {', '.join(partitions)}: {text}", hint)
             for (level, text, hint), partitions in found.items()
         ]
-    text = f"in {len(fields)} of {topic.partitions} partition(s), ready to go on" if fields else "none yet"
+    text = f"in {len(fields)} of {topic.partitions} partition(s), ready to continue" if fields else "none yet"
     return [Finding(Level.OK, subject, text)]
 
 
@@ -54,9 +54,9 @@ def _behind(fields: Mapping[str, str] | StateLost | None, key: str, counted: int
         return None
     return (
         Level.ERROR,
-        f"they reach offset {offset} in this Redis, Kafka's group has counted up to {counted}: another Redis has counts"
-        " of the group, or this one was set back",
-        "let all workers of the group use one Redis; after a restore, let them count what is missing, then check again",
+        f"they reach offset {offset} in this Redis, but Kafka's group has counted up to {counted}: another Redis has"
+        " counts of the group, or this Redis was reset",
+        "let all workers of the group use one Redis; after a restore, run check again once they have caught up",
     )
 
 
@@ -71,21 +71,21 @@ def _fault_of_counts(
 ) -> Fault | None:
     anew = f"undo a change of the configuration, restore Redis, or {NEW_NAME}"
     again = (
-        f"set recount_after = {head.sequence} for the stream: what the topic still holds is counted again, and the rest"
-        " is recorded as a gap"
+        f"set recount_after = {head.sequence} for the stream: workers count the remaining records again, and record the"
+        " deleted records as a gap"
     )
     published = head.offsets.get(partition, 0)
     if fields is None:
         if offset_metadata == CLAIMED and not published:
             return None
-        snapshot = f"a snapshot was published with those up to offset {published}"
+        snapshot = f"a snapshot was published with counts up to offset {published}"
         why = snapshot if offset_metadata == CLAIMED else "Kafka's group has counted progress"
         return Level.ERROR, f"none in Redis, but {why}: {_LOST}", f"{anew}; or {again}"
     if isinstance(fields, StateLost):
         return Level.ERROR, str(fields), anew
     if (version := newer(fields.get("lineage", ""))) is not None:
-        text = f"of {version}: a newer version of ldp-worker wrote them"
-        return Level.ERROR, text, "run that version, or a newer one: it goes on with them"
+        text = f"they have {version}: a newer version of ldp-worker wrote them"
+        return Level.ERROR, text, "run that version or a newer one, which continues with them"
     try:
         metadata = layout.parse(fields, layout.meta_key(served.stream.name, partition))
         recorded, gaps = layout.recorded(metadata), layout.gaps(metadata)
@@ -95,17 +95,17 @@ def _fault_of_counts(
     if others := differing(metadata.lineage, lineage):
         fingerprint = identity(metadata.lineage)["fingerprint"]
         what = "; ".join([*changes(served.stream, head.lineage, fingerprint), *others])
-        return Level.ERROR, f"of another history: {what}", remedy(served.stream, fingerprint)
+        return Level.ERROR, f"they belong to other counts: {what}", remedy(served.stream, fingerprint)
     if metadata.offset > end:
-        text = f"they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
+        text = f"they reach offset {metadata.offset}, but the log ends at {end}: it was truncated"
         return Level.ERROR, text, anew
     if metadata.offset < min(first, published):
-        text = f"they reach offset {metadata.offset}, a snapshot was published with those up to {published}, and the"
-        text += f" log begins at {first}: Redis was set back too far to count them again"
+        text = f"they reach offset {metadata.offset}, a snapshot was published with counts up to {published}, but the"
+        text += f" log begins at {first}: Redis was reset too far to count the missing records again"
         return Level.ERROR, text, anew
     if metadata.offset < first:
-        text = f"the log lost {_offsets(metadata.offset, first)} before counting"
-        hint = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
+        text = f"the log deleted {_offsets(metadata.offset, first)} before counting"
+        hint = "workers record a gap, and snapshots have complete: false; raise retention.ms"
         return Level.WARNING, text, hint
     if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
         limits = [served.configured.limits, *(rule.limits for rule in recorded)]
@@ -118,20 +118,20 @@ def _fault_of_counts(
 
 
 def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> Fault:
-    """Returns the fault of gaps whose records the log still has."""
-    text = f"recorded as a gap: {held}; the log begins at offset {first} and still has these records"
+    """Returns the fault for gaps with records that the log still has."""
+    text = f"recorded as a gap: {held}; the log begins at offset {first}, so it has these records"
     if not windows and first <= start:
         hint = (
             f"stop the stream's workers, set recount_after = {head.sequence} for it, and start them: they count the"
             f" partition again from offset {start} on"
         )
         return Level.WARNING, text, hint
-    began = f"no longer those from offset {start} on, where counting began"
+    began = f"it lacks earlier records from offset {start} on, where counting began"
     text += f", but {'final windows must not change' if windows else began}"
     return (
         Level.WARNING,
         text,
-        f"to have them counted, {NEW_NAME}; this stream's snapshots stay complete: false",
+        f"to count them, {NEW_NAME}; this stream's snapshots keep complete: false",
     )
 
 

@@ -15,7 +15,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Outcome of one check; the hint, which is empty for OK, names what to do."""
+    """Outcome of one check; the hint names the remedy, and is empty for OK."""
 
     level: Level
     subject: str
@@ -28,5 +28,5 @@ Fault = tuple[Level, str, str]
 
 
 def present(*faults: tuple[bool, Level, str, str]) -> Iterator[Fault]:
-    """Yields the faults whose condition, the first item, holds."""
+    """Yields the faults with a true condition, their first item."""
     return (fault[1:] for fault in faults if fault[0])

@@ -27,7 +27,7 @@ from worker.observe.units import age_text
 def look(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
-    """Returns the findings on the cluster, its topics and offsets if known, and the newest heads by stream."""
+    """Returns findings, the cluster if it was reached, and the newest heads by stream."""
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:
@@ -42,7 +42,7 @@ def look(
             for topic, held in there.open_transactions.items():
                 findings += assess_open_transactions(topic, held)
             if config.snapshots.topic in there.topics:
-                passed = dict[Passed, None]()  # in order
+                passed = dict[Passed, None]()  # a set in order of insertion
                 for served in config.streams:
                     try:
                         head = cluster.head(config, served, lambda one: passed.update({one: None}))
@@ -65,7 +65,7 @@ def assess_brokers(brokers: Brokers) -> Finding:
     version = ".".join(map(str, brokers.version))
     text = f"{brokers.count} broker(s), Kafka {version} or newer, cluster {brokers.cluster_id}"
     if brokers.version < (2, 8):
-        text += ": topics have no ids there"
+        text += ": it has no topic ids"
         return Finding(Level.ERROR, "brokers", text, "use Kafka 2.8 or newer; 4.x is tested")
     return Finding(Level.OK, "brokers", text)
 
@@ -74,7 +74,9 @@ def assess_abilities(brokers: Brokers) -> list[Finding]:
     """Assesses whether brokers support transactions and compaction."""
     findings = []
     if not brokers.transactions:
-        text = "no transactions (ApiVersions lacks InitProducerId, AddPartitionsToTxn or EndTxn): nothing is published"
+        text = (
+            "no transactions (ApiVersions lacks InitProducerId, AddPartitionsToTxn or EndTxn): no snapshots"
+        )
         findings.append(Finding(Level.ERROR, "brokers", text, "use brokers with transactions"))
     if not brokers.compacts:
         text = "no compaction (log.cleaner.enable=false): the snapshot topic grows without bound"
@@ -83,30 +85,28 @@ def assess_abilities(brokers: Brokers) -> list[Finding]:
 
 
 def assess_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
-    """Assesses the session time-out by the shortest and longest that brokers allow, in milliseconds."""
+    """Assesses the session time-out by the brokers' bounds in milliseconds."""
     if allowed is None or allowed[0] <= 1000 * seconds <= allowed[1]:
         return []
-    text = f"kafka.session_timeout_seconds={seconds:g}: they allow {allowed[0] / 1000:g} to {allowed[1] / 1000:g}, and"
-    text += " let no worker into its group"
-    hint = (
-        "set it to one that they allow, or their group.min.session.timeout.ms or group.max.session.timeout.ms"
-    )
+    text = f"kafka.session_timeout_seconds={seconds:g}: the brokers allow {allowed[0] / 1000:g} to"
+    text += f" {allowed[1] / 1000:g}, so no worker can join its group"
+    hint = "set an allowed value, or change group.min.session.timeout.ms or group.max.session.timeout.ms"
     return [Finding(Level.ERROR, "brokers", text, hint)]
 
 
 def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> list[Finding]:
-    """Assesses transactions that hold back offsets: an error if one is open for long."""
+    """Assesses open transactions that block counting; a long one is an error."""
     findings = []
     for one in held:
         by = f" ({', '.join(one.by)})" if one.by else ""
         age = "" if one.seconds is None else f", open for {age_text(one.seconds)},"
         text = (
-            f"partition {one.partition}: a transaction{by}{age} holds back {one.end - one.first} offset(s) from"
-            f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"
+            f"partition {one.partition}: a transaction{by}{age} blocks {one.end - one.first} offset(s) of all"
+            f" producers from {one.first} on: they are counted after its end, and no lag includes them until then"
         )
         level = Level.ERROR if (one.seconds or 0) > LONG_SECONDS else Level.WARNING
         hint = (
-            "if its producer is gone: wait for its transaction.timeout.ms, or kafka-transactions.sh --bootstrap-server"
+            "if its producer exited: wait for its transaction.timeout.ms, or kafka-transactions.sh --bootstrap-server"
             f" ... abort --topic {topic} --partition {one.partition} --start-offset {one.first}"
         )
         findings.append(Finding(level, f"topic {topic}", text, hint))
@@ -118,8 +118,8 @@ def assess_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
     if not passed:
         return []
     first = passed[0]
-    found = f"{len(passed)} records or record batches near its end are passed over"
-    text = f"{found}, one at offset {first.offset} ({first.why})"
+    found = f"skipped {len(passed)} invalid records or record batches near its end"
+    text = f"{found}, for example at offset {first.offset} ({first.why})"
     hint = "another program wrote them: let the brokers' ACLs allow only the workers to WRITE to this topic"
     return [Finding(Level.WARNING, f"topic {topic}", text, hint)]
 
@@ -141,12 +141,12 @@ def assess_head(config: Config, served: Served, topic: Topic | None, head: Head)
     lineage = lineage_of(config.consumer_group(served.stream.name), served.stream, topic_id)
     if differing := head.foreign(lineage):
         what, hint = others_of(served.stream, head, differing)
-        text += f", of other counts than this configuration's: {what}"
+        text += f", which has other counts than this configuration: {what}"
         return Finding(Level.ERROR, subject, text, hint)
     if head.uncounted:
         partitions = ", ".join(map(str, head.uncounted))
-        text += f"; it leaves out partition {partitions}, which has records and no counts in Redis"
-        hint = "let every worker of the group use the same redis.url; start workers, if too few run"
+        text += f"; it lacks partition {partitions}, which has records but no counts in Redis"
+        hint = "let every worker of the group use the same redis.url; start workers if too few run"
         return Finding(Level.WARNING, subject, text, hint)
     return Finding(Level.OK, subject, text)
 
@@ -164,30 +164,30 @@ def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
 
 
 def assess_with_key_or_headers(served: Served, records: int, looked_at: int) -> Finding:
-    """Returns the finding of records with a key or headers, of so many looked at: they may identify users."""
+    """Returns the finding of records with a key or headers, which may identify users."""
     return Finding(
         Level.WARNING,
         f"keys of {served.stream.name}",
-        f"{records:,} of the newest {looked_at:,} records come with a key or headers, which whoever reads the topic"
-        " sees: they can link a report to a device or a session",
-        "have producers send neither, and look for instrumentation that adds a traceparent header; keys that are random"
-        " do no harm",
+        f"{records:,} of the newest {looked_at:,} records have a key or headers, which every reader of the topic sees:"
+        " they can link a report to a device or a session",
+        "let producers send neither, and look for instrumentation that adds a traceparent header; random keys are"
+        " harmless",
     )
 
 
 def assess_reports(served: Served, newest: NewestReports) -> Finding:
-    """Assesses whether clients send what the stream counts."""
+    """Assesses whether clients send valid reports of the stream."""
     name = served.stream.name
     subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
     reasons, records = newest.reasons, newest.records
     if not reasons:
-        none = f"none of the newest {records:,} records is rejected" if records else "no record yet"
+        none = f"0 of the newest {records:,} records are rejected" if records else "no record yet"
         return Finding(Level.OK, subject, f"{text}; {none}")
     none_counted = reasons.total() == records
     share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / records):.3g} %"
     text += f"; {share} of the newest {records:,} records are rejected: {rejections.said(reasons)}"
     (most, _), *_ = reasons.most_common(1)
-    hint = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters shows where they came from"
+    hint = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters prints their origin"
     if frames.Reason.FINGERPRINT in reasons:
-        hint += f", ldp-worker document --stream {name} prints what clients need"
+        hint += f", ldp-worker document --stream {name} prints the document for clients"
     return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, hint)

@@ -1,4 +1,4 @@
-"""The machine: its memory, and the folder of compiled kernels."""
+"""Machine: memory, and the folder of compiled kernels."""
 
 import os
 from pathlib import Path
@@ -13,25 +13,25 @@ def memory_bytes() -> int:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = _LIMIT.read_text(encoding="ascii").strip()
-    except OSError:  # no container, or an older kernel's
+    except OSError:  # not a container, or cgroup v1
         return memory
     return min(memory, int(limit)) if limit.isdigit() else memory
 
 
 def cache_folder() -> str | None:
-    """Returns the folder of compiled kernels, or None if no folder can be written."""
+    """Returns the folder of compiled kernels, or None if none is writable."""
     try:
         from ldp import kernels
-    except RuntimeError:  # numba's, of the first kernel
+    except RuntimeError:  # numba raises it for the first kernel
         return None
     return str(kernels.count_bits.stats.cache_path)
 
 
 def assess_cache(asked: str | None, used: str | None) -> Finding:
     """Assesses the folder of compiled kernels, by NUMBA_CACHE_DIR and `cache_folder`."""
-    subject, hint = "compiled kernels", "set NUMBA_CACHE_DIR to a folder that can be written to"
+    subject, hint = "compiled kernels", "set NUMBA_CACHE_DIR to a writable folder"
     if used is None:
-        return Finding(Level.ERROR, subject, "there is no folder to keep them in: workers do not start", hint)
+        return Finding(Level.ERROR, subject, "no writable folder for them: workers do not start", hint)
     if asked and not Path(used).is_relative_to(Path(asked).absolute()):
-        return Finding(Level.WARNING, subject, f"kept in {used}: {asked} cannot be written to", hint)
-    return Finding(Level.OK, subject, f"kept in {used}")
+        return Finding(Level.WARNING, subject, f"stored in {used}: {asked} is not writable", hint)
+    return Finding(Level.OK, subject, f"stored in {used}")

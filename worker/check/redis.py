@@ -27,16 +27,16 @@ from worker.redis.reaching import Unreachable
 
 OLDEST_REDIS = (6, 2)
 STRING_LIMIT = 512 << 20
-"""Redis' default of proto-max-bulk-len, in bytes."""
-_NEARLY = 0.9  # of maxmemory, from which on a warning is due
-_KEYS = 4096  # bytes of a partition's keys and metadata
-_PANE = 512  # bytes of a pane's key and metadata
+"""Default of Redis' proto-max-bulk-len, in bytes."""
+_NEARLY = 0.9  # Share of maxmemory from which on check warns
+_KEYS = 4096  # Bytes of a partition's keys and metadata
+_PANE = 512  # Bytes of a pane's key and metadata
 
 
 def look(
     config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
 ) -> list[Finding]:
-    """Returns the findings on Redis, which may take until the deadline to answer, and on the counts in it."""
+    """Returns the findings on Redis and its counts; waits for Redis until the deadline."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
@@ -62,14 +62,14 @@ def look(
 
 
 def _connected(table: RedisTable, key: str, deadline: float) -> Client:
-    """Returns a client that may read a key; retries until the deadline."""
+    """Returns a client that can read a key; retries until the deadline."""
     while True:
         client = None
         try:
             client = connect(table)
             _ask_for(client, key)
             return client
-        except ERRORS as error:  # BusyLoading, too
+        except ERRORS as error:  # includes BusyLoadingError
             if client is not None:
                 client.close()
             if time.monotonic() >= deadline or remedy(error, table.address) != START:
@@ -78,7 +78,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
 
 
 def _ask_for(client: Client, key: str) -> None:
-    """Reads a key; ignores the errors of a cluster's node and of a Sentinel, which are found later."""
+    """Reads a key; ignores errors of a cluster node or Sentinel, which later checks find."""
     try:
         client.hgetall(key)
     except redis.ResponseError as error:
@@ -87,7 +87,7 @@ def _ask_for(client: Client, key: str) -> None:
 
 
 def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Returns the memory of all servers; no limit if one has none."""
+    """Returns the total memory of all servers; no limit if any has none."""
     limits, totals = (
         [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
     )
@@ -95,7 +95,7 @@ def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _info(client: "redis.Redis") -> dict[str, Any] | None:
-    """Returns INFO, or None if it is refused, as in managed services."""
+    """Returns INFO, or None if Redis refuses it, as managed services do."""
     try:
         return dict(client.info())
     except redis.ResponseError:
@@ -103,7 +103,7 @@ def _info(client: "redis.Redis") -> dict[str, Any] | None:
 
 
 def _lets_in_anyone(client: "redis.Redis") -> bool:
-    """Returns whether a server answers without the password that it was given."""
+    """Returns whether a server answers without the configured password."""
     pool = client.connection_pool
     if not pool.connection_kwargs.get("password") or isinstance(pool, SentinelConnectionPool):
         return False
@@ -119,25 +119,25 @@ def _lets_in_anyone(client: "redis.Redis") -> bool:
 
 
 def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
-    """Assesses whether Redis refuses INFO or CONFIG, and whether it answers without the configured password."""
+    """Assesses refused commands, and answers without the configured password."""
     findings = []
     if info or settings:
         refused = " and ".join(name for name, is_it in (("INFO", info), ("CONFIG", settings)) if is_it)
         lacks = "appendfsync and proto-max-bulk-len"
         lacks = "version, memory, maxmemory-policy and appendonly" if info else lacks
-        text = f"it refuses {refused} to this user, as managed services do: {lacks} are not checked"
+        text = f"it refuses {refused} to this user, as managed services do; not checked: {lacks}"
         hint = "allow this user INFO and CONFIG GET, or compare the service's settings with docs/operate/redis.md"
-        # a user with the listed rights lacks CONFIG
+        # a user with only the documented permissions cannot use CONFIG
         findings.append(Finding(Level.WARNING if info else Level.OK, "redis", text, hint))
     if anyone:
-        text = "redis.password is set, but it answers without one: whoever reaches its port can change the counts"
+        text = "redis.password is set, but Redis answers without it: any client that reaches its port can change counts"
         hint = "set requirepass in Redis, or disable its default user; or remove redis.password"
         findings.append(Finding(Level.WARNING, "redis", text, hint))
     return findings
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:
-    """Returns a setting, or None if CONFIG is refused, as in managed services."""
+    """Returns a setting, or None if Redis refuses CONFIG, as managed services do."""
     try:
         reply = client.config_get(name)
     except redis.ResponseError:
@@ -146,12 +146,12 @@ def _setting(client: "redis.Redis", name: str) -> str | None:
 
 
 def assess_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "server") -> list[Finding]:
-    """Assesses a Redis server by its INFO, its appendfsync, and the kind that the configuration names."""
+    """Assesses a Redis server by INFO, appendfsync and the configured kind."""
     version, policy = str(info["redis_version"]), str(info.get("maxmemory_policy", "noeviction"))
     aof = bool(int(info.get("aof_enabled", 0)))
     if info.get("redis_mode") == "sentinel":
-        hint = "write redis+sentinel:// in redis.url, and the master's name"
-        return [Finding(Level.ERROR, "redis", "a Sentinel: it has no keys", hint)]
+        hint = "use redis+sentinel:// with the master's name in redis.url"
+        return [Finding(Level.ERROR, "redis", "it is a Sentinel, which has no keys", hint)]
     faults = present(
         (
             tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS,
@@ -162,41 +162,39 @@ def assess_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "
         (
             info.get("role") == "slave",
             Level.ERROR,
-            "a replica: it refuses writes",
+            "it is a replica, which refuses writes",
             "let redis.url name the primary",
         ),
         (
             bool(int(info.get("cluster_enabled", 0))) and kind != "cluster",
             Level.ERROR,
-            "a cluster's node: it has some of the keys only",
-            "write redis+cluster:// in redis.url",
+            "it is a cluster node, which has only a part of the keys",
+            "use redis+cluster:// in redis.url",
         ),
         (
             policy != "noeviction",
             Level.ERROR,
-            f"maxmemory-policy={policy}: counts are evicted when memory is short",
+            f"maxmemory-policy={policy}: Redis evicts counts when memory is short",
             "set maxmemory-policy noeviction",
         ),
         (
             not aof,
             Level.WARNING,
-            "no append-only file: a restart goes back to the last dump, or to nothing, which stops the stream",
+            "no append-only file: after a restart, Redis has its last dump or no counts, which stops the stream",
             "set appendonly yes, appendfsync everysec",
         ),
         (
             aof and appendfsync == "no",
             Level.WARNING,
-            "appendfsync=no: a crash of the machine goes back by as much as its cache held",
-            "set appendfsync everysec; what is lost together is counted again from Kafka",
+            "appendfsync=no: a machine crash loses all writes in its cache",
+            "set appendfsync everysec; workers count the lost second again from Kafka",
         ),
     )
     replicas = int(info.get("connected_slaves", 0))
     text = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {version}"
     text += f", {replicas} replica(s)" + (f", appendfsync {appendfsync}" if appendfsync and aof else "")
     if replicas:
-        text += (
-            "; one that is promoted while behind is counted up again from Kafka, within the topic's retention"
-        )
+        text += "; after a fail-over, workers count missing records again from Kafka, within the topic's retention"
     found = Finding(Level.OK, "redis", text)
     return [found, *(Finding(level, "redis", *rest) for level, *rest in faults)]
 
@@ -207,74 +205,72 @@ def _assess_sentinels(client: Client, master: str) -> list[Finding]:
         return []
     state = pool.sentinel_manager.sentinels[0].sentinel_masters()[
         master
-    ]  # the first is the one that named it
+    ]  # the Sentinel that named it is first
     return assess_sentinels(state)
 
 
 def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
-    """Assesses by a Sentinel's state of the master whether a fail-over is possible."""
+    """Assesses whether a fail-over is possible, by a Sentinel's state of the master."""
     number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
     where = f"{state['ip']}:{state['port']}"
-    text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, of {replicas} replica(s)"
+    text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, with {replicas} replica(s)"
     if not replicas:
-        return [Finding(Level.WARNING, "redis sentinels", text, "add a replica: nobody could take over")]
+        return [Finding(Level.WARNING, "redis sentinels", text, "add a replica, which can take over")]
     if number < 3:
-        hint = "run three or more: of fewer the loss of one leaves no majority"
+        hint = "run three or more: with fewer, the loss of one leaves no majority"
         return [Finding(Level.WARNING, "redis sentinels", text, hint)]
     return [Finding(Level.OK, "redis sentinels", text)]
 
 
 def assess_blobs(config: Config, limit: int) -> list[Finding]:
-    """Assesses whether the counts of a partition fit into one string of Redis."""
+    """Assesses whether the counts of a partition fit into one Redis string."""
     findings = []
     for served in config.streams:
         oracle = served.stream.oracle
         size = layout.HEADER_BYTES + 8 * oracle.state_size
         if size > limit:
-            text = (
-                f"a partition's counts may be {size} bytes, proto-max-bulk-len is {limit}: Redis refuses them"
-            )
+            text = f"a partition's counts can have {size} bytes, but proto-max-bulk-len is {limit}: Redis refuses them"
             hint = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
             findings.append(Finding(Level.ERROR, f"counts of {served.stream.name}", text, hint))
     return findings
 
 
 def assess_used(info: Mapping[str, Any]) -> list[Finding]:
-    """Assesses how much of its memory Redis uses."""
+    """Assesses the used memory of Redis."""
     limit = int(info.get("maxmemory", 0))
     used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
     if not limit or used <= _NEARLY * limit:
         return []
     level, text = Level.WARNING, "soon Redis will refuse writes"
     if used > limit:
-        level, text = Level.ERROR, "Redis refuses writes, nothing is committed"
-    text = f"{size_text(used)} of {size_text(limit)} are used: {text}"
-    return [Finding(level, "redis memory", text, "raise maxmemory, or remove what is not needed")]
+        level, text = Level.ERROR, "Redis refuses writes, so workers cannot commit"
+    text = f"{size_text(used)} of {size_text(limit)} used: {text}"
+    return [Finding(level, "redis memory", text, "raise maxmemory, or delete unneeded keys")]
 
 
 def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
-    """Assesses whether the counts fit in Redis, which has staged and live blobs during a commit.
+    """Assesses whether the counts fit into Redis, which has each blob twice during a commit.
 
-    A partition's own reports keep half of its panes open; the others wait for other partitions.
+    A partition's own reports open up to half of the possible panes; the other half waits for slower partitions.
     """
     known = [served for served in config.streams if served.topic in there]
     need, most = (sum(_needed(served, there[served.topic], share) for served in known) for share in (2, 1))
     limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
     text = f"all counts need up to {size_text(need)}"
     if most > need:
-        text += f", {size_text(most)} where partitions wait for others with all the panes that they may have"
+        text += f", {size_text(most)} if partitions wait for others with all possible panes"
     if not limit:
         return Finding(Level.OK, "redis memory", text)
     text += f", Redis may use {size_text(limit)}"
     level = Level.ERROR if need > limit else Level.WARNING if 2 * need > limit else Level.OK
     hint = "" if level is Level.OK else f"set maxmemory to {size_text(2 * need)} or more"
     if level is not Level.OK and most > need:
-        hint += ", or let windows hop by more"
+        hint += ", or configure longer hops of windows"
     return Finding(level, "redis memory", text, hint)
 
 
 def _needed(served: Served, topic: Topic, share: int) -> int:
-    """Returns the bytes of a stream's counts, with one in `share` of all panes."""
+    """Returns the bytes of a stream's counts with 1/`share` of its possible panes."""
     panes = 0 if served.cost is None else served.cost.panes // share
     size = 8 * served.stream.oracle.state_size
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
@@ -292,7 +288,7 @@ def _assess_state(
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:
-    """Returns the metadata in Redis by partition, or the error of a key of another type."""
+    """Returns metadata by partition, or the error for a key of another type."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):
         pipeline.hgetall(layout.meta_key(served.stream.name, partition))
@@ -302,7 +298,7 @@ def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict
             if "WRONGTYPE" not in str(reply):
                 raise reply
             key = layout.meta_key(served.stream.name, partition)
-            found[partition] = StateLost(f"key {key} in Redis is of another type than was written")
+            found[partition] = StateLost(f"key {key} in Redis does not have its written type")
         elif reply:
             found[partition] = layout.decoded(reply)
     return found

@@ -1,4 +1,4 @@
-"""Topics: compares the configured topics with those of the cluster."""
+"""Topics: compares the configured topics with the cluster's topics."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,25 +12,25 @@ from worker.kafka.dead_letters.writer import LEAST_ROOM
 
 DAY_MS = 24 * topics.HOUR_MS
 _ANY = 1 << 63
-"""A size limit that a broker does not report."""
+"""Size limit if a broker does not report it."""
 
 
 def assess_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
-    """Assesses the configured topics by those of the cluster."""
+    """Assesses the configured topics by the cluster's topics."""
     names = {spec.name: spec.role for spec in topics.specs(config, 1)}
     findings = [
         Finding(Level.ERROR, f"topic {name}", f"missing; needed for {role}", "ldp-worker create-topics")
         for name, role in names.items()
         if name not in there
     ]
-    # a user without the right to see settings gets none, not even defaults
+    # without permission to see settings, brokers return none, not even defaults
     closed = {name for name in names if name in there and not there[name].settings}
     findings += [
         Finding(
             Level.ERROR,
             f"topic {name}",
-            "the brokers do not tell this user its settings, so nothing is known of what they do to it",
-            "allow it DescribeConfigs on the topic, by the brokers' ACLs",
+            "the brokers do not return its settings to this user, so check cannot validate them",
+            "allow the user DescribeConfigs on the topic in the brokers' ACLs",
         )
         for name in sorted(closed)
     ]
@@ -77,8 +77,7 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
             (
                 "compact" in policy,
                 Level.ERROR,
-                f"cleanup.policy={policy}: compaction removes reports before or after they are counted, and no recount"
-                " is possible",
+                f"cleanup.policy={policy}: compaction deletes reports, counted or not, and prevents a recount",
                 "set cleanup.policy=delete",
             )
         ),
@@ -87,13 +86,13 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
             (
                 0 <= retention < DAY_MS,
                 Level.WARNING,
-                f"retention.ms={retention}: after {retention / topics.HOUR_MS:g} h reports vanish, counted or not",
-                "set retention.ms to more than the longest outage you want to survive, such as 7 days",
+                f"retention.ms={retention}: brokers delete reports after {retention / topics.HOUR_MS:g} h",
+                "set retention.ms above your longest outage, such as 7 days",
             ),
             (
                 size >= 0,
                 Level.WARNING,
-                f"retention.bytes={size}: a burst of reports pushes out others that may not be counted yet",
+                f"retention.bytes={size}: a burst of reports deletes older reports, counted or not",
                 "limit by time only: set retention.bytes=-1",
             ),
         ),
@@ -106,17 +105,17 @@ def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:
     limit, cap = topic.number("max.message.bytes"), served.configured.limits.max_batch_bytes
     for key, most in (("max.message.bytes", limit), ("kafka.max_batch_bytes", cap)):
         if most is not None and most < binary:
-            hint = f"set {key} to {binary} at least, {as_json} for JSON"
-            yield Level.ERROR, f"{key}={most}: not even one report fits", hint
+            hint = f"set {key} to at least {binary}, or {as_json} for JSON"
+            yield Level.ERROR, f"{key}={most}: no report fits", hint
         elif most is not None and most < as_json:
             text = f"{key}={most}: a report fits as a binary frame, but not as JSON"
-            yield Level.WARNING, text, f"set {key} to {as_json} at least"
+            yield Level.WARNING, text, f"set {key} to at least {as_json}"
     if limit is not None and cap is not None and limit > cap:
         yield (
             Level.WARNING,
-            f"max.message.bytes={limit}, but record batches with more than kafka.max_batch_bytes={cap} are rejected,"
-            " each as one record",
-            f"set max.message.bytes={cap}, or raise kafka.max_batch_bytes, and kafka.memory_bytes with it",
+            f"max.message.bytes={limit}, but workers reject record batches above kafka.max_batch_bytes={cap}, each"
+            " as one record",
+            f"set max.message.bytes={cap}, or raise kafka.max_batch_bytes and kafka.memory_bytes",
         )
 
 
@@ -130,8 +129,8 @@ def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -
         (
             policy != "compact",
             Level.ERROR,
-            f"cleanup.policy={policy}: the newest snapshot would be deleted with time, and its number forgotten",
-            "set cleanup.policy=compact, on brokers that support it",
+            f"cleanup.policy={policy}: brokers eventually delete the newest snapshot and its number",
+            "set cleanup.policy=compact",
         ),
         (
             limit < need,
@@ -149,13 +148,13 @@ def _row_faults(config: Config, topic: Topic, _there: Mapping[str, Topic]) -> It
         (
             policy != "compact",
             Level.ERROR,
-            f"cleanup.policy={policy}: rows of windows that are final would be deleted with time, and never come again",
+            f"cleanup.policy={policy}: brokers eventually delete rows of final windows, which are written once",
             "set cleanup.policy=compact",
         ),
         (
             limit < need,
             Level.ERROR,
-            f"max.message.bytes={limit}: a row can have {need} bytes, and no snapshot goes out without its rows",
+            f"max.message.bytes={limit}: a row can have {need} bytes, and snapshots are published only with their rows",
             f"set max.message.bytes={need}",
         ),
     )
@@ -164,28 +163,28 @@ def _row_faults(config: Config, topic: Topic, _there: Mapping[str, Topic]) -> It
 def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Fault]:
     policy, limit = _policy(topic), _number(topic, "max.message.bytes", _ANY)
     inputs = [_number(there[s.topic], "max.message.bytes", 0) for s in config.streams if s.topic in there]
-    # no dead letter is larger than the brokers' default limit
+    # dead letters never exceed the brokers' default limit
     largest = min(max(inputs, default=0), topics.BROKER_LIMIT)
     return present(
         (
             policy != "delete",
             Level.WARNING,
-            f"cleanup.policy={policy}: no two dead letters have the same key, so compaction removes none",
+            f"cleanup.policy={policy}: dead letters have different keys, so compaction deletes none",
             "set cleanup.policy=delete",
         ),
         (
             limit < LEAST_ROOM,
             Level.ERROR,
-            f"max.message.bytes={limit}: not even the dead letter of a record's first bytes fits, and counting waits"
-            " for it",
-            f"set max.message.bytes={topics.BROKER_LIMIT}, or {LEAST_ROOM} at least",
+            f"max.message.bytes={limit}: no dead letter fits, not even with only a record's first bytes, which blocks"
+            " counting",
+            f"set max.message.bytes={topics.BROKER_LIMIT}, or at least {LEAST_ROOM}",
         ),
         (
             LEAST_ROOM <= limit < largest,
             Level.WARNING,
-            f"max.message.bytes={limit}, but records of reports may have {largest}: the dead letters of larger records"
-            " hold only their hash and beginning",
-            f"set max.message.bytes={largest} to keep them whole",
+            f"max.message.bytes={limit}, but records can have {largest}: dead letters of larger records contain only"
+            " their hash and beginning",
+            f"set max.message.bytes={largest} to keep them complete",
         ),
     )
 
@@ -207,31 +206,31 @@ def _replication_faults(topic: Topic) -> Iterator[Fault]:
         (
             in_sync > replicas,
             Level.ERROR,
-            f"min.insync.replicas={in_sync} with {replicas} replica(s): nothing can be written",
+            f"min.insync.replicas={in_sync} with {replicas} replica(s): the topic accepts no records",
             "lower min.insync.replicas or add replicas",
         ),
         (
             alone,
             Level.WARNING,
-            "one replica: a lost disk takes what it holds along",
-            "beyond a trial: replication factor 3 with min.insync.replicas=2",
+            "one replica: the loss of a disk loses its records",
+            "in production use replication factor 3 with min.insync.replicas=2",
         ),
         (
             in_sync == 1 < replicas,
             Level.WARNING,
-            f"{replicas} replicas but min.insync.replicas=1: an acknowledged record can be lost with one broker",
+            f"{replicas} replicas but min.insync.replicas=1: the loss of one broker can lose acknowledged records",
             "set min.insync.replicas=2",
         ),
         (
             in_sync == replicas and not alone,
             Level.WARNING,
-            f"min.insync.replicas={in_sync} of {replicas} replicas: writes stop while any one broker is down",
-            "one replica more than min.insync.replicas",
+            f"min.insync.replicas={in_sync} of {replicas} replicas: writes fail while one broker is down",
+            "use one more replica than min.insync.replicas",
         ),
         (
             topic.settings.get("unclean.leader.election.enable") == "true",
             Level.WARNING,
-            "unclean.leader.election.enable=true: the log may lose records that were acknowledged and counted",
+            "unclean.leader.election.enable=true: the log can lose acknowledged and counted records",
             "set unclean.leader.election.enable=false",
         ),
     )

@@ -1,4 +1,4 @@
-"""Windows: their clock, and what they cost to count and to publish."""
+"""Windows: their clock, and their cost."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from worker.observe.units import size_text
 
 
 def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
-    """Describes the windows of the streams, and compares what they need with a worker's memory in bytes."""
+    """Describes the streams' windows, and compares their cost with a worker's memory."""
     findings, need = [], 0
     for served in config.streams:
         windowing, found, topic = served.configured.limits.windowing, served.cost, there.get(served.topic)
@@ -22,23 +22,22 @@ def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> l
         most = snapshot_cost(config.snapshots, served)
         names = ", ".join(name for name in windowing.windows if name != ALL)
         kept = f"for {duration(served.retain or 0)}, {found.kept or 0:,} of them"
-        kept = "for ever" if found.kept is None else kept
+        kept = "forever" if found.kept is None else kept
         text = (
-            f"{names}, {clock_of(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
-            f" partition, {size_text(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
-            f" {found.messages:,} messages a snapshot where all is new, {size_text(most.size)} at most; final ones"
-            f" stay {kept}"
+            f"{names}, {clock_of(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} per"
+            f" partition, {size_text(topic.partitions * found.partition_bytes)} in all; {found.open:,} open windows;"
+            f" up to {found.messages:,} messages and {size_text(most.size)} per snapshot; final windows stay {kept}"
         )
         if any(window.length > windowing.pane for window in windowing.parsed):
             text += (
-                f"; a report that is late for its {duration(windowing.pane)} is late for the longer windows, too: they"
-                " are sums of the same panes"
+                f"; a report that is late for its {duration(windowing.pane)} is late for the longer windows, too, as"
+                " they share its panes"
             )
         findings.append(Finding(Level.OK, f"windows of {served.stream.name}", text))
-        # panes of an owner of all partitions, and those that a publisher reads and sends
+        # panes in an owner of all partitions, and the publisher's copies of panes and snapshot
         need += 2 * topic.partitions * found.partition_bytes + most.size
     if need > memory:
         text = f"a worker may need {size_text(need)} for panes and snapshots; this machine has {size_text(memory)}"
-        hint = "let windows hop by more, or give workers more memory; workers that share partitions need less each"
+        hint = "configure longer hops, add memory, or run more workers, which then need less each"
         findings.append(Finding(Level.WARNING, "memory", text, hint))
     return findings

@@ -98,7 +98,7 @@ def test_windows_use_broker_time_or_event_time(run, kafka, admin, tmp_path):
     checked = run("check", "--json")
     assert checked.exit_code == 0, checked.stdout
     (said,) = [row["text"] for row in json.loads(checked.stdout) if row["subject"].startswith("windows of")]
-    assert "by the broker's time" in said
+    assert "by the broker's clock" in said
     refused = run(*spread)
     assert refused.exit_code == 1
     assert "6 given" in refused.stderr

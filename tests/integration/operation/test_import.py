@@ -174,7 +174,7 @@ def test_an_import_that_would_lose_or_double_reports_is_refused(local_services, 
         assert f"{damaged}: it is truncated or damaged" in refused.stderr
         world.admin.delete_records({TopicPartition(world.topic, 0): 17})
         refused = imported(world, good, longer)
-        assert "the counts end at offset 15, and the log begins at 17" in refused.stderr
+        assert "the counts end at offset 15, but the log begins at 17" in refused.stderr
         assert keys(world) == {}
         assert imported(world, longer).exit_code == 0
         world.admin.delete_records({TopicPartition(world.topic, 1): 10})

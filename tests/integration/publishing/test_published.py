@@ -125,7 +125,7 @@ def test_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
         # every reader of the state reports it before any count
         counts = {f.subject: f for f in check.findings(world.config)}[f"counts of {world.name}"]
         assert counts.level is check.Level.ERROR
-        assert "a snapshot was published with those up to offset" in counts.text
+        assert "a snapshot was published with counts up to offset" in counts.text
         assert "a snapshot was published of offsets up to" in world.audit().difference
         why = world.launch().stopped_for()
         assert f"Redis has no counts, but snapshot {last.sequence} was published" in why

@@ -110,7 +110,7 @@ def test_brokers_are_judged_by_their_version():
 def test_a_session_timeout_that_brokers_refuse_is_an_error_with_what_they_allow(seconds):
     found = assess_session(seconds, (6000, 30_000))
     assert [f.level for f in found] == [ERROR] * (not 6 <= seconds <= 30)
-    assert all(f"kafka.session_timeout_seconds={seconds}: they allow 6 to 30" in f.text for f in found)
+    assert all(f"kafka.session_timeout_seconds={seconds}: the brokers allow 6 to 30" in f.text for f in found)
     assert assess_session(seconds, None) == []
 
 
@@ -124,7 +124,7 @@ def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
     """Brokers answer this without any settings, and the client library gives no reason."""
     found, *rest = assess_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
     assert (found.level, found.subject) == (ERROR, f"topic {name}")
-    assert found.hint == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
+    assert found.hint == "allow the user DescribeConfigs on the topic in the brokers' ACLs"
     assert [one.level for one in rest] == [OK] * 2
 
 
@@ -169,7 +169,7 @@ def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
 
 def test_point_21_what_is_the_same_of_many_topics_is_one_line():
     there = {name: replace(one, replicas=1) for name, one in cluster().items()}
-    found = [f for f in assess_topics(CONFIG, there) if "nothing can be written" in f.text]
+    found = [f for f in assess_topics(CONFIG, there) if "accepts no records" in f.text]
     assert [f.subject for f in found] == ["topics reports, ldp-snapshots, ldp-dead-letters"]
 
 
@@ -198,7 +198,7 @@ def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
     [
         ((True, True, False), "it refuses INFO and CONFIG to this user", WARNING),
         ((False, True, False), "it refuses CONFIG to this user", OK),
-        ((False, False, True), "redis.password is set, but it answers without one", WARNING),
+        ((False, False, True), "redis.password is set, but Redis answers without it", WARNING),
     ],
 )
 def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_line_each(
@@ -245,7 +245,7 @@ def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, l
     state = {"num-other-sentinels": others, "quorum": 2, "num-slaves": replicas, "ip": "one", "port": 1}
     (found,) = assess_sentinels(state)
     assert found.level is level
-    assert f"{others + 1} Sentinel(s), quorum 2: one:1 is the master, of {replicas} replica(s)" in found.text
+    assert f"{others + 1} Sentinel(s), quorum 2: one:1 is the master, with {replicas} r" in found.text
 
 
 @pytest.mark.parametrize(("maxmemory", "level"), [(1 << 30, "ok"), (20_000, "warning"), (10_000, "error")])
@@ -259,7 +259,7 @@ def test_memory(maxmemory, level):
     [
         ({"maxmemory": 0, "used_memory": 5 << 30}, None, ""),
         ({"maxmemory": 1 << 30, "used_memory": 900 << 20}, None, ""),
-        ({"maxmemory": 1 << 30, "used_memory": 1 << 30}, WARNING, "1.0 GiB of 1.0 GiB are used: soon"),
+        ({"maxmemory": 1 << 30, "used_memory": 1 << 30}, WARNING, "1.0 GiB of 1.0 GiB used: soon"),
         ({"maxmemory": 1 << 30, "used_memory": 1 + (1 << 30)}, ERROR, "Redis refuses writes"),
         # memory that Redis ignores for its limit: buffers of replicas and of the append-only file
         ({"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29}, None, ""),
@@ -279,8 +279,8 @@ def test_point_8_memory_that_is_used_up(info, level, message):
             WARNING,
             "partition 2: a transaction (etl-1), open for 12 s,",
         ),
-        (OpenTransactions(2, 50, 150, ("etl-1",), 301.0), ERROR, "holds back 100 offset(s) from 50 on"),
-        (OpenTransactions(0, 7, 8), WARNING, "partition 0: a transaction holds back 1 offset(s) from 7 on"),
+        (OpenTransactions(2, 50, 150, ("etl-1",), 301.0), ERROR, "blocks 100 offset(s) of all producers"),
+        (OpenTransactions(0, 7, 8), WARNING, "partition 0: a transaction blocks 1 offset(s) of all"),
     ],
 )
 def test_point_8_what_a_transaction_holds_back(held, level, message):
@@ -358,8 +358,8 @@ def test_topics_are_made_with_room_for_the_largest_record():
     ("reports", "dead_letters", "hint"),
     [
         (8 << 20, 1_048_588, ""),
-        (8 << 20, 9000, "set max.message.bytes=1048588 to keep them whole"),
-        (7000, 6999, "set max.message.bytes=7000 to keep them whole"),
+        (8 << 20, 9000, "set max.message.bytes=1048588 to keep them complete"),
+        (7000, 6999, "set max.message.bytes=7000 to keep them complete"),
     ],
 )
 def test_dead_letters_need_no_more_room_than_the_largest_has(reports, dead_letters, hint):
@@ -390,7 +390,7 @@ def test_a_partitions_counts_must_fit_into_a_string():
     assert size == 48 + 8 * 1093
     assert assess_blobs(config, size) == []
     (finding,) = assess_blobs(config, size - 1)
-    assert (finding.level, f"may be {size} bytes" in finding.text) == (ERROR, True)
+    assert (finding.level, f"can have {size} bytes" in finding.text) == (ERROR, True)
     assert f"proto-max-bulk-len {size}" in finding.hint
 
 
@@ -428,7 +428,7 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
     ours = f"fingerprint {SERVED.stream.fingerprint.hex()}; "
     for values, level, text in (
         ([], OK, "no record yet"),
-        ([good] * 3, OK, "none of the newest 3 records is rejected"),
+        ([good] * 3, OK, "0 of the newest 3 records are rejected"),
         ([good, b"noise", good, good], WARNING, "25 % of the newest 4 records are rejected: version 1"),
         (
             [good] + [foreign] * 9999,
@@ -452,7 +452,7 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
         assert len(found) == (with_key > 0)
         for finding in found:
             assert (finding.level, finding.subject) == (WARNING, "keys of colours")
-            assert "3 of the newest 4 records come with a key or headers" in finding.text
+            assert "3 of the newest 4 records have a key or headers" in finding.text
             assert "traceparent" in finding.hint
 
 
@@ -469,7 +469,7 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
 def test_where_compiled_kernels_are_kept(asked, used, level):
     finding = assess_cache(asked, used)
     assert finding.level is level
-    assert (used or "no folder") in finding.text
+    assert (used or "no writable folder") in finding.text
     assert ("NUMBA_CACHE_DIR" in finding.hint) == (level is not OK)
 
 
@@ -508,9 +508,9 @@ def test_counts_of_a_newer_version_are_named_as_such():
     (finding,) = counts({0: newer, 1: stored(3, partition=1)})
     assert finding.level is ERROR
     assert finding.text == (
-        "partition 0: of layout 2, but this version reads up to 1: a newer version of ldp-worker wrote them"
+        "partition 0: they have layout 2, but this version reads up to 1: a newer version of ldp-worker wrote them"
     )
-    assert finding.hint == "run that version, or a newer one: it goes on with them"
+    assert finding.hint == "run that version or a newer one, which continues with them"
     spaced = json.dumps(json.loads(fields["lineage"]), indent=1)
     key = layout.meta_key(SERVED.stream.name, 0)
     whole = layout.fields(replace(layout.parse(fields, key), lineage=spaced), key)
@@ -531,11 +531,11 @@ OTHER_REDIS = "they were lost, or another Redis has them"
         ({"fields": {0: stored(5, group="other")}}, ERROR, "group"),
         ({"fields": {0: stored(5)}, "topic_id": "id-2"}, ERROR, "topic_id"),
         ({"fields": {0: stored(11)}}, ERROR, "truncated"),
-        ({"fields": {0: stored(3)}, "log": (4, 10)}, WARNING, "lost"),
+        ({"fields": {0: stored(3)}, "log": (4, 10)}, WARNING, "deleted"),
         ({"fields": {}, "offset_metadata": {1: "counted"}}, ERROR, OTHER_REDIS),
-        ({"fields": {}, "published": 3}, ERROR, f"published with those up to offset 3: {OTHER_REDIS}"),
+        ({"fields": {}, "published": 3}, ERROR, f"published with counts up to offset 3: {OTHER_REDIS}"),
         ({"fields": {0: StateLost("of another type")}}, ERROR, "partition 0: of another type"),
-        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, ERROR, "set back"),
+        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, ERROR, "reset"),
         ({"fields": {0: {"offset": "5"}}}, ERROR, "cannot be read"),
         ({"fields": {0: stored(5)}, "counted": {0: 6}}, ERROR, "another Redis"),
         (
@@ -582,9 +582,9 @@ def test_what_partitions_have_in_common_is_said_once():
     different = counts({0: stored(5, group="other"), 1: stored(11, partition=1)})
     assert [f.text.split(": ")[0] for f in different] == ["partition 0", "partition 1"]
     (lost,) = counts({0: stored(3), 1: stored(10, partition=1)}, log=(4, 10))
-    assert lost.text == "partition 0: the log lost offset 3 before counting"
+    assert lost.text == "partition 0: the log deleted offset 3 before counting"
     (lost,) = counts({0: stored(3), 1: stored(10, partition=1)}, log=(5, 10))
-    assert lost.text == "partition 0: the log lost offsets 3 to 4 before counting"
+    assert lost.text == "partition 0: the log deleted offsets 3 to 4 before counting"
 
 
 def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
@@ -595,12 +595,12 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
     (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(2, 10))
     assert finding.level is WARNING
     assert finding.text == (
-        "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records, but no"
-        " longer those from offset 0 on, where counting began"
+        "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2, so it has these records, but it"
+        " lacks earlier records from offset 0 on, where counting began"
     )
     assert "another name" in finding.hint
     (finding,) = counts({0: gap, 1: stored(7, partition=1)})
-    assert finding.text.endswith("the log begins at offset 0 and still has these records")
+    assert finding.text.endswith("the log begins at offset 0, so it has these records")
     assert finding.hint == (
         "stop the stream's workers, set recount_after = 4 for it, and start them: they count the partition again from"
         " offset 0 on"

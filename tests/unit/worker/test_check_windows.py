@@ -81,7 +81,7 @@ def test_event_time_that_the_broker_bounds_is_said(ahead: int) -> None:
     assert [f.level for f in about(event_time(ahead))] == [Level.OK]
     (found,) = assess_windows(HOURLY, {"reports": event_time(ahead)}, memory=1 << 40)
     assert (
-        "uses up streams.max_out_of_orderness, 1m, and honest delay is covered by streams.grace alone, 10m"
+        "uses up streams.max_out_of_orderness = 1m, so only streams.grace = 10m covers delayed records"
         in found.text
     )
 
@@ -110,19 +110,19 @@ def test_windows_and_their_costs_are_said() -> None:
     (found,) = assess_windows(HOURLY, {"reports": topic()}, memory=1 << 40)
     assert (found.level, found.subject) == (Level.OK, "windows of colours")
     # 24 panes of 1 h, one for 12 minutes of waiting, one at either end; twice that. 2 partitions, 8,000 bytes a pane
-    assert "1h, 24h every 1h, by the broker's time; up to 54 panes of 1h a partition" in found.text
+    assert "1h, 24h every 1h, by the broker's clock; up to 54 panes of 1h per partition" in found.text
     assert f"{2 * 55 * 8000 / 1024:.1f} KiB in all" in found.text
     # 24 and 1 of them are open at once, in the 11 minutes of waiting one more each; and all time: 28 times 11
-    most = f"{MOST_BODIES / (1 << 20):.1f} MiB at most"
-    assert f"27 open at once, 308 messages a snapshot where all is new, {most}; " in found.text
-    assert "; final ones stay for 2d, 96 of them" in found.text
+    most = f"{MOST_BODIES / (1 << 20):.1f} MiB"
+    assert f"27 open windows; up to 308 messages and {most} per snapshot; " in found.text
+    assert "; final windows stay for 2d, 96 of them" in found.text
     assert "late for its 1h is late for the longer windows, too" in found.text
 
 
 def test_windows_as_long_as_their_panes_are_late_by_themselves() -> None:
     config = parse(PLAIN + 'windows = ["1h"]\nretain = "forever"')
     (found,) = assess_windows(config, {"reports": topic()}, memory=1 << 40)
-    assert "final ones stay for ever" in found.text
+    assert "final windows stay forever" in found.text
     assert "is late for the longer" not in found.text
 
 
@@ -147,9 +147,9 @@ def test_redis_needs_room_for_the_panes_that_are_open() -> None:
     for room, level in ((half - 1, Level.ERROR), (all_of_them, Level.WARNING), (2 * all_of_them, Level.OK)):
         found = assess_memory(HOURLY, there, {"maxmemory": room})
         assert found.level is level
-        assert "where partitions wait for others" in found.text
+        assert "if partitions wait for others" in found.text
     assert "windows" in assess_memory(HOURLY, there, {"maxmemory": half - 1}).hint
-    assert "where partitions" not in assess_memory(parse(PLAIN), there, {"maxmemory": half}).text
+    assert "if partitions" not in assess_memory(parse(PLAIN), there, {"maxmemory": half}).text
 
 
 def test_the_head_has_room_for_the_windows_that_stay() -> None:

@@ -108,11 +108,11 @@ COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
         (("--jitter", "90s"), {}, "'90s' given; records that are of now have none: give --hours"),
         (("--hours", "6", "--jitter", "90"), {}, "'90' given; a length is a whole number with s, m, h or d"),
         (("--hours", "0"), {}, "--hours"),
-        ((), {"counts": COLUMNS, "column": "none"}, "no column 'none'; there are label, n"),
+        ((), {"counts": COLUMNS, "column": "none"}, "no column 'none'; the columns are label, n"),
         (
             ("--label-column", "none"),
             {"config": LABELLED, "counts": COLUMNS},
-            "no column 'none'; there are label, n",
+            "no column 'none'; the columns are label, n",
         ),
     ],
 )

@@ -127,10 +127,10 @@ SOUND = {"cleanup.policy": "compact", "min.insync.replicas": "2", "max.message.b
         (
             {"cleanup.policy": "delete"},
             Level.ERROR,
-            "rows of windows that are final would be deleted with time",
+            "eventually delete rows of final windows",
         ),
         ({"cleanup.policy": "compact,delete"}, Level.ERROR, "set cleanup.policy=compact"),
-        ({"max.message.bytes": "2000"}, Level.ERROR, "no snapshot goes out without its rows"),
+        ({"max.message.bytes": "2000"}, Level.ERROR, "snapshots are published only with their rows"),
         ({"min.insync.replicas": "1"}, Level.WARNING, "min.insync.replicas=1"),
     ],
 )
