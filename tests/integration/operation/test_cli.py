@@ -65,7 +65,7 @@ def test_check_warns_of_records_older_than_the_retention(run, kafka):
             sent.get(TIMEOUT_SECONDS)
         found = json.loads(run("check", "--json").stdout)
         texts = [row["text"] for row in found if row["subject"] == f"topic {run.name}-reports"]
-        assert any("goes by the producers' timestamps" in text for text in texts) == warned
+        assert any("applies to the producers' timestamps" in text for text in texts) == warned
 
 
 def test_simulate_sends_every_report_to_all_partitions(run, kafka, tmp_path):
