@@ -161,7 +161,11 @@ def test_check_names_a_master_that_no_sentinel_knows(sentinels, tmp_path):
     for url, reason, advice in (
         (f"redis+sentinel://{sentinel}/other", "one does not know it, but counts", "the name that the"),
         (f"redis+sentinel://127.0.0.1:{secure}/told", "no Sentinel names a master", "it may want TLS"),
-        (f"redis://{sentinel}", "it is a Sentinel, which has no keys", "use redis+sentinel:// with the master"),
+        (
+            f"redis://{sentinel}",
+            "it is a Sentinel, which has no keys",
+            "use redis+sentinel:// with the master",
+        ),
     ):
         assert_said(tmp_path, url, reason, advice)
 
