@@ -160,7 +160,7 @@ def decode(
     fields = np.array([(bound, wire.bytes_below(bound)) for bound in bounds], np.int64).reshape(-1, 2)
     most = _NO_LIMIT if most_reports is None else most_reports
     span = int(ends[-1] - begins[0]) if begins.size else 0
-    body = np.empty(kernels.room_for_frames(span, size, len(bounds)), np.uint8)
+    body = np.empty(kernels.frames_capacity(span, size, len(bounds)), np.uint8)
     counts, verdicts = np.empty(begins.size, np.int64), np.empty(begins.size, np.uint8)
     rules = (size, kernels.least_text(size, len(bounds)), most)
     total = kernels.read_frames(data, begins, ends, header, rules, fields, body, counts, verdicts)

@@ -103,9 +103,9 @@ class State:
         counters.flags.writeable = False
         rejected = _checked_reasons(self.rejected)
         log = joined(self.log)
-        room, read = sum(one.offset - one.start for one in log), records + sum(rejected.values())
-        if log and read > room:
-            raise ValueError(f"{read} records were read; the log has {room} offsets: some were counted twice")
+        span, read = sum(one.offset - one.start for one in log), records + sum(rejected.values())
+        if log and read > span:
+            raise ValueError(f"{read} records were read; the log has {span} offsets: some were counted twice")
         checked = {
             "reports": reports,
             "records": records,
@@ -205,8 +205,8 @@ class State:
                 "windows": [list(window) for window in self.windows],
             }
         )
-        said = _PREFIX.pack(MAGIC, VERSION, len(header)) + header + counters.tobytes()
-        return said + hashlib.sha256(said).digest()
+        content = _PREFIX.pack(MAGIC, VERSION, len(header)) + header + counters.tobytes()
+        return content + hashlib.sha256(content).digest()
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = NAME) -> State:
@@ -280,11 +280,11 @@ def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
 
 def _read(header: bytes, counters: bytes, name: str) -> State:
     """The state of a header and of the counters behind it."""
-    said = as_json(header)
-    if not isinstance(said, dict) or sorted(said) != list(_KEYS):
+    fields = as_json(header)
+    if not isinstance(fields, dict) or sorted(fields) != list(_KEYS):
         raise ValueError(f"the header has other keys than {', '.join(_KEYS)}")
-    stream = Stream.from_document(name, said["document"])
-    width = said["width"]
+    stream = Stream.from_document(name, fields["document"])
+    width = fields["width"]
     if width not in _WIDTHS:
         raise ValueError(f"width is {width!r}; allowed are 1, 2, 4 and 8")
     if len(counters) != width * stream.oracle.state_size:
@@ -293,10 +293,10 @@ def _read(header: bytes, counters: bytes, name: str) -> State:
         )
     return State(
         stream,
-        said["reports"],
+        fields["reports"],
         np.frombuffer(counters, f"<u{width}"),
-        said["records"],
-        said["rejected"],
-        tuple(tuple(window) for window in said["windows"]),
-        tuple(OffsetRange(**covered) for covered in said["log"]),
+        fields["records"],
+        fields["rejected"],
+        tuple(tuple(window) for window in fields["windows"]),
+        tuple(OffsetRange(**covered) for covered in fields["log"]),
     )

@@ -126,24 +126,24 @@ class Stream:
         except ValueError as error:
             raise ValueError(f"stream {name}: {error}") from None
         keys = {"protocol", "domain_size", *protocol.exact, *protocol.own_parameters}
-        told = (
+        optional = (
             {"epsilon"}
             if issubclass(protocol, ExplicitChannel) and document.get("epsilon") == INFINITE
             else set()
         )
-        if keys != document.keys() - {"labels"} - told:
+        if keys != document.keys() - {"labels"} - optional:
             raise ValueError(
                 f"stream {name}: the document has the keys {sorted(map(str, document))}; "
                 f"{protocol.name} has exactly {sorted(keys)}, and may have 'labels'"
             )
         for key in protocol.exact:
-            kind, said = (list, "a list of strings") if key == "rates" else (str, "a string")
+            kind, expected = (list, "a list of strings") if key == "rates" else (str, "a string")
             if not isinstance(document[key], kind):
-                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be {said} 'num/den'")
+                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be {expected} 'num/den'")
         labels = document.get("labels", [])
         if not isinstance(labels, list):
             raise TypeError(f"stream {name}: labels must be a list, not {type(labels).__name__}")
-        values = {key: document[key] for key in (keys | told) - {"protocol"}}
+        values = {key: document[key] for key in (keys | optional) - {"protocol"}}
         if any(value is None for value in values.values()):
             raise TypeError(
                 f"stream {name}: {[key for key in sorted(values) if values[key] is None]} must not be null"

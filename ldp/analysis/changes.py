@@ -48,7 +48,7 @@ from ldp.query import SetQuery
 Indices = npt.NDArray[np.intp]
 
 _STEP = 0.05  # By how much the logarithm of the variance differs within a cell, at most
-_BESIDE = 0.02  # What part of a cell's mean the two terms have that say that F is not in it
+_SIDE_SHARE = 0.02  # What part of a cell's mean the two terms have that say that F is not in it
 _LARGEST = 600.0  # Logarithms are cut here, so that none is infinite
 _HALVINGS = 40
 _TILT = 30.0
@@ -93,8 +93,8 @@ class _Test:
     def lines(self) -> Sequence[tuple[float, float, Vector, Vector]]:
         """The cells: where each begins and ends, and its λ."""
         edges = _cells(self.law)
-        tilts, beside = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
-        cells = zip(edges[:-1].tolist(), edges[1:].tolist(), tilts, beside, strict=True)
+        tilts, pairs = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
+        cells = zip(edges[:-1].tolist(), edges[1:].tolist(), tilts, pairs, strict=True)
         # counts that no F makes are no change: of such reports the cells at the ends say what they do of those within
         return [(low, high, tilt, sides[[high < 1.0, low > 0.0]]) for low, high, tilt, sides in cells]
 
@@ -270,16 +270,16 @@ def _log_e(test: _Test, gap: Vector) -> Vector:
         return np.zeros_like(test.earlier)  # the whole domain, where nothing can change
     total, n = test.earlier + test.later, sum(sizes)
     least = np.full_like(test.earlier, _LARGEST)
-    for low, high, tilt, beside in test.lines:
+    for low, high, tilt, sides in test.lines:
         first, last = np.maximum(low, -gap * sizes[0] / n), np.minimum(high, 1.0 + gap * sizes[1] / n)
         mean = np.zeros_like(test.earlier)
         for one in tilt:
             lam = np.array([-one / sizes[0], one / sizes[1]])
             floor = _least(law, lam, sizes, gap, first, last)
             mean += _exp(lam[0] * test.earlier + lam[1] * test.later + floor)
-        mean *= (1.0 - _BESIDE) / tilt.size
-        for lam in beside:
-            mean += _BESIDE / 2.0 * _exp(lam * total - n * law.log_mean(lam, np.array([low, high])).max())
+        mean *= (1.0 - _SIDE_SHARE) / tilt.size
+        for lam in sides:
+            mean += _SIDE_SHARE / 2.0 * _exp(lam * total - n * law.log_mean(lam, np.array([low, high])).max())
         # no difference of `gap` is possible with such an F: it refutes itself
         np.minimum(least, np.where(first <= last, np.log(mean), _LARGEST), out=least)
     return least
@@ -325,7 +325,7 @@ def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
     """For each cell the λ₂·n₂ that suit the level and λ of both counts, for more and for less: (cells, 2) each."""
     law, sizes, n = test.law, (test.n_earlier, test.n_later), test.n_earlier + test.n_later
     counts = np.unique([1, test.tests])
-    wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _BESIDE))) for found in counts]
+    wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _SIDE_SHARE))) for found in counts]
     deviation = np.sqrt(law.variance(centres))
     scale = math.sqrt(1.0 / sizes[0] + 1.0 / sizes[1])
 
@@ -343,7 +343,7 @@ def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
             mean = law.outside[0] + centres[:, None] * (law.inside[0] - law.outside[0])
             return n * (law.log_mean(sign * lam, centres[:, None]) - sign * lam * mean)
 
-        most = wanted[-1] + math.log(2.0 / _BESIDE)
+        most = wanted[-1] + math.log(2.0 / _SIDE_SHARE)
         sides.append(sign * _best(moved, deviation * math.sqrt(n), most, _TILT))
     return np.stack(tilts, axis=1), np.stack(sides, axis=1)
 

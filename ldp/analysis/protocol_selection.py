@@ -179,15 +179,15 @@ def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
         return best, error + "".join(
             f"; the next, {row.standard_error:.3g} ({row.protocol}), is not within 5 %" for row in further
         )
-    said = []
+    costs = []
     equal = rivals
     for cost, name in _COSTS.items():
-        said.append(name)
+        costs.append(name)
         equal = [row for row in equal if getattr(row, cost) == getattr(best, cost)]
         if not equal:
             break
     tie = f" (just as {_names(equal)})" if equal else ""
-    return best, f"{error}; of all within 5 % (with {_names(rivals)}) it has {', then '.join(said)}{tie}"
+    return best, f"{error}; of all within 5 % (with {_names(rivals)}) it has {', then '.join(costs)}{tie}"
 
 
 def _names(rows: list[Candidate]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.kernels.bits import count_bits, count_ones
-from ldp.kernels.frames import Verdict, least_text, read_frames, room_for_frames
+from ldp.kernels.frames import Verdict, frames_capacity, least_text, read_frames
 from ldp.kernels.hadamard import walsh_hadamard
 from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
 from ldp.kernels.partitioned import address_of, count_indices_partitioned, gather
@@ -32,12 +32,12 @@ __all__ = [
     "count_mul32",
     "count_ones",
     "count_xxh32",
+    "frames_capacity",
     "gather",
     "hash_mul32",
     "hash_xxh32",
     "least_text",
     "read_frames",
-    "room_for_frames",
     "walsh_hadamard",
     "warm",
 ]
@@ -70,7 +70,7 @@ def warm() -> None:
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
-    room, fields = np.zeros(1, np.uint8), np.zeros((0, 2), np.int64)
+    reports, fields = np.zeros(1, np.uint8), np.zeros((0, 2), np.int64)
     read_frames(
-        data, bounds, bounds, data, (1, 1, 1), fields, room, np.zeros(0, np.int64), np.zeros(0, np.uint8)
+        data, bounds, bounds, data, (1, 1, 1), fields, reports, np.zeros(0, np.int64), np.zeros(0, np.uint8)
     )

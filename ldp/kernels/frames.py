@@ -58,7 +58,7 @@ class Verdict(IntEnum):
     JSON = 9
 
 
-def room_for_frames(span: int, size: int, fields: int) -> int:
+def frames_capacity(span: int, size: int, fields: int) -> int:
     """Upper bound of the bytes that `read_frames` writes for records within `span` bytes.
 
     `size` is the bytes of a report; `fields` the number of its integers, 0 for a vector.
@@ -95,7 +95,7 @@ def read_frames(
         header: the version byte and the fingerprint.
         rules: bytes of a report, its `least_text`, and the limit of reports a record.
         fields: (f, 2) int64, the bound of each integer of a report and its bytes; f is 0 for a vector.
-        reports: (`room_for_frames`,) uint8, written.
+        reports: (`frames_capacity`,) uint8, written.
         counts: (m,) int64, written: reports of each accepted record, else 0.
         verdicts: (m,) uint8, written: a `Verdict` each.
 
@@ -202,14 +202,14 @@ def _read_json(
     at = _space(data, begin + 1, end)
     for turn in range(2):
         key = 0
-        behind = _key(data, at, end, _KEYS[0])
-        if behind < 0:
+        after = _key(data, at, end, _KEYS[0])
+        if after < 0:
             key = 1
-            behind = _key(data, at, end, _KEYS[1])
-        if behind < 0 or key == first:
+            after = _key(data, at, end, _KEYS[1])
+        if after < 0 or key == first:
             return 0, Verdict.JSON.value
         first = key
-        at = _mark(data, behind, end, _COLON)
+        at = _mark(data, after, end, _COLON)
         if key == 0:
             at, same = _fingerprint(data, at, end, header)
         else:
@@ -338,8 +338,8 @@ def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int
             good &= code == _EQUALS
         found += 1
     good &= found == length and word & ((1 << bits) - 1) == 0
-    behind = at + 1 if _byte(data, at, end) == _QUOTE else -1
-    return behind, Verdict.ACCEPTED.value if good else Verdict.JSON.value
+    after = at + 1 if _byte(data, at, end) == _QUOTE else -1
+    return after, Verdict.ACCEPTED.value if good else Verdict.JSON.value
 
 
 @_inlined
@@ -429,5 +429,5 @@ def _space(data: _Bytes, at: int, end: int) -> int:
 
 @_inlined
 def _byte(data: _Bytes, at: int, end: int) -> int:
-    """A byte of a record; 0 behind its end, and where nothing was found."""
+    """A byte of a record; 0 after its end, and where nothing was found."""
     return int64(data[at]) if 0 <= at < end else int64(0)  # type: ignore[return-value]

@@ -19,7 +19,7 @@ class ExplicitChannel(Oracle):
         epsilon: ln E, rounded up to a millionth; infinity without E.
     """
 
-    def _spends(self, ratio: tuple[Fraction, Fraction], told: str | None) -> None:
+    def _set_epsilon(self, ratio: tuple[Fraction, Fraction], given: str | None) -> None:
         """Sets ε from the largest ratio of a report's probabilities, as two numbers; TypeError or ValueError."""
         if self.q == 0:
             raise ValueError(
@@ -27,14 +27,14 @@ class ExplicitChannel(Oracle):
                 "count such reports"
             )
         more, less = ratio
-        if told is not None and not isinstance(told, str):
-            raise TypeError(f"epsilon is {told!r}; of {self.name} it is computed, and 'infinite' at most")
-        if told not in (None, INFINITE):
+        if given is not None and not isinstance(given, str):
+            raise TypeError(f"epsilon is {given!r}; of {self.name} it is computed, and 'infinite' at most")
+        if given not in (None, INFINITE):
             raise ValueError(
-                f"epsilon is {told[:80]!r}; of {self.name} it follows from the probabilities, so leave it out"
+                f"epsilon is {given[:80]!r}; of {self.name} it follows from the probabilities, so leave it out"
             )
         if less == 0:
-            if told is None:
+            if given is None:
                 raise ValueError(
                     "these probabilities make epsilon infinite: a report can tell its value. "
                     "Say epsilon = 'infinite' where that is meant"
@@ -43,7 +43,7 @@ class ExplicitChannel(Oracle):
             return
         self.E = more / less
         self.epsilon = epsilon_above(self.E)
-        if told is not None:
+        if given is not None:
             raise ValueError(f"epsilon is 'infinite', but these probabilities give {self.promise}")
 
     @property

@@ -45,8 +45,8 @@ class Unary(ExplicitChannel, UnaryEncoding):
     ) -> None:
         self.domain_size = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
         self.p, self.q = _ordered(p, q)
-        self._spends((self.p * (1 - self.q), (1 - self.p) * self.q), epsilon)
-        self._lay_out()
+        self._set_epsilon((self.p * (1 - self.q), (1 - self.p) * self.q), epsilon)
+        self._set_fields()
 
 
 class RAPPOR(ExplicitChannel, UnaryEncoding):
@@ -104,8 +104,8 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
         self.p = (1 - half) * one + half * zero
         self.q = half * one + (1 - half) * zero
         self.lifetime = epsilon_above(((1 - half) / half) ** 2)
-        self._spends((self.p * (1 - self.q), (1 - self.p) * self.q), epsilon)
-        self._lay_out()
+        self._set_epsilon((self.p * (1 - self.q), (1 - self.p) * self.q), epsilon)
+        self._set_fields()
 
     def _given(self) -> dict[str, Fraction]:
         p, q = self._fresh

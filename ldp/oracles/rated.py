@@ -67,7 +67,7 @@ class RatedResponse(Response):
                 raise ValueError(f"rates[{i}] is {other}, after {one}; they must ascend")
         arguments.as_integer("domain_size", domain_size, 2, 2)
         super().__init__(1 - self.rates[-1] / 2, 2)
-        self._spends(channel(self.rates[0]), epsilon)
+        self._set_epsilon(channel(self.rates[0]), epsilon)
         self.fields = {"rate": 256, "value": 2}
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ class Response(ExplicitChannel, GRR):
             raise ValueError(
                 f"p is {self.p}; it must be above 1/{self.domain_size}, or a report says nothing of its value{turned}"
             )
-        self._spends((self.p, self.q), epsilon)
+        self._set_epsilon((self.p, self.q), epsilon)
         self.fields = {"index": self.domain_size}
 
     def perturb_one(self, value: int) -> tuple[int, ...]:

@@ -35,9 +35,9 @@ class UnaryEncoding(Oracle):
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         super().__init__(epsilon, domain_size)
-        self._lay_out()
+        self._set_fields()
 
-    def _lay_out(self) -> None:
+    def _set_fields(self) -> None:
         """Says what a report is, once d is known."""
         self.fields = {"bits": 256}
         self.length = -(-self.domain_size // 8)

@@ -297,7 +297,7 @@ def test_nothing_is_written_beyond_the_room_that_the_bytes_make(oracle, most):
         records = [(head + ",".join(part) + "]}").encode() for part in texts]
         records += [b"\x01" + stream.fingerprint + bytes(size * n) for n in (1, 1000) if len(texts) > 1]
         data, begins, ends = columns(records)
-        room = kernels.room_for_frames(len(data), size, len(fields))
+        room = kernels.frames_capacity(len(data), size, len(fields))
         reports = np.full(room + 10_000, 0xA5, np.uint8)
         counts, verdicts = np.empty(len(records), np.int64), np.empty(len(records), np.uint8)
         rules = (size, kernels.least_text(size, len(fields)), most)
@@ -319,7 +319,7 @@ def test_bounds_that_lie_are_found_before_anything_is_written_beyond_the_room():
     begins, ends = np.array([0, 0]), np.array([5000, 8])
     columns = np.empty(2, np.int64), np.empty(2, np.uint8)
     assert kernels.read_frames(data, begins, ends, header, (1, 2, 1 << 62), fields, reports, *columns) == -1
-    assert (reports[kernels.room_for_frames(8, 1, 1) :] == 0xA5).all()
+    assert (reports[kernels.frames_capacity(8, 1, 1) :] == 0xA5).all()
     with pytest.raises(ValueError, match="ascend"):
         frames.decode(stream, data, begins, ends)
 
