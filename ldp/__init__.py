@@ -1,6 +1,6 @@
-"""Frequency estimation under local differential privacy: the mathematics, without I/O.
+"""Frequency estimation under local differential privacy, without I/O.
 
-Names are loaded at first use: ``import ldp`` needs neither numpy nor numba.
+Names are loaded at first use: ``import ldp`` does not import numpy or numba.
 
 Example:
     >>> import ldp
@@ -69,12 +69,11 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names."""
     return sorted(__all__)
 
 
 def _version() -> str:
-    """The installed version; "0+source" where the source tree is used without being installed."""
+    """Returns the installed version; "0+source" if not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -91,14 +90,14 @@ def oracle(
     Args:
         name: "grr", "olh" (``g=2`` is Binary Local Hashing), "oue", "sue", "subset", "hadamard" or "pgr"; or an
             explicit channel: "response" or "unary".
-        epsilon: privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. For an
-            explicit channel it is left out, or "infinite".
+        epsilon: exact privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. Omit it for
+            an explicit channel, or pass "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
-        **parameters: OLH's ``hash`` and ``g``; the subset's ``k``; PGR's ``prime`` and ``dimension``; ``p`` or
-            ``rates`` of a response; ``p`` and ``q`` of unary encoding, with RAPPOR's ``f``.
+        **parameters: ``hash`` and ``g`` for "olh"; ``k`` for "subset"; ``prime`` and ``dimension`` for "pgr"; ``p`` or
+            ``rates`` for "response"; ``p`` and ``q`` for "unary", and ``f`` for RAPPOR.
 
     Raises:
-        TypeError: an ε that is a float, a domain size that is not an int, an unknown parameter.
+        TypeError: a float ε, a domain size that is not an int, an unknown parameter.
         ValueError: a name, ε, domain size or parameter that is not allowed.
 
     Example:

@@ -1,15 +1,15 @@
-"""``ldp``, and ``python -m ldp``: the command line, or a word where only the client can run."""
+"""Entry point of ``ldp`` and ``python -m ldp``."""
 
 import sys
 
 
 def main() -> None:
-    """The entry point of ``ldp``."""
+    """Runs the command line, or reports that its packages are missing."""
     try:
         from ldp import cli
     except ModuleNotFoundError as error:
         sys.stderr.write(
-            f"ldp: not installed: {error.name}; pip install ldp-worker brings what the commands need\n"
+            f"ldp: not installed: {error.name}; pip install ldp-worker installs all packages of the commands\n"
         )
         sys.exit(2)
     cli.main()

@@ -1,6 +1,7 @@
-"""Arguments: checks that all functions share, with the same errors.
+"""Argument checks with uniform error messages.
 
-numpy is imported where a vector is looked at, so that a client needs none.
+Each check raises TypeError for a wrong type and ValueError for a value that is not allowed. Only the checks of arrays
+import numpy, so that a client does not need numpy.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-MAX_DOMAIN = 1 << 24  # d is at most this
+MAX_DOMAIN = 1 << 24  # largest d
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
-    """Returns an int or numpy integer in low..high as an int; refuses bool and float.
-
-    Raises TypeError or ValueError.
+    """Returns an int or numpy integer in low..high as an int; rejects bool.
 
     Example:
         >>> as_integer("g", 1, 2, 65536)
@@ -43,7 +42,7 @@ def as_json(text: bytes) -> Any:
     """Parses JSON.
 
     Raises:
-        ValueError: bytes that are not JSON, are nested too deeply, or have a number of thousands of digits.
+        ValueError: bytes that are not JSON, are nested too deeply, or contain a number with thousands of digits.
     """
     try:
         return json.loads(text)
@@ -54,9 +53,7 @@ def as_json(text: bytes) -> Any:
 
 
 def as_text(name: str, text: object) -> str:
-    r"""Returns a str that is not empty and has no control characters (categories Cc and Cs).
-
-    Raises TypeError or ValueError.
+    r"""Returns a non-empty string without characters of categories Cc and Cs.
 
     Example:
         >>> as_text("label 3", "red\0")
@@ -68,21 +65,20 @@ def as_text(name: str, text: object) -> str:
     if not text:
         raise ValueError(f"{name} is empty")
     if found := _CONTROL.search(text):
-        why = ", which UTF-8 cannot write" if found[0] >= "\ud800" else "; control characters are not allowed"
+        why = (
+            "; surrogates are not allowed" if found[0] >= "\ud800" else "; control characters are not allowed"
+        )
         raise ValueError(f"{name} is {text!r}{why}")
     return text
 
 
 def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the indices of a set of values: (m,), distinct, each in 0..d−1; m may be 0.
-
-    Raises TypeError or ValueError.
-    """
+    """Returns the indices of a set: (m,), distinct, in 0..d−1; m may be 0."""
     import numpy as np
 
     given = np.asarray(subset)
     if given.ndim != 1:
-        raise ValueError(f"a set is one vector of indices, got an array of shape {given.shape}")
+        raise ValueError(f"a set must be a vector of indices, got an array of shape {given.shape}")
     if given.size == 0:
         return np.empty(0, np.int64)
     if given.dtype.kind not in "iu":
@@ -97,7 +93,7 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
 
 
 def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns users' values: (n,), each in 0..d−1; n may be 0. Raises TypeError or ValueError."""
+    """Returns the values of users: (n,), in 0..d−1; n may be 0."""
     import numpy as np
 
     array = np.asarray(values)
@@ -115,35 +111,35 @@ def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
 
 
 def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns support counts of n reports: (d,) integers in 0..n. Raises TypeError or ValueError."""
+    """Returns the support counts of n reports: (d,) integers in 0..n."""
     import numpy as np
 
     counts = np.asarray(counts)
     if counts.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, not {counts.dtype}")
     if counts.shape != (domain_size,):
-        raise ValueError(f"counts have the shape {counts.shape}; one for each value is ({domain_size},)")
+        raise ValueError(f"counts have the shape {counts.shape}; one per value is ({domain_size},)")
     if counts.min() < 0 or counts.max() > n:
-        raise ValueError(f"counts go from {counts.min()} to {counts.max()}; allowed is 0 to n = {n}")
+        raise ValueError(f"counts range from {counts.min()} to {counts.max()}; allowed is 0 to n = {n}")
     return counts.astype(np.int64, copy=False)
 
 
 def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns users per value: (d,) integers ≥ 0, not all 0. Raises TypeError or ValueError."""
+    """Returns the numbers of users per value: (d,) integers ≥ 0, not all 0."""
     import numpy as np
 
     users = np.asarray(histogram)
     if users.dtype.kind not in "iu":
         raise TypeError(f"a histogram must be integers, not {users.dtype}")
     if users.shape != (domain_size,):
-        raise ValueError(f"the histogram has the shape {users.shape}; one for each value is ({domain_size},)")
+        raise ValueError(f"the histogram has the shape {users.shape}; one per value is ({domain_size},)")
     if users.min() < 0 or not users.any():
-        raise ValueError("a histogram must count at least one user, and no value less than 0")
+        raise ValueError("a histogram must contain at least one user and no negative number")
     return users.astype(np.int64)
 
 
 def check_generator(rng: object, allowed: str) -> None:
-    """Raises TypeError, with the text ``allowed``, for anything but a numpy Generator."""
+    """Checks that `rng` is a numpy Generator; `allowed` appears in the error."""
     import numpy as np
 
     if not isinstance(rng, np.random.Generator):
@@ -151,7 +147,7 @@ def check_generator(rng: object, allowed: str) -> None:
 
 
 def check_reports(reports: npt.NDArray[np.void], dtype: np.dtype[np.void]) -> None:
-    """Raises TypeError or ValueError unless reports are one vector of an oracle's dtype."""
+    """Checks that reports are a vector of an oracle's dtype."""
     given = getattr(reports, "dtype", None)
     if given != dtype:
         raise TypeError(f"reports must be an array of {dtype}, not {given or type(reports).__name__}")
@@ -160,23 +156,23 @@ def check_reports(reports: npt.NDArray[np.void], dtype: np.dtype[np.void]) -> No
 
 
 def check_state(state: npt.NDArray[np.int64], size: int) -> None:
-    """Raises TypeError or ValueError unless a state is (size,) int64."""
+    """Checks that a state is (size,) int64."""
     dtype = getattr(state, "dtype", None)
     if dtype != "int64":
         raise TypeError(f"state must be an array of int64, not {dtype or type(state).__name__}")
     if state.shape != (size,):
-        raise ValueError(f"state has the shape {state.shape}; this oracle's is ({size},)")
+        raise ValueError(f"state has the shape {state.shape}; this oracle needs ({size},)")
 
 
 def check_counting(state: npt.NDArray[np.int64], size: int) -> None:
-    """Raises TypeError or ValueError unless a state is (size,) int64, writable and contiguous."""
+    """Checks that a state is (size,) int64, writable and contiguous."""
     check_state(state, size)
     if not state.flags.carray:
-        raise ValueError("state must be writable and contiguous, such as zeros() makes it")
+        raise ValueError("state must be writable and contiguous, like the result of zeros()")
 
 
 def exact_total(counts: npt.NDArray[np.int64]) -> int:
-    """Σ counts, also where it is above what int64 holds; none is below 0."""
+    """Returns the sum of non-negative counts, even beyond int64."""
     if counts.size * int(counts.max(initial=0)) < 1 << 63:
         return int(counts.sum())
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())

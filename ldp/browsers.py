@@ -1,11 +1,11 @@
-"""Values that browsers randomize themselves, as frames of a stream.
+"""Frames from values that the browser has already randomized.
 
-- Firefox's ``unaryEncodeDiffPrivacy`` encodes one of N values as a text of N bits: a report of ``unary``.
-- Chrome and Edge randomize ``PerformanceNavigationTiming.confidence`` (W3C): ``value`` is "low" or "high", replaced by
-  a fair coin with probability ``randomizedTriggerRate``: a report of ``response`` with that rate among the document's
-  ``rates``, 0 for "low" and 1 for "high".
+- Firefox: ``unaryEncodeDiffPrivacy`` encodes one of N values as a string of N bits, which is a report of ``unary``.
+- Chrome and Edge: ``PerformanceNavigationTiming.confidence`` (W3C) has a ``value``, "low" or "high". The browser
+  replaces it by a fair coin with probability ``randomizedTriggerRate``. This is a report of ``response`` with that rate
+  among the document's ``rates``, 0 for "low" and 1 for "high".
 
-``clients/javascript/browsers.js`` does the same in JavaScript. Neither draws coins or needs numpy.
+``clients/javascript/browsers.js`` does the same in JavaScript. Both draw no coins, and this module needs no numpy.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ VALUES = ("low", "high")
 
 
 def unary_frame(stream: Stream, bits: str) -> bytes:
-    """Returns the frame of a text of d bits, "0" or "1", first value first, for a stream of unary encoding.
+    """Returns the frame of a string of d bits for a stream of unary encoding.
+
+    `bits` are characters "0" and "1", the first value first.
 
     Raises:
-        TypeError: a stream of another protocol, or bits that are no text.
+        TypeError: a stream of another protocol, or bits that are not a string.
         ValueError: another number of bits, or other characters. The error does not repeat the bits.
 
     Example:
@@ -38,25 +40,25 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
     """
     oracle = stream.oracle
     if not isinstance(oracle, UnaryEncoding):
-        raise TypeError(f"a text of bits is a report of unary encoding; stream {stream.name} is of {oracle}")
+        raise TypeError(f"a string of bits is a report of unary encoding; stream {stream.name} uses {oracle}")
     if not isinstance(bits, str):
-        raise TypeError(f"bits are of type {type(bits).__name__}; they must be a text")
+        raise TypeError(f"bits are of type {type(bits).__name__}; they must be a string")
     if len(bits) != oracle.domain_size or not set(bits) <= {"0", "1"}:
         raise ValueError(
-            f"the text is not {oracle.domain_size} characters of 0 and 1, as the stream's values are"
+            f"the bits are not {oracle.domain_size} characters 0 or 1, one per value of the stream"
         )
     report = int(bits[::-1], 2).to_bytes(oracle.report_bytes, "little")
     return wire.header(stream.fingerprint) + report
 
 
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
-    """Returns the frame of a navigation's confidence, for a stream of a response with rates.
+    """Returns the frame of a navigation's confidence for a rated response.
 
-    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. A rate that the document does not
-    declare makes a frame that a worker rejects with the reason ``rate``, so the operator sees it.
+    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. If the document does not declare
+    the rate, a worker rejects the frame with the reason ``rate``, so that the operator notices it.
 
     Raises:
-        TypeError: a stream of another protocol, or a rate that is no number.
+        TypeError: a stream of another protocol, or a rate that is not a number.
         ValueError: a value other than "low" or "high", which the error does not repeat.
 
     Example:
@@ -68,10 +70,10 @@ def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
     oracle = stream.oracle
     if not isinstance(oracle, RatedResponse):
         raise TypeError(
-            f"a confidence is a report of a response with rates; stream {stream.name} is of {oracle}"
+            f"a confidence is a report of a response with rates; stream {stream.name} uses {oracle}"
         )
     if (value := confidence.get("value")) not in VALUES:
-        raise ValueError("the confidence's value is neither 'low' nor 'high'")
+        raise ValueError("confidence has another value than 'low' or 'high'")
     given = confidence.get("randomizedTriggerRate")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"randomizedTriggerRate is of type {type(given).__name__}; it must be a number")

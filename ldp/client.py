@@ -1,14 +1,15 @@
-"""The client on a device: turns a value into the frame of one report, with secret, exact coins.
+"""Client for devices: randomizes a value and encodes it as a frame.
 
 It needs only the standard library. docs/reference/wire-format.md defines the frames, for clients in other languages.
 
 A client, in any language, must not:
 
 - compare floats: a float threshold makes some report impossible for some value, or more likely than e^ε allows;
-- draw coins from anything but the system's CSPRNG, or from a seed that it also reports;
+- draw coins from any source except the system's CSPRNG, or from a seed that it also reports, such as OLH's;
+- reveal by the order or timing of a report which part of it is the true one;
 - report the same value again without adding the ε: k reports of one value spend k·ε. To retry, send the same bytes;
-- keep values until it is online: keep their frames and pack those (`Client.pack`);
-- stay silent for some values: silence reveals them. A domain needs a value for "none of these";
+- store values until it is online: store their frames and pack those (`Client.pack`);
+- skip the report for some values: silence reveals them. A domain needs a value for "none of these";
 - send the value with the report, in a log, a record's key, or an error.
 """
 
@@ -50,29 +51,29 @@ class Client:
         self._indices = {label: index for index, label in enumerate(stream.labels or ())}
 
     def report(self, value: str | int) -> bytes:
-        """Returns one whole frame with one fresh report of a value; it spends the stream's ε.
+        """Returns a frame with one fresh report of a value, which spends ε.
 
         Args:
             value: the value's label, or its index 0 ≤ v < d.
 
         Raises:
             TypeError: a value that is neither a str nor an integer.
-            ValueError: a label or index outside the domain. No error repeats the value, which is the user's.
+            ValueError: a label or index outside the domain. No error repeats the value, because it is secret.
         """
         return self._header + self._oracle.pack(self._oracle.perturb_one(self._index(value)))
 
     def pack(self, frames: Iterable[bytes], *, most_reports: int, as_json: bool = False) -> list[bytes]:
-        """Packs the reports of many binary frames into few, in their order; draws no coins and spends no ε.
+        """Packs the reports of many binary frames into few, in order.
 
-        For a device that keeps its reports until it is online. A record is accepted or rejected whole, has one time,
-        and shows that its reports came together. Only version, fingerprint and length are checked: decode frames of
-        other senders first (`ldp.frames.decode`). `most_reports` is the operator's limit of reports a record
-        (`streams.most_reports`). Frames have at most 10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report has a frame
-        of its own. JSON frames are several times as long.
+        Use it on a device that stores its reports until it is online. Packing draws no coins and spends no ε. The
+        reports in a frame are accepted or rejected together, share one timestamp, and reveal that one sender has them.
+        Only version, fingerprint and length are checked: decode frames of other senders first (`ldp.frames.decode`).
+        `most_reports` is the operator's limit of reports per record (`streams.most_reports`). Frames have at most
+        10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are several times longer.
 
         Raises:
-            TypeError: a frame that is not bytes, or a most_reports that is no integer.
-            ValueError: a frame that is no binary frame of this stream, or a most_reports below 1.
+            TypeError: a frame that is not bytes, or a most_reports that is not an integer.
+            ValueError: a frame that is not a binary frame of this stream, or a most_reports below 1.
 
         Example:
             >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -90,28 +91,29 @@ class Client:
         return _joined(self._header, reports, b"", b"", most)
 
     def _body(self, i: int, frame: bytes) -> bytes:
-        """The reports of frame i, checked to be this stream's and whole."""
+        """Returns the reports of frame i after checking header and length."""
         if not isinstance(frame, bytes):
             raise TypeError(
-                f"frame {i} is of type {type(frame).__name__}; it must be bytes, as report gives them"
+                f"frame {i} is of type {type(frame).__name__}; it must be bytes, as report returns them"
             )
         header, body = frame[: wire.HEADER_BYTES], frame[wire.HEADER_BYTES :]
         if header != self._header:
-            # another fingerprint is named; what is no frame at all might be the user's value, and is not
-            given = f"has the fingerprint {header[1:].hex()}" if header[:1] == self._header[:1] else "is none"
+            # bytes that are not a frame may be the user's value, so the error does not repeat them
+            given = (
+                f"has fingerprint {header[1:].hex()}" if header[:1] == self._header[:1] else "is not a frame"
+            )
             raise ValueError(
                 f"frame {i} {given}; a binary frame of this stream begins with {self._header.hex()}"
             )
         size = self._oracle.report_bytes
         if not body or len(body) % size:
             raise ValueError(
-                f"frame {i} has {len(frame)} bytes; allowed are {wire.HEADER_BYTES}, and {size} for each of one or "
+                f"frame {i} has {len(frame)} bytes; allowed are {wire.HEADER_BYTES} plus {size} for each of one or "
                 "more reports"
             )
         return body
 
     def _json(self, report: bytes) -> bytes:
-        """A report as it stands in a JSON frame."""
         if self._oracle.length is not None:
             return b'"' + b64encode(report) + b'"'
         numbers = wire.integers(report, self._oracle.fields.values())
@@ -120,9 +122,9 @@ class Client:
     def _index(self, value: str | int) -> int:
         if isinstance(value, str):
             if value not in self._indices:
-                raise ValueError(f"the value is none of the stream's {len(self._indices)} labels")
+                raise ValueError(f"the value is not one of the stream's {len(self._indices)} labels")
             return self._indices[value]
-        # not by `as_integer`: its error would name the value
+        # the error of `as_integer` would repeat the value
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"the value is of type {type(value).__name__}; it must be a label or an index")
         if not 0 <= value < self._oracle.domain_size:
@@ -131,7 +133,7 @@ class Client:
 
 
 def _joined(head: bytes, items: list[bytes], between: bytes, tail: bytes, most: int) -> list[bytes]:
-    """Joins items into as few frames as possible, of a limited number of items and bytes each."""
+    """Joins items into as few frames as the limits of items and bytes allow."""
     frames: list[bytes] = []
     begin, size = 0, len(head) + len(tail)
     for end, item in enumerate(items):

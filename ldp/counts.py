@@ -1,10 +1,11 @@
-"""Counts from elsewhere: sums over reports by a database, or by an aggregator of secret shares.
+"""Estimates from counts that a database or another aggregator computed.
 
-``supports`` has d numbers, the reports that support each value. ``counters`` has the protocol's state: the same, except
-for Hadamard Response and PGR, where it is how often each of the K messages was reported.
+``supports`` are d numbers: the reports that support each value. ``counters`` are the protocol's state, which equals the
+supports except for Hadamard Response and PGR, which count each of their K messages.
 
-As a JSON document: ``reports``, their number, and either ``supports`` or ``counters``: a list of all numbers, or an
-object of those that are not 0, by value (its label, or its index without labels) or by index.
+A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Both are a list of all
+numbers or an object of the non-zero numbers. The keys of ``supports`` are labels (or indices if the stream has no
+labels), the keys of ``counters`` are indices.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def estimate_counts(
     supports: npt.ArrayLike | None = None,
     counters: npt.ArrayLike | None = None,
 ) -> Estimate:
-    """Returns the estimate of sums over n ≥ 1 reports that were computed elsewhere; see `Oracle.estimate`.
+    """Returns the estimate from external counts of n ≥ 1 reports.
 
-    Give either `supports`, (d,) integers, or `counters`, (state_size,) integers, the protocol's state.
+    Pass either `supports`, (d,) integers, or `counters`, (state_size,) integers; see `Oracle.estimate`.
 
     Raises:
-        TypeError: neither or both sums, or numbers that are not integers.
-        ValueError: sums that no n reports have, or of another length.
+        TypeError: neither or both counts, or numbers that are not integers.
+        ValueError: counts that no n reports have, or of another length.
 
     Example:
         >>> import ldp
@@ -49,7 +50,7 @@ def estimate_counts(
         array([45, 50, 45])
     """
     if (supports is None) == (counters is None):
-        raise TypeError("give either supports, for each value, or counters, the protocol's state")
+        raise TypeError("pass either supports, one per value, or counters, the protocol's state")
     n = as_integer("reports", reports, 1, _MOST)
     if supports is None:
         return oracle.estimate_state(checked_state(oracle, n, counters), n)
@@ -57,11 +58,11 @@ def estimate_counts(
 
 
 def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
-    """Returns the estimate of a document of counts, as described above, for its stream.
+    """Returns the estimate from a JSON document of counts of a stream.
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: another key, a value that the stream does not have, or sums that no such reports have.
+        ValueError: another key, a value that the stream does not have, or counts that no such reports have.
 
     Example:
         >>> import ldp
@@ -86,7 +87,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
 
 def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """Returns counters as the state of n ≥ 0 reports: (state_size,). Raises TypeError or ValueError."""
+    """Returns counters as the state of n ≥ 0 reports: (state_size,)."""
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):
         raise ValueError(
@@ -94,9 +95,9 @@ def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt
         )
     state = np.ascontiguousarray(as_counts(state, n, oracle.state_size))
     if not isinstance(oracle, PreferredMessages):
-        oracle._check_sums(state, n)  # noqa: SLF001  # what a report adds is what it supports
+        oracle._check_sums(state, n)  # noqa: SLF001  # here the counters are the supports
     elif (total := exact_total(state)) != n:
-        raise ValueError(f"counters sum to {total}; each report is counted once, so allowed is n = {n}")
+        raise ValueError(f"counters sum to {total}; each report counts once, so allowed is n = {n}")
     return state
 
 
@@ -111,7 +112,7 @@ def _of_list(which: str, sums: Any) -> npt.NDArray[np.int64]:
 def _of_object(
     which: str, sums: Mapping[str, Any], size: int, names: tuple[str, ...] | None
 ) -> npt.NDArray[np.int64]:
-    """The numbers by their names; all others are 0."""
+    """Returns the numbers of an object as an array; missing entries are 0."""
     numbers = np.zeros(size, np.int64)
     places = None if names is None else {name: i for i, name in enumerate(names)}
     for name, one in sums.items():
@@ -124,6 +125,6 @@ def _of_object(
 
 
 def _index(text: str, size: int) -> int | None:
-    """The index that a text names in the one way there is; None for another text."""
+    """Parses a canonical decimal index below `size`; None for other text."""
     known = text.isascii() and text.isdigit() and len(text) <= 8 and str(int(text)) == text
     return int(text) if known and int(text) < size else None

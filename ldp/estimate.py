@@ -1,4 +1,4 @@
-"""Estimate: the unbiased frequencies of one stream, with what is known about their error."""
+"""Unbiased frequency estimates with standard errors and intervals."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
-Window = tuple[int, int]  # A range of time [start, end), in milliseconds since the epoch
+Window = tuple[int, int]  # Time range [start, end) in milliseconds since the epoch
 
 Counts = npt.NDArray[np.int64]
 
 MOST_MERGED = 1 << 43
-"""Reports of an estimate that can be merged: of more, float64 frequencies do not tell each count."""
+"""Largest number of reports for which float64 frequencies determine each count."""
 
 
 _SHOWN = 10  # Values that a notebook shows
@@ -33,7 +33,7 @@ _SHOWN = 10  # Values that a notebook shows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Base: f̃ = (c/n − q)/(p − q) for every value of the domain, with n and the oracle.
+    """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of every value.
 
     Source: Section III, Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions of the n reports (not
     users); they may be negative or above 1.
@@ -44,13 +44,13 @@ class Estimate:
         oracle: the protocol with p and q.
         windows: time windows of the reports, each [start, end) in milliseconds since the epoch, in order and disjoint;
             empty for the whole stream.
-        counts: (d,) int64, read-only: the support counts; None for an estimate made of frequencies alone.
+        counts: support counts, (d,) int64, read-only; None if only frequencies are known.
         labels: the name of each value, or None.
 
     Raises:
         ValueError: frequencies that are not d finite numbers, n below 1, an empty or overlapping window, or another
             number of counts or labels than d.
-        TypeError: n, an end of a window, or a count is not an integer; a label is no string.
+        TypeError: n, an end of a window, or a count is not an integer; a label is not a string.
 
     Example:
         >>> import ldp
@@ -72,7 +72,7 @@ class Estimate:
         frequencies = np.array(self.frequencies, dtype=np.float64)
         d = self.oracle.domain_size
         if frequencies.shape != (d,):
-            raise ValueError(f"frequencies have shape {frequencies.shape}; the oracle's domain needs ({d},)")
+            raise ValueError(f"frequencies have shape {frequencies.shape}; the oracle needs ({d},)")
         if not np.isfinite(frequencies).all():
             worst = int(np.flatnonzero(~np.isfinite(frequencies))[0])
             raise ValueError(f"frequencies must be finite; value {worst} has {frequencies[worst]}")
@@ -85,7 +85,7 @@ class Estimate:
             if counts.dtype.kind not in "iu":
                 raise TypeError(f"counts must be integers, not {counts.dtype}")
             if counts.shape != (d,):
-                raise ValueError(f"counts have shape {counts.shape}; the oracle's domain needs ({d},)")
+                raise ValueError(f"counts have shape {counts.shape}; the oracle needs ({d},)")
             counts = counts.astype(np.int64, copy=False)
             counts.flags.writeable = False
             object.__setattr__(self, "counts", counts)
@@ -98,15 +98,15 @@ class Estimate:
 
     @property
     def sigma(self) -> float:
-        """σ, the standard deviation of f̃ for a value that nobody has: √(q(1−q)/(n(p−q)²)) (Equation 5)."""
+        """σ = √(q(1−q)/(n(p−q)²)), the standard error at frequency 0 (Equation 5)."""
         p, q = self.oracle.p, self.oracle.q
         return math.sqrt(q * (1 - q) / (self.n * (p - q) ** 2))
 
     def std_error(self) -> Vector:
-        """Standard deviation of each f̃ (Equation 3) with f̃, clipped to [0, 1], in place of f: (d,). O(d).
+        """Returns the standard error of each f̃ (Equation 3): (d,). O(d).
 
-        The variance q(1−q) + f(p−q)(1−p−q) is computed as (1−f)·q(1−q) + f·p(1−p), which neither cancels nor turns
-        negative.
+        The unknown f is replaced by f̃, clipped to [0, 1]. The variance q(1−q) + f(p−q)(1−p−q) is computed as
+        (1−f)·q(1−q) + f·p(1−p), which has no cancellation and is never negative.
         """
         p, q = self.oracle.p, self.oracle.q
         scale = self.n * (p - q) ** 2
@@ -115,12 +115,12 @@ class Estimate:
         return np.sqrt((1.0 - f) * absent + f * present)
 
     def interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
-        """Pointwise score interval around Base.
+        """Returns pointwise score intervals around Base.
 
         {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}: the count has exactly this variance when its true
-        frequency in the population is f, so the interval holds its level unless n·q is below about 5. It is not
-        clipped to [0, 1] and holds for one value at one fixed time. No such interval exists for post-processed values.
-        `ldp.query` has intervals for sets and simultaneous ones for the most frequent values.
+        frequency in the population is f, so the interval covers with its level unless n·q is below about 5. It is not
+        clipped to [0, 1] and is valid for one value at one fixed time. No such interval exists for post-processed
+        values. `ldp.query` has intervals for sets and simultaneous intervals for the most frequent values.
 
         Returns:
             (low, high), each (d,) float64. O(d).
@@ -133,10 +133,11 @@ class Estimate:
         return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
-        """Anytime-valid intervals of (k,) values, or of all: those of all n together hold the level.
+        """Returns anytime-valid intervals of (k,) values, or of all values.
 
-        Use them if you look at each new snapshot or stop when a result appears; see
-        `ldp.intervals.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value at a time.
+        The intervals of one value cover with the level at all n together. Use them if you look at each new snapshot or
+        stop when a result appears; see `ldp.intervals.confidence_sequence`. They are about 1.9 times as wide as
+        `interval`, within [0, 1].
 
         Returns:
             (low, high), each (k,) float64. O(k).
@@ -154,16 +155,16 @@ class Estimate:
         return confidence_sequence.of_values(self.known_counts(values), self.n, p, q, level)
 
     def within(self, start: int, end: int) -> Estimate:
-        """Returns the same estimate, of a window [start, end) in milliseconds since the epoch.
+        """Returns the estimate with the window [start, end) in milliseconds.
 
         Raises TypeError for an end that is not an integer, ValueError for an empty window.
         """
         return replace(self, windows=((start, end),))
 
     def labelled(self, labels: Sequence[str] | None) -> Estimate:
-        """Returns the same estimate with the names of its values, such as `Stream.labels`.
+        """Returns the estimate with names of its values, e.g. `Stream.labels`.
 
-        Raises TypeError for a label that is no string, ValueError for another number of labels than d.
+        Raises TypeError for a label that is not a string, ValueError for another number of labels than d.
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
@@ -177,11 +178,11 @@ class Estimate:
         """Returns a data frame with a row for each value.
 
         Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency`` and ``std_error`` (Equation 3);
-        ``low`` and ``high``, the ends of its pointwise interval; then those in `more`.
+        ``low`` and ``high``, the ends of its pointwise interval; the columns in `more`.
 
         Args:
             more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
-            level: of the intervals.
+            level: coverage of the intervals.
             library: pandas or polars; None for the first that is installed.
 
         Raises:
@@ -206,20 +207,19 @@ class Estimate:
         columns |= {"frequency": self.frequencies, "std_error": self.std_error(), "low": low, "high": high}
         for name, given in (more or {}).items():
             if name in columns:
-                raise ValueError(f"a column {name!r} is there already; those are {', '.join(columns)}")
+                raise ValueError(f"column {name!r} is a duplicate; the columns are {', '.join(columns)}")
             if (vector := np.asarray(given)).shape != self.frequencies.shape:
                 raise ValueError(f"column {name!r} has shape {vector.shape}, not {self.frequencies.shape}")
             columns[name] = vector
         return notebook.data_frame(columns, library)
 
     def __repr__(self) -> str:
-        """A line: what it is of, and the three most frequent values."""
         shown = [f"{self._name(v)} {self.frequencies[v]:.3g}" for v in self.most_frequent(3)]
         rest = ["…"] if len(shown) < self.oracle.domain_size else []
         return f"Estimate({self._about()}: {', '.join(shown + rest)})"
 
     def _repr_html_(self) -> str:
-        """A table of the most frequent values, as notebooks show it, with intervals that cover all together."""
+        """Renders the most frequent values with simultaneous intervals as HTML."""
         oracle, values = self.oracle, self.most_frequent(_SHOWN)
         low, high = top_bounds(
             self.nearest_counts(values), self.n, oracle.p, oracle.q, oracle.domain_size, level=0.95
@@ -238,13 +238,13 @@ class Estimate:
         return notebook.name_of(int(value), self.labels)
 
     def most_frequent(self, k: int) -> Indices:
-        """At most k values, (k,), the most frequent first; ties in order; see `query.top`. O(d log d)."""
+        """Returns at most k values, the most frequent first; see `query.top`."""
         f, k = self.frequencies, min(k, self.oracle.domain_size)
         values = np.flatnonzero(f >= np.partition(f, -k)[-k])
         return values[np.argsort(-f[values], kind="stable")[:k]]
 
     def nearest_counts(self, values: Indices) -> Vector:
-        """The support counts of some values; without any the nearest that their frequencies allow. (k,), O(k)."""
+        """Returns support counts, computed from the frequencies if unknown: (k,)."""
         if self.counts is not None:
             return self.counts[values].astype(np.float64)
         p, q = self.oracle.p, self.oracle.q
@@ -252,26 +252,25 @@ class Estimate:
         return np.clip(nearest, 0.0, self.n)
 
     def known_counts(self, values: Indices | None = None) -> Vector:
-        """Support counts of some values, or of all: float64, (k,). Errors as for `support`."""
+        """Returns support counts as (k,) float64; see `support`."""
         counts = self.support() if self.counts is None else self.counts
         return (counts if values is None else counts[values]).astype(np.float64)
 
     def merge(self, *others: Estimate) -> Estimate:
-        """Returns the estimate of all reports of several windows, as if counted together.
+        """Returns the estimate of all reports of several windows.
 
         Counts are linear in the reports, so they are added; the result equals `Oracle.estimate` of the sums to the
-        last bit. An estimate made of frequencies alone has its counts recovered exactly. A method's result is not
-        linear in the counts: merge first. n counts reports: a user who reported in two windows is in both, and has
+        last bit. If an estimate has only frequencies, its counts are recovered exactly. The result of a method is not
+        linear in the counts: merge first. n counts reports: a user who reported in two windows counts twice and has
         spent ε twice.
 
         Args:
-            others: estimates of windows that overlap neither this one's nor each other's. O(d) each.
+            others: estimates of windows that do not overlap each other or this estimate. O(d) each.
 
         Raises:
-            TypeError: something that is not an Estimate, such as a method's vector.
-            ValueError: an estimate of another protocol, ε, domain or parameter, or with other labels; of the whole
-                stream; of an overlapping window; with frequencies that are not from counts; or of more than 2⁴³
-                reports.
+            TypeError: an argument that is not an Estimate, such as a method's vector.
+            ValueError: estimates that differ in protocol, ε, domain, parameters or labels; an estimate of the whole
+                stream; overlapping windows; frequencies that are not from counts; more than 2⁴³ reports.
 
         Example:
             >>> import ldp
@@ -284,12 +283,12 @@ class Estimate:
         for other in merged:
             if not isinstance(other, Estimate):
                 raise TypeError(
-                    f"only an Estimate merges, not {type(other).__name__}: a method's vector is not linear in the"
+                    f"merge needs an Estimate, not {type(other).__name__}: a method's vector is not linear in the"
                     " counts; merge the estimates, then apply the method"
                 )
             if other.oracle != self.oracle:
                 raise ValueError(
-                    f"estimates of {self.oracle} and {other.oracle} do not merge: their counts mean different things"
+                    f"estimates of {self.oracle} and {other.oracle} cannot be merged: their counts are not comparable"
                 )
         windows, labels = windows_and_labels(merged)
         n = sum(estimate.n for estimate in merged)
@@ -297,12 +296,12 @@ class Estimate:
         return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
 
     def support(self) -> Counts:
-        """The support counts, recovered from the frequencies if necessary: (d,).
+        """Returns support counts, recovered from frequencies if necessary: (d,).
 
         Raises ValueError for frequencies that are not from counts, or more than 2⁴³ reports.
         """
         if self.n > MOST_MERGED:
-            raise ValueError(f"an estimate of {self.n} reports does not merge; at most {MOST_MERGED} do")
+            raise ValueError(f"the estimate has {self.n} reports; merging allows at most {MOST_MERGED}")
         p, q = self.oracle.p, self.oracle.q
         exact = self.n * (float(q) + float(p - q) * self.frequencies)
         counts = np.rint(exact) if self.counts is None else self.counts
@@ -311,19 +310,18 @@ class Estimate:
         if off.any():
             value = int(off.argmax())
             raise ValueError(
-                f"frequencies that are no counts' do not merge: {self.frequencies[value]} of value {value} would be"
-                f" a count of {exact[value]}; a method's result is not linear in the counts"
+                f"frequency {self.frequencies[value]} of value {value} is not from a count: it would be"
+                f" {exact[value]} reports; merge estimates of counts, not the results of methods"
             )
         return counts.astype(np.int64)
 
 
 def check_estimate(given: object) -> None:
-    """Raises TypeError for anything that is not an Estimate, such as a bare vector."""
+    """Raises TypeError for other types than Estimate, such as a bare vector."""
     if not isinstance(given, Estimate):
         raise TypeError(
-            f"an Estimate is needed, not a {type(given).__name__}: what a method does depends on n and on the protocol,"
-            " too. Make one with oracle.estimate(counts, n), or of frequencies with"
-            " ldp.Estimate(frequencies, n, oracle)"
+            f"an Estimate is needed, not a {type(given).__name__}, because methods depend on n and on the protocol."
+            " Create one with oracle.estimate(counts, n) or ldp.Estimate(frequencies, n, oracle)"
         )
 
 
@@ -338,20 +336,20 @@ def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
 
 
 def windows_and_labels(merged: Sequence[Estimate]) -> tuple[tuple[Window, ...], tuple[str, ...] | None]:
-    """Returns the windows and the labels of estimates that merge; `Estimate` refuses windows that overlap."""
+    """Returns the windows and labels of merged estimates."""
     if not all(one.windows for one in merged):
         raise ValueError(
-            "an estimate of the whole stream does not merge: it has the reports of every window in it;"
-            " within(start, end) says of which window an estimate is"
+            "an estimate of the whole stream cannot be merged: it contains the reports of every window;"
+            " set the window of each estimate with within(start, end)"
         )
     labels = {one.labels for one in merged} - {None}
     if len(labels) > 1:
-        raise ValueError("estimates with different labels do not merge: their values are not the same")
+        raise ValueError("estimates with different labels cannot be merged: their values differ")
     return tuple(window for one in merged for window in one.windows), next(iter(labels), None)
 
 
 def joined_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Returns windows in order, adjacent ones joined. Raises TypeError or ValueError (empty, overlapping)."""
+    """Sorts windows and joins adjacent windows; ValueError if windows overlap."""
     joined: list[Window] = []
     for start, end in sorted(_checked(window) for window in windows):
         first, last = joined[-1] if joined else (start, None)

@@ -1,13 +1,13 @@
-r"""Files of values, reports and counts, processed a block at a time, so any size fits.
+r"""Reads and writes files of values and frames with bounded memory.
 
-Values are one a line: a label, or an index if the stream has no labels. A file of frames is told by its first byte:
+A file of values has one value per line: a label, or an index if the stream has no labels. The first byte of a file of
+frames determines its format:
 
-- 0x01: the file is one binary frame, of any number of reports. Nothing may follow it: a second frame would be read as
-  reports.
-- any other: JSON lines, a JSON frame each. Blank lines are skipped. A line that begins with 0x01 is refused, because a
-  binary frame may hold line feeds.
+- 0x01: the file is one binary frame with any number of reports. Append no second frame: it would be read as reports.
+- any other byte: JSON lines, one JSON frame per line. Blank lines are skipped. A line that begins with 0x01 is
+  rejected, because a binary frame may contain line feeds.
 
-A record, that is a line or a binary frame, is accepted or rejected whole.
+A record is a line or a binary frame. It is accepted or rejected as a unit.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from ldp.stream import Stream
 
 BLOCK = 1 << 20
-"""Bytes of a binary frame that are read at a time, and bytes of reports that are made at a time."""
+"""Block size of binary frames and of encoded reports in bytes."""
 LINES_BLOCK = 1 << 16
-"""Bytes of lines that are read at a time: a line takes longer than a report of a binary frame."""
-LONGEST_LINE = 1 << 26  # Bytes: a longer line is passed over without being held, and rejected for its length
+"""Block size of JSON lines in bytes. It is smaller, because a line takes longer than a binary report."""
+LONGEST_LINE = 1 << 26  # Longest accepted line in bytes; longer lines are skipped without buffering
 
 _LINE_FEED = 0x0A
-_DIGITS = 9  # of an index at most
+_DIGITS = 9  # Most digits of an index
 
 
 class Readable(Protocol):
     """A file that is open for reading bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, as many as asked for; fewer at the end only."""
+        """Returns the next `size` bytes; fewer only at the end."""
 
 
 # Ψ
 
 
 def labels(path: Path) -> list[str]:
-    """Returns the labels of a UTF-8 file, one a line, without a byte order mark.
+    """Returns the labels of a UTF-8 file, one per line.
 
     Raises OSError or UnicodeDecodeError.
     """
@@ -62,12 +62,12 @@ def labels(path: Path) -> list[str]:
 def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[np.int64]]:
     r"""Yields the values of a file as indices, a block of lines at a time.
 
-    The file is UTF-8 with one value a line, a label or, in a stream without labels, 0 to d−1 in decimal; lines end
+    The file is UTF-8 with one value per line: a label or, in a stream without labels, 0 to d−1 in decimal. Lines end
     with ``\n`` or ``\r\n``. `source` names the file in errors.
 
     Raises:
-        ValueError: a line that is no value; nothing of its block was yielded. The error names the line number, never
-            the content, which is a user's secret.
+        ValueError: a line that is not a value, before any value of its block is yielded. The error contains the line
+            number but not the content, because values are secret.
 
     Example:
         >>> import io, ldp
@@ -76,7 +76,7 @@ def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[
         [[1, 0, 1]]
     """
     d = stream.oracle.domain_size
-    wanted = f"no index from 0 to {d - 1}" if stream.labels is None else f"none of the stream's {d} labels"
+    wanted = f"not an index from 0 to {d - 1}" if stream.labels is None else f"not one of the {d} labels"
     known = {label.encode(): index for index, label in enumerate(stream.labels or ())}
     before = 0
     for block in _lines(file, file.read(LINES_BLOCK)):
@@ -105,10 +105,10 @@ def perturbed(
     binary: bool,
     rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields a file of one report for each value, in order: parts of its bytes and their reports.
+    """Yields a file of one report per value as parts: bytes and reports.
 
-    The file is one binary frame, else JSON lines with a report each. `rng` is only for simulation, see
-    `Oracle.perturb`.
+    The file is one binary frame if `binary`, else JSON lines with one report per line. `rng` is only for simulation,
+    see `Oracle.perturb`.
     """
     header = 0
     most = max(1, BLOCK // stream.oracle.report_dtype.itemsize)
@@ -127,9 +127,10 @@ def perturbed(
 
 @dataclass(frozen=True)
 class Rejected:
-    """A rejected record, with its line from 1 on (None for a binary frame).
+    """A rejected record.
 
-    `record` is the line's bytes without its end; None for a binary frame and for a line longer than `LONGEST_LINE`.
+    `line` counts from 1; None for a binary frame. `record` are the line's bytes without its end; None for a binary
+    frame and for a line longer than `LONGEST_LINE`.
     """
 
     source: str
@@ -139,17 +140,17 @@ class Rejected:
 
 
 class Aggregator:
-    r"""The counts of one stream over any number of files: what a worker counts of their records.
+    r"""Counts the reports of one stream in files, with the rules of a worker.
 
     Args:
         stream: the stream of the reports.
         on_rejected: called for each rejected record.
-        most_reports: limit of reports a record; None, as a file of one binary frame needs it, for no limit.
+        most_reports: limit of reports per record; None for no limit, which files of one binary frame need.
 
     Attributes:
         state: (K,) int64, the oracle's state.
         reports: n, the number of counted reports.
-        records: the number of records read, rejected ones included.
+        records: the number of records read, including rejected records.
         rejected: reason -> number of rejected records.
 
     Memory: two states, a block, and a line.
@@ -178,10 +179,10 @@ class Aggregator:
         self._most = most_reports
 
     def read(self, file: Readable, source: str) -> None:
-        """Counts a file of frames in either form.
+        """Counts a file of frames in either format.
 
         Raises:
-            OSError: from reading; the lines before are counted, an unfinished binary frame is not.
+            OSError: the file cannot be read to its end. Earlier lines are counted, an incomplete binary frame is not.
         """
         block = file.read(LINES_BLOCK)
         if block[:1] == bytes([wire.VERSION]):
@@ -195,7 +196,7 @@ class Aggregator:
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> frames.Decoded:
-        r"""Counts the records of a column as `ldp.frames.decode` does; does not call ``on_rejected``."""
+        r"""Counts columns of records (`ldp.frames.decode`), without callback."""
         decoded = self._count(buffer, begins, ends)
         for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):
             if verdict and n:
@@ -203,7 +204,7 @@ class Aggregator:
         return decoded
 
     def estimate(self) -> Estimate:
-        """Base over the whole domain, with the stream's labels. Raises ValueError without reports."""
+        """Returns Base with the stream's labels; ValueError without reports."""
         return self.stream.oracle.estimate_state(self.state, self.reports).labelled(self.stream.labels)
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
@@ -217,7 +218,7 @@ class Aggregator:
                 reason = decoded.reasons.get(0, reason)
                 oracle.accumulate(state, decoded.reports)
                 reports += decoded.reports.size
-        if reason in ("", Reason.RANGE, Reason.ONES):  # as of a record that is seen whole
+        if reason in ("", Reason.RANGE, Reason.ONES):  # the order of reasons of `frames.decode`
             if length % size:
                 reason = Reason.LENGTH
             elif self._most is not None and length // size > self._most:
@@ -238,7 +239,7 @@ class Aggregator:
                 self._reject(Rejected(source, before, Reason.LENGTH, None))
                 continue
             data = np.frombuffer(lines, np.uint8)
-            # a line feed stays with its line: JSON may end with white space
+            # a line keeps its line feed: JSON may end with white space
             ends = np.flatnonzero(data == _LINE_FEED) + 1
             bounds = np.concatenate([[0], ends, [] if lines.endswith(b"\n") else [data.size]]).astype(
                 np.int64
@@ -246,7 +247,7 @@ class Aggregator:
             binary = bounds[:-1][data[bounds[:-1]] == wire.VERSION]
             if binary.size:
                 data = data.copy()
-                data[binary] = 0  # no version
+                data[binary] = 0  # an unknown version, so that the line is rejected
             decoded = self._count(data, bounds[:-1], bounds[1:])
             for i, reason in decoded.reasons.items():
                 record = lines[bounds[i] : bounds[i + 1]].removesuffix(b"\n").removesuffix(b"\r")
@@ -274,7 +275,7 @@ class Aggregator:
 
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
-    """Splits a binary frame into frames of whole reports; an incomplete report comes last, alone."""
+    """Splits a binary frame into frames of complete reports, then a rest."""
     header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
     while block:
         if whole := len(rest) // size * size:
@@ -286,7 +287,7 @@ def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
 
 
 def _lines(file: Readable, block: bytes) -> Iterator[bytes | None]:
-    """Yields blocks of whole lines; None for a line longer than `LONGEST_LINE`."""
+    """Yields blocks of complete lines; None for a too long line."""
     rest = bytearray()
     passing = False
     while block:

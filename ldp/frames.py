@@ -1,12 +1,12 @@
-r"""Report frames: a record's value as bytes of the wire (`ldp.wire`) or as JSON.
+r"""Encodes and decodes frames of reports, binary (`ldp.wire`) or JSON.
 
 A record whose first byte is ``{`` is JSON::
 
     {"fingerprint": "9f86d081", "reports": [...]}
 
-with an integer for a report of one integer, a list for one of several (OLH: ``[seed, bucket]``), and the base64 of the
-wire's bytes (RFC 4648, section 4, padded) for bits or a subset. A record is accepted or rejected whole, and no input
-makes `decode` raise.
+A report of one integer is an integer, a report of several integers is a list (OLH: ``[seed, bucket]``). Bits and
+subsets are the base64 of their binary form (RFC 4648, section 4, padded). A record is accepted or rejected as a unit,
+and `decode` raises for no record.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 class Reason(StrEnum):
-    """Why a record was rejected; the values are stable, they label metrics and head dead letters."""
+    """Reason of a rejection; metrics and dead letters use the stable values."""
 
-    EMPTY = "empty"  # No bytes, or no value at all
+    EMPTY = "empty"  # No bytes, or a null value
     VERSION = "version"  # The first byte is neither the version nor ``{``
     LENGTH = "length"  # Truncated, not a whole number of reports, or no report
-    FINGERPRINT = "fingerprint"  # Made for another stream document
-    MANY = "many"  # More reports than the stream takes in one record
-    RANGE = "range"  # A report outside what the protocol allows, such as a bucket ≥ g
-    ONES = "ones"  # A unary report with so few or so many ones that no honest client would send it
+    FINGERPRINT = "fingerprint"  # Encoded for another stream document
+    MANY = "many"  # More reports than the stream allows in a record
+    RANGE = "range"  # A report that the protocol does not allow, such as a bucket ≥ g
+    ONES = "ones"  # A unary report that fails the Hamming weight check
     RATE = "rate"  # A report at a rate that the stream's document does not declare
     JSON = "json"  # Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated
 
@@ -51,26 +51,26 @@ REASONS: Mapping[str, str] = {
     Reason.FINGERPRINT: (
         "the fingerprint names another document: the client uses another protocol, epsilon, domain or labels"
     ),
-    Reason.MANY: "the record has more reports than the stream takes in one",
-    Reason.RANGE: "a report is outside what the protocol allows",
-    Reason.ONES: "a report has fewer or more ones than a report of an honest client has",
+    Reason.MANY: "the record has more reports than the stream allows",
+    Reason.RANGE: "a report is outside the range that the protocol allows",
+    Reason.ONES: "a report has too few or too many 1 bits for an honest client (Hamming weight check)",
     Reason.RATE: "a report is at a rate that the stream's document does not declare",
     Reason.JSON: "the JSON frame is malformed",
 }
-"""What each reason says to people."""
+"""Explanation of each reason."""
 
 VERDICTS: tuple[Reason, ...] = (Reason.EMPTY, *Reason)
-"""The reason that a verdict stands for; the first one is a place holder, as verdict 0 is none."""
+"""Reason of each verdict; the first is a placeholder, because verdict 0 means accepted."""
 
 _NO_LIMIT = 1 << 62
-_BOUNDS = "begins and ends must ascend within 0 to {}, the size of the buffer"
+_BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending offsets from 0 to its size {}"
 
 
 @dataclass(frozen=True)
 class Decoded:
     """The reports of a batch of m records, in order.
 
-    `counts` are the reports of each record, 0 for a rejected one; `verdicts` are 0, or the index of a `Reason` from 1.
+    `counts` are the reports of each record, 0 if rejected; `verdicts` are 0 if accepted, else an index of `VERDICTS`.
     """
 
     reports: npt.NDArray[np.void]
@@ -79,7 +79,7 @@ class Decoded:
 
     @property
     def reasons(self) -> dict[int, Reason]:
-        """For each rejected record its index, ascending, and the reason; O(rejected) objects."""
+        """Index of each rejected record, ascending, and its reason."""
         return {i: VERDICTS[self.verdicts[i]] for i in np.flatnonzero(self.verdicts).tolist()}
 
 
@@ -112,7 +112,7 @@ def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 
 
 def encode_lines(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """Returns JSON lines: a JSON frame and a line feed for each report. Errors as for `encode`."""
+    """Returns a JSON frame and a line feed for each report; see `encode`."""
     return "".join(_frame(stream, [item]) + "\n" for item in _items(stream.oracle, reports)).encode()
 
 
@@ -127,21 +127,21 @@ def decode(
 ) -> Decoded:
     """Decodes the reports in a batch of records, given as columns.
 
-    The first reason that applies is given: empty, version, length (of the header), fingerprint, length (of the
-    reports), many, range, rate, ones; in JSON: json (not the shape of any protocol's frame), fingerprint, length,
-    many, json (a report), range, rate, ones. O(bytes): a few nanoseconds a binary record, about a hundred a JSON
-    record.
+    A rejected record gets the first reason that applies: empty, version, length (of the header), fingerprint, length
+    (of the reports), many, range, rate, ones. The order for JSON is: json (not the shape of any protocol's frame),
+    fingerprint, length, many, json (a report), range, rate, ones. O(bytes): a few nanoseconds per binary record, about
+    a hundred per JSON record.
 
     Args:
         stream: the stream of the records.
-        buffer: the records' values in order, with anything between them.
+        buffer: the records' values in order; bytes between them are ignored.
         begins: (m,) int64; record i is ``buffer[begins[i]:ends[i]]``.
         ends: (m,) int64.
-        most_reports: limit of reports a record; None for no limit.
+        most_reports: limit of reports per record; None for no limit.
         check_weight: whether the Hamming weight check rejects unlikely reports, see `Oracle.likely`.
 
     Raises:
-        ValueError: begins and ends that are no ranges of the buffer in ascending order.
+        ValueError: begins and ends that are not ascending ranges of the buffer.
 
     Example:
         >>> import ldp
@@ -175,7 +175,6 @@ def _columns(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The arguments of `decode` as arrays, checked."""
     data = _frozen(np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8))
     begins, ends = np.asarray(begins), np.asarray(ends)
     for name, bounds in (("begins", begins), ("ends", ends)):
@@ -193,15 +192,15 @@ def _reject(
     verdicts: npt.NDArray[np.uint8],
     check_weight: bool,
 ) -> Decoded:
-    """Rejects records with malformed reports as a whole, and returns the rest."""
+    """Rejects records with malformed or unlikely reports and returns the rest."""
     checks = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     checks |= {
         Reason.RATE: oracle.declared(reports),
         Reason.RANGE: oracle.check(reports),
-    }  # the later one prevails
+    }  # a later reason overwrites an earlier one
     wrong = {reason: ~good for reason, good in checks.items() if not good.all()}
     if wrong:
-        records = np.repeat(np.arange(counts.size), counts)  # of each report its record
+        records = np.repeat(np.arange(counts.size), counts)  # the record of each report
         for reason, bad in wrong.items():
             verdicts[records[bad]] = VERDICTS.index(reason, 1)
         reports = reports[verdicts[records] == 0]
@@ -209,12 +208,12 @@ def _reject(
     return Decoded(reports, counts, verdicts)
 
 
-# made once: json.dumps makes its own at each call that has arguments
+# json.dumps creates a new encoder in each call that has arguments
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def _items(oracle: Oracle, reports: npt.NDArray[np.void]) -> list[Any]:
-    """Reports in JSON's types: an integer each, a list of integers, or base64."""
+    """Returns reports as JSON items: integers, lists of integers, or base64."""
     rows = _sendable(oracle, reports)
     if oracle.length is not None:
         return [b64encode(row.tobytes()).decode() for row in rows]
@@ -237,7 +236,7 @@ def _sendable(oracle: Oracle, reports: npt.NDArray[np.void]) -> npt.NDArray[np.v
 
 
 def _frozen(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
-    """A contiguous read-only view: one type, for which a kernel is compiled once."""
+    """Returns a contiguous read-only view, the only type of kernels."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

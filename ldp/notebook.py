@@ -1,4 +1,4 @@
-"""Notebook views: columns as a data frame, and the most frequent values as an HTML table."""
+"""Notebook views: data frames and HTML tables of frequent values."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any
 import numpy.typing as npt
 
 LIBRARIES = ("pandas", "polars")
-"""What makes data frames, the first that is installed before the others; neither is among what this package needs."""
+"""Optional libraries of data frames, in order of preference."""
 
 _LONGEST = 60
 _BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90deg,"
 
 
 def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library: str | None = None) -> Any:
-    """Returns a `pandas.DataFrame` or a `polars.DataFrame` of equally long columns, name -> values.
+    """Returns a `pandas.DataFrame` or `polars.DataFrame` of columns by name.
 
-    `library` is one of `LIBRARIES`, or None for the first that is installed. Raises ValueError for another one,
-    ImportError for one that is not installed.
+    `library` is one of `LIBRARIES`, or None for the first that is installed. Raises ValueError for another library,
+    ImportError for a library that is not installed.
     """
     if library not in (None, *LIBRARIES):
-        raise ValueError(f"library is {library!r}; there are {', '.join(LIBRARIES)}")
+        raise ValueError(f"library is {library!r}; allowed are {', '.join(LIBRARIES)}")
     wanted = LIBRARIES if library is None else (library,)
     for name in wanted:
         try:
             return import_module(name).DataFrame(dict(columns))
         except ModuleNotFoundError as error:
             if error.name != name:
-                raise  # it is there, and lacks something itself
+                raise  # the library is installed, but one of its dependencies is missing
     raise ImportError(f"a data frame needs {' or '.join(wanted)}: pip install {wanted[0]}")
 
 
 def name_of(value: int, labels: Sequence[str] | None) -> str:
-    r"""A value's display name: its label, shortened and escaped if necessary, or its index."""
+    r"""Returns a value's label, shortened and escaped, or its index."""
     if labels is None:
         return str(value)
     label = labels[value]
@@ -44,10 +44,10 @@ def name_of(value: int, labels: Sequence[str] | None) -> str:
 
 
 def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
-    """Returns frequencies with their intervals as an HTML table, for light and dark pages, without scripts.
+    """Returns an HTML table of frequencies and intervals, without scripts.
 
-    Rows are name (escaped here), frequency and the ends of its interval; `level` is their simultaneous coverage;
-    `left` is the number of values that are not among the rows.
+    Rows are name (escaped here), frequency and the ends of its interval. `level` is the simultaneous coverage of the
+    intervals, `left` the number of values that are not shown. The table suits light and dark pages.
     """
     rows = list(rows)
     first, last = min([0.0, *(row[2] for row in rows)]), max(row[3] for row in rows)
@@ -62,6 +62,6 @@ def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: 
     more = f'<tr><td colspan="4" style="text-align:left">and {left:,} more</td></tr>' if left else ""
     return (
         f'<table><caption style="text-align:left">{escape(caption)}</caption><thead><tr><th scope="col">value</th>'
-        f'<th scope="col">%</th><th scope="col">{level:.0%} interval, all together</th><td></td></tr></thead>'
+        f'<th scope="col">%</th><th scope="col">{level:.0%} simultaneous interval</th><td></td></tr></thead>'
         f"<tbody>{body}{more}</tbody></table>"
     )

@@ -1,4 +1,4 @@
-"""Offset ranges: the part of a Kafka partition's log that a state counts."""
+"""Offset ranges of Kafka partitions, which prevent double counting."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from ldp.arguments import as_integer
 
 TIME_ENDS = 253_370_678_400_000
-"""Times are milliseconds from the epoch to before this one, a year before the year 10000. A timestamp that is none, as
-Kafka's −1 is, says nothing of time."""
+"""Exclusive upper bound of timestamps in milliseconds since the epoch, one year before the year 10000. Other
+timestamps, such as Kafka's −1, are invalid."""
 _MOST = (1 << 63) - 1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The records of one partition of a topic in an offset range, from `start` to before `offset`.
+    """The offsets from `start` to before `offset` of one partition.
 
-    Offsets without a record, such as those of transaction markers, belong to the range. `max_timestamp` is the highest
-    timestamp of the accepted records, in milliseconds since the epoch; −1 if none of them has a time (see
-    `TIME_ENDS`); None if none was accepted, or if timestamps are unknown. `most_reports` limited the reports a record,
-    or None.
+    Offsets without a record, such as transaction markers, belong to the range. `max_timestamp` is the highest timestamp
+    of the accepted records in milliseconds since the epoch. It is −1 if no accepted record has a valid timestamp (see
+    `TIME_ENDS`), and None if no record was accepted or timestamps are unknown. `most_reports` is the limit of reports
+    per record that applied, or None.
 
     Raises:
         TypeError: a part of the wrong type.
@@ -56,15 +56,15 @@ class OffsetRange:
         return f"{self.topic}, partition {self.partition}, offsets {self.start} to {self.offset - 1}"
 
     def document(self) -> dict[str, Any]:
-        """The range in JSON's types, every attribute by its name."""
+        """Returns the attributes as a JSON object."""
         return asdict(self)
 
 
 def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Returns ranges in order, adjacent ones with the same limit of reports joined; O(n log n).
+    """Sorts ranges and joins adjacent ranges with the same limit; O(n log n).
 
     Raises:
-        ValueError: two overlap.
+        ValueError: two ranges overlap.
 
     Example:
         >>> ranges = OffsetRange("r", 0, 5, 9, 70), OffsetRange("r", 1, 0, 5), OffsetRange("r", 0, 2, 5, 90)
@@ -87,5 +87,5 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 
 def later(one: int | None, other: int | None) -> int | None:
-    """The higher of two timestamps of which each may be None."""
+    """Returns the higher of two optional timestamps."""
     return max((time for time in (one, other) if time is not None), default=None)

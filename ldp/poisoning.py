@@ -1,7 +1,8 @@
-"""The largest effect of one poisoning report.
+"""Effect of poisoning reports, and the poisoning tolerance of intervals.
 
 LDP protects users from the operator, not the estimate from users. A report counts (1 − q)/(p − q) users for each value
-that it supports and −q/(p − q) for each other; an honest one counts 1 for its user's value on average and 0 for others.
+that it supports and −q/(p − q) users for every other value. An honest report counts, on average, 1 user for the value
+of its user and 0 for other values.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ class PoisoningEffect:
     """The largest effect of one poisoning report, in users.
 
     Attributes:
-        up: raises the estimate of one value by this many users, (1 − q)/(p − q).
-        down: lowers one by this many users, q/(p − q).
-        values: raises this many values at once (`Oracle.most_supported`).
-        total: raises the sum over these values by this many users; no set's sum falls by more.
+        up: largest rise of one value, (1 − q)/(p − q).
+        down: largest fall of one value, q/(p − q).
+        values: number of values that rise at once (`Oracle.most_supported`).
+        total: rise of the sum over these values; the sum of a set does not fall by more.
         share: the share of all reports that moves a value by one standard error if poisoned: √(q/(n(1 − q))).
     """
 
@@ -38,9 +39,9 @@ class PoisoningEffect:
 
 
 def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
-    """Returns the largest effect of one poisoning report in a snapshot of n ≥ 1 reports.
+    """Returns the largest effect of one poisoning report among n ≥ 1 reports.
 
-    Raises TypeError for an n that is not an int, ValueError for one below 1.
+    Raises TypeError for an n that is not an int, ValueError for an n below 1.
 
     Example:
         >>> import ldp
@@ -56,21 +57,21 @@ def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
 
 
 def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
-    """Poisoning tolerance: the fewest additional reports that put an estimate outside its interval.
+    """Returns the poisoning tolerance: fewest reports that leave the interval.
 
-    With C of n reports that support a value, k more make it (C + k)/(n + k), which is above π when k > (nπ − C)/(1 −
-    π); π = q + (p − q)·high is the upper end. Downwards it is below when k > (C − nπ)/π. The result is the fewer of
-    both. Of reports at several rates those at the highest count most: each adds (1 − q)/(p − q) to the sum whose mean
-    the pooled estimate is, or −q/(p − q).
+    If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). It exceeds the upper
+    end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
+    k > (C − nπ)/π. The result is the smaller number. If reports have several rates, a report at the highest rate has
+    the largest effect: it adds (1 − q)/(p − q) or −q/(p − q) to the sum of which the pooled estimate is the mean.
 
     Args:
-        estimate: Base, of counts.
+        estimate: Base, from counts.
         low: (k,) lower ends of intervals.
         high: (k,) upper ends.
         values: (k,) indices; None for all.
 
     Returns:
-        (k,) whole numbers; infinity where no number suffices. O(k).
+        (k,) whole numbers; infinity if no number suffices. O(k).
 
     Raises:
         ValueError: frequencies that are not from counts (`Estimate.support`).
@@ -92,15 +93,16 @@ def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | N
 
 
 def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
-    """Poisoning tolerance of Base's answer for a set, between the ends of its interval; see `tolerance`.
+    """Returns the poisoning tolerance of Base's answer for a set.
 
-    The strongest report supports as many of the set's values as possible, or as few (`Oracle.supported_of`).
+    `low` and `high` are the ends of its interval; see `tolerance`. The strongest report supports as many of the set's
+    values as possible, or as few (`Oracle.supported_of`).
 
     Returns:
-        A whole number; infinity if no number suffices. O(m), and that of `Oracle.supported_of`.
+        A whole number; infinity if no number suffices. O(m), and the cost of `Oracle.supported_of`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, none at all; frequencies that are not from counts.
+        ValueError: an index outside the domain or repeated, an empty set; frequencies that are not from counts.
         TypeError: indices that are not integers.
     """
     oracle = estimate.oracle
@@ -109,7 +111,7 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
         raise ValueError("a set needs at least one value")
     if isinstance(estimate, RatedEstimate):
         numbers = tolerance(estimate, np.full(2, low), np.full(2, high))
-        return float(numbers[indices[0]]) if indices.size == 1 else math.inf  # each report has one of both
+        return float(numbers[indices[0]]) if indices.size == 1 else math.inf  # every report supports the set
     p, q, m = float(oracle.p), float(oracle.q), indices.size
     total = estimate.known_counts(indices).sum()
     lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))
@@ -118,7 +120,7 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
 
 
 def _tolerance(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
-    """Of totals of what reports add, each from ``least`` to ``most``, whose means have these bounds."""
+    """Returns the tolerance of totals if each report adds `least` to `most`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)
         down = np.where(low > least, np.floor((totals - n * low) / (low - least)) + 1.0, np.inf)

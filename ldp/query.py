@@ -1,7 +1,7 @@
-"""Queries: single values, sets of values, the most frequent values, and Base's errors.
+"""Queries for single values, sets and the most frequent values.
 
-Every method answers a query. Standard errors and intervals are for Base's answer alone: around post-processed values
-there is no such interval.
+Every method answers a query. Only Base's answers have standard errors and intervals: no such interval exists around
+post-processed values.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class SetQuery:
     """The query for the frequency of one set of values.
 
     Attributes:
-        name: in snapshots: 1 to 200 characters, no control characters.
+        name: the name in snapshots: 1 to 200 characters, no control characters.
         values: indices of the set's values, distinct; at least one.
 
     Raises:
-        TypeError: values that are no list or tuple of integers.
-        ValueError: a name that is not allowed; no value, one twice, or one that no domain has.
+        TypeError: values that are not a list or tuple of integers.
+        ValueError: a name that is not allowed; no value, a repeated value, or an index outside 0..2²⁴−1.
     """
 
     name: str
@@ -48,18 +48,18 @@ class SetQuery:
         _check_name(self.name)
         if not isinstance(self.values, list | tuple):
             raise TypeError(
-                f"query {self.name!r}: {self.values!r} given; a list or tuple of value indices is needed"
+                f"query {self.name!r}: values are {self.values!r}; they must be a list or tuple of value indices"
             )
         what = f"query {self.name!r}: a value"
         values = tuple(as_integer(what, value, 0, MAX_DOMAIN - 1) for value in self.values)
         if not values or len(set(values)) != len(values):
-            raise ValueError(f"query {self.name!r} must list at least one value, each once")
+            raise ValueError(f"query {self.name!r} must list at least one value, and no value twice")
         object.__setattr__(self, "values", values)
 
     def variance(self, oracle: Oracle) -> SetVariance:
-        """The set's `SetVariance` under a protocol, cached."""
+        """Returns the cached `SetVariance` of the set under a protocol."""
         if oracle not in self._variances:
-            if len(self._variances) >= _KEPT:  # estimates of reports at several rates have a channel each
+            if len(self._variances) >= _KEPT:  # each estimate of reports at several rates has its own channel
                 self._variances.clear()
             self._variances[oracle] = SetVariance(oracle, self.values)
         return self._variances[oracle]
@@ -86,11 +86,11 @@ Query = SetQuery | TopQuery
 def of_domain(
     queries: Iterable[Query], domain_size: int
 ) -> tuple[tuple[SetQuery, ...], tuple[TopQuery, ...]]:
-    """Splits queries into those for sets and those for the most frequent values, in their order.
+    """Splits queries into set queries and top queries, in order.
 
     Raises:
-        TypeError: something that is no query.
-        ValueError: two queries of one name, a value outside 0..d-1, or a k beyond d.
+        TypeError: an object that is not a query.
+        ValueError: two queries with the same name, a value outside 0..d−1, or a k above d.
 
     Example:
         >>> of_domain([TopQuery("most", 3)], 2)
@@ -121,11 +121,11 @@ def _check_name(name: object) -> None:
 
 
 def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
-    """The frequency of a set of values under a method: a fraction of the reports. O(d log d).
+    """Returns the frequency of a set of values under a method. O(d log d).
 
-    Every method answers with the sum of its vector over the set, except Post-Pos, which post-processes the query
-    (Section IV.A): the sum of Base over the set, or 0 if that is negative. `subset` are distinct indices, maybe none
-    (0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
+    Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
+    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` are distinct indices,
+    possibly none (frequency 0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
 
     Raises:
         ValueError: an unknown method; an index outside the domain or repeated; not one vector.
@@ -147,20 +147,21 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
 
 
 def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Vector) -> float:
-    """`answer` from what the method has made of the estimate, for many sets. O(m), and nothing is checked."""
+    """Answers like `answer` from the method's vector, without checks. O(m)."""
     indices = np.asarray(subset, dtype=np.intp)
     return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)
 
 
 def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
-    """The standard error of Base's answer for a set, with the protocol's covariance between values.
+    """Returns the standard error of Base's answer for a set of values.
 
-    The counts of values in one report depend on each other, so the summed variances neither equal nor bound it: see
-    `SetVariance`. The set's frequency in it is Base's answer, clipped to [0, 1]; it is 0 for the whole domain under
-    GRR or Subset Selection. `subset` are distinct indices, at least one. Cost: that of a `SetVariance`.
+    It includes the protocol's covariance between values, see `SetVariance`: the supports in one report are dependent,
+    so the sum of the values' variances is not even a bound. The set's frequency is replaced by Base's answer, clipped
+    to [0, 1]. The result is 0 for the whole domain under GRR or Subset Selection. `subset` are distinct indices, at
+    least one. It costs as much as a `SetVariance`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, none at all, or not one vector.
+        ValueError: an index outside the domain or repeated, an empty set, or not one vector.
         TypeError: indices that are not integers.
 
     Example:
@@ -174,15 +175,16 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
 
 
 def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Pointwise score interval around Base's answer for a set, with the covariance between values.
+    """Returns a pointwise score interval around Base's answer for a set.
 
-    For a set of one value it is `Estimate.interval`. It holds its level for the given population unless n·q is small,
-    is not clipped to [0, 1], and holds for one set at a time. Exact except for Hadamard and PGR, where the variance
-    depends on the users' values and is weighted by Norm-Sub's frequencies (`SetVariance`).
+    It includes the covariance between values. For a set of one value it is `Estimate.interval`. It covers with its
+    level for one set in the given population unless n·q is small, and is not clipped to [0, 1]. The variance is exact
+    except for Hadamard and PGR, where it depends on the users' values and is weighted by Norm-Sub's frequencies
+    (`SetVariance`).
 
     Returns:
-        (low, high), fractions of the reports; (1, 1) for a whole domain whose estimates always sum to 1 (GRR, Subset
-        Selection, PGR with K = d). Cost: that of a `SetVariance`.
+        (low, high), fractions of the reports; (1, 1) for the whole domain if the estimates always sum to 1 (GRR,
+        Subset Selection, PGR with K = d). It costs as much as a `SetVariance`.
 
     Raises:
         ValueError: as for `std_error`; level is not strictly between 0 and 1.
@@ -199,13 +201,14 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
 
 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Anytime-valid interval around Base's answer for a set: those of all n together hold the level.
+    """Returns an anytime-valid interval around Base's answer for a set.
 
-    For a set of one value it is `Estimate.anytime_interval`. It uses the largest variance of a user inside, or
-    outside, the set; see `ldp.intervals.confidence_sequence`. Arguments as for `interval`.
+    The intervals at all n together cover with the level. For a set of one value it is `Estimate.anytime_interval`. It
+    uses the largest variance of a user inside, or outside, the set; see `ldp.intervals.confidence_sequence`. The
+    arguments are those of `interval`.
 
     Returns:
-        (low, high), fractions of the reports in [0, 1]. Cost: that of a `SetVariance`.
+        (low, high), fractions of the reports in [0, 1]. It costs as much as a `SetVariance`.
 
     Raises:
         ValueError: as for `interval`; frequencies that are not from counts.
@@ -216,9 +219,10 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
 
 
 def top(estimate: Estimate, k: int) -> Indices:
-    """The k most frequent values, by Base: (k,) indices, ties in order. All methods keep this order. O(d log d).
+    """Returns the k most frequent values by Base: (k,) indices. O(d log d).
 
-    Raises TypeError for a k that is not an integer, ValueError for one outside 1..d.
+    Ties are in index order. All methods keep the order of Base. Raises TypeError for a k that is not an integer,
+    ValueError for a k outside 1..d.
 
     Example:
         >>> import ldp
@@ -231,16 +235,17 @@ def top(estimate: Estimate, k: int) -> Indices:
 
 
 def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
-    """Simultaneous intervals for the k most frequent values, although the data chose the values.
+    """Returns simultaneous intervals for the k most frequent values.
 
-    Values reach the top because they are frequent or because they are overestimated (the winner's curse). Each side
-    has half of the risk 1 − level. Any of the d values may be overestimated: each lower end has a d-th of its half.
-    Upper ends need only a k-th. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be
-    the k values that are most frequent in truth. If a value v on top is underestimated, so is one of T: v itself, or
-    else, since fewer than k others are above v, a u of T that is not above it, and c_u ≤ c_v < t(f_v) ≤ t(f_u).
+    The data choose these values: they are frequent or overestimated (the winner's curse). Each side has half of the
+    risk 1 − level. Each of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
+    only 1/k. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k values that
+    are truly the most frequent. If a value v among the top k is underestimated, a value of T is underestimated too.
+    Either v is in T, or fewer than k other values are above v, so that a u of T is not above v and
+    c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
-    At such small risks the score interval fails for small n·q: the ends are those of the tails of the counts' own law
-    (`ldp.intervals.binomial_tail`), in [0, 1].
+    At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact law
+    of the counts (`ldp.intervals.binomial_tail`), in [0, 1].
 
     Returns:
         (low, high), each (k,) float64, in the order of `top`. O(d log d).
@@ -265,18 +270,18 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
 
 
 def sum_deviation(estimate: Estimate) -> float:
-    """Distance of Base's sum over the domain from its mean 1, in standard errors.
+    """Returns the distance of Base's sum from its mean 1, in standard errors.
 
-    Reports that do not follow the protocol, by mistake or by poisoning, show here. If all reports support the same
-    number of values, it is 0 (`Oracle.sum_law`).
+    A large distance reveals reports that do not follow the protocol, by mistake or by poisoning. If all reports support
+    the same number of values, the distance is 0 (`Oracle.sum_law`).
 
-    With x the distance of the sum of counts from its mean it is x/√(n·V + b|x|/3), by Bernstein's inequality: honest
-    reports exceed ±z with a probability below 2·exp(−z²/2), for z = 6 3·10⁻⁸. V is the largest variance of one report's
-    share, and b the most that one independent part can add. O(d), and that of `Oracle.sum_law` for a protocol's first
-    one.
+    If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By Bernstein's inequality,
+    honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6. V is the largest variance
+    of one report's share, b the largest contribution of one independent part. O(d), plus the cost of `Oracle.sum_law`
+    for the first estimate of a protocol.
 
     Raises:
-        TypeError: something that is not an Estimate.
+        TypeError: an argument that is not an Estimate.
 
     Example:
         >>> import ldp
@@ -296,5 +301,4 @@ def sum_deviation(estimate: Estimate) -> float:
 
 @lru_cache(maxsize=64)
 def _sum_law(oracle: Oracle) -> tuple[float, float]:
-    """Kept for the next estimate of the same protocol."""
     return oracle.sum_law()

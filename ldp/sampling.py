@@ -1,14 +1,11 @@
-"""Exact coins: probabilities are rationals, randomness comes from the system, no float decides.
+"""Exact random sampling with rational probabilities and system randomness.
 
-A float threshold breaks the promise of ε: its rounding makes some outputs impossible for some inputs, or more likely
-than e^ε allows. Here e^ε enters as a rational E that never exceeds it, every probability is a fraction of E, and a coin
-compares uniformly random digits with the digits of that fraction.
+A float threshold breaks the guarantee of ε: its rounding makes some outputs impossible for some inputs, or more likely
+than e^ε allows. Here a rational E ≤ e^ε replaces e^ε, every probability is a fraction of E, and a coin compares
+uniformly random digits with the digits of that fraction.
 
-A client, in any language, must not: compare floats; draw from a predictable generator; take coins from a seed that it
-also reports, such as OLH's; reveal by the order or timing of a report which of its parts is the true one; report the
-same value again without adding the ε.
-
-The functions for one value need only the standard library; those for arrays load numpy.
+`ldp.client` lists rules for clients in other languages. The functions for one value need only the standard library. The
+functions for arrays import numpy.
 """
 
 from __future__ import annotations
@@ -27,17 +24,17 @@ if TYPE_CHECKING:
 
 MAX_EPSILON = 64
 E_BITS = 64  # E is a multiple of 2^−E_BITS
-_WORDS = 1 << 15  # words tossed together: they stay in the second-level cache
-_DIGITS = 64  # of each coin of a mask, besides as many as their number has: a tie is left once in 2⁶⁴
+_WORDS = 1 << 15  # words drawn together, which fit the second-level cache
+_DIGITS = 64  # binary digits per coin of a mask, plus those of their number: a tie remains once in 2⁶⁴
 
 _EXACT = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
 
 
 def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
-    """Returns ε, "1", "0.5", "1/3", an int or a Fraction, as an exact number.
+    """Parses ε as an exact number: "1", "0.5", "1/3", an int or a Fraction.
 
-    Raises TypeError for a float, which is not the number that was written, or any other type; ValueError for another
-    notation, or a number outside 0 < ε ≤ 64.
+    Raises TypeError for another type, such as a float, which is not exactly the number that was written. Raises
+    ValueError for another notation, or a number outside 0 < ε ≤ 64.
 
     Example:
         >>> parse_epsilon("0.1")
@@ -50,9 +47,10 @@ def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
 
 
 def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
-    """Returns a probability, "3/4", "0.75", an int or a Fraction, as an exact number; `name` appears in errors.
+    """Parses an exact probability: "3/4", "0.75", an int or a Fraction.
 
-    Raises TypeError for a float or any other type, ValueError for another notation, or a number outside 0 to 1.
+    `name` appears in errors. Raises TypeError for another type, such as a float; ValueError for another notation or a
+    number outside 0 to 1.
 
     Example:
         >>> parse_probability("p", "0.4994798")
@@ -60,16 +58,16 @@ def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
     """
     number = _parse(name, probability, "write it as '3/4' or '0.75'")
     if not 0 <= number <= 1:
-        raise ValueError(f"{name} is {probability}; a probability is 0 to 1")
+        raise ValueError(f"{name} is {probability}; allowed is 0 to 1")
     return number
 
 
 def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
-    """A number of 0 or more, exactly as it is written."""
+    """Parses a non-negative number exactly."""
     if isinstance(given, float):
         raise TypeError(
-            f"{name} is the float {given!r}, not exactly the number that was written; "
-            f"give {str(given)!r} or a Fraction"
+            f"{name} is the float {given!r}, which is not exactly the number that was written; "
+            f"pass {str(given)!r} or a Fraction"
         )
     if isinstance(given, bool) or not isinstance(given, str | int | Fraction):
         raise TypeError(f"{name} must be a str, an int or a Fraction, not {type(given).__name__}")
@@ -82,14 +80,14 @@ def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
 
 
 def written(number: Fraction) -> str:
-    """A number as in documents: '1/1'."""
+    """Formats a number as in documents: '1/1'."""
     return f"{number.numerator}/{number.denominator}"
 
 
 def epsilon_above(E: Fraction) -> Fraction:
-    """The smallest multiple of 10⁻⁶ that is above ln E, for E above 1, so that e^ε > E.
+    """Returns the smallest multiple ε of 10⁻⁶ with e^ε > E, for E above 1.
 
-    The logarithm of a rational other than 1 is irrational: with 60 digits more it is never taken for a multiple.
+    The logarithm of a rational other than 1 is irrational, so 60 additional digits distinguish it from a multiple.
     """
     digits = len(str(E.numerator)) + len(str(E.denominator))
     with decimal.localcontext(prec=60 + digits):
@@ -98,13 +96,13 @@ def epsilon_above(E: Fraction) -> Fraction:
 
 
 def exp_below(epsilon: Fraction) -> Fraction:
-    """E = ⌊e^ε·2⁶⁴⌋/2⁶⁴, the largest multiple of 2⁻⁶⁴ that is not above e^ε, for 0 < ε ≤ 64.
+    """Returns E = ⌊e^ε·2⁶⁴⌋/2⁶⁴, the 64-bit fraction just below e^ε.
 
     Two partial sums of the exponential series, one rounded down and one rounded up with a bound on the rest, bracket
-    e^ε; the precision is raised until both ends have the same floor. That terminates because e^ε is irrational.
+    e^ε. The precision is raised until both ends have the same floor. This terminates because e^ε is irrational.
 
     Raises:
-        ValueError: an ε so small that E would be 1, which leaves nothing to estimate from.
+        ValueError: an ε so small that E would be 1, so that reports carry no information.
     """
     bits = 2 * E_BITS
     while True:
@@ -119,10 +117,10 @@ def exp_below(epsilon: Fraction) -> Fraction:
 
 
 def _exp_bracket(epsilon: Fraction, bits: int) -> tuple[int, int]:
-    """Integers low ≤ e^ε·2^bits ≤ high."""
+    """Returns integers low ≤ e^ε·2^bits ≤ high."""
     low = high = term_low = term_high = 1 << bits
     k = 0
-    # from k ≥ 2ε on, each term is at most half of the one before: all that follow sum to at most the last one
+    # from k ≥ 2ε on, each term is at most half of its predecessor, so the rest sums to at most the last term
     while k < 2 * epsilon or term_high > 1:
         k += 1
         divisor = epsilon.denominator * k
@@ -134,21 +132,22 @@ def _exp_bracket(epsilon: Fraction, bits: int) -> tuple[int, int]:
 
 
 def coin(p: Fraction) -> bool:
-    """True with probability p exactly."""
+    """Returns True with probability exactly p."""
     return secrets.randbelow(p.denominator) < p.numerator
 
 
 def integer(bound: int) -> int:
-    """A uniform integer in 0..bound−1."""
+    """Returns a uniform integer in 0..bound−1."""
     return secrets.randbelow(bound)
 
 
 def respond(symbol: int, m: int, E: Fraction) -> int:
-    """Randomized response over m ≥ 1 symbols: the given one with probability E/(E+m−1), any other 1/(E+m−1).
+    """Randomized response over m ≥ 1 symbols.
 
-    Drawn as a mixture: keep the symbol with probability (E−1)/(E+m−1), else take a uniform one of all m.
+    Returns the given symbol with probability E/(E+m−1) and any other with 1/(E+m−1) each. It is drawn as a mixture: the
+    given symbol with probability (E−1)/(E+m−1), else a uniform symbol.
     """
-    keep, other = coin(_keep(m, E)), integer(m)  # both always drawn: the work is the same
+    keep, other = coin(_keep(m, E)), integer(m)  # both are always drawn, so that the time is constant
     return symbol if keep else other
 
 
@@ -157,14 +156,14 @@ def _keep(m: int, E: Fraction) -> Fraction:
 
 
 def mask(p: Fraction, n: int) -> int:
-    """N ≥ 1 independent coins as the bits of an integer, each 1 with probability p, 0 ≤ p < 1.
+    """Draws n ≥ 1 coins as the bits of an integer; 1 has probability p < 1.
 
-    Each bit has a uniform number U in [0, 1). One binary digit at a time, of all U at once, is compared with the digit
-    of p, for as many digits as they hardly ever need: the time does not distinguish masks.
+    Each bit is 1 if a uniform number U in [0, 1) is below p. Each step compares one binary digit of all U with the
+    digit of p. The number of steps is fixed and almost always suffices, so that the time does not reveal the mask.
     """
     heads, tied, rest = 0, (1 << n) - 1, p.numerator
     digits = _DIGITS + n.bit_length()
-    # when p's digits end, U is not below p
+    # after the last non-zero digit of p, a tied U is not below p
     while (digits > 0 or tied) and rest:
         digits -= 1
         digit, rest = divmod(rest << 1, p.denominator)
@@ -178,20 +177,20 @@ def mask(p: Fraction, n: int) -> int:
 
 
 def subset(symbol: int, m: int, k: int, E: Fraction) -> tuple[int, ...]:
-    """A random subset of k of m symbols: with the given symbol it is E times as likely as without.
+    """Draws k of m symbols; subsets with the symbol are E times as likely.
 
-    The symbol is in it with probability kE/(kE+m−k), and the rest is a uniform subset of the others, by Floyd's
-    algorithm: for each j in turn draw from 0..j, and take j itself if the draw is taken already. The members are
-    ascending: another order would reveal which came first.
+    The symbol is a member with probability kE/(kE+m−k). The other members are a uniform subset of the other
+    symbols, drawn by Floyd's algorithm: for each j, draw from 0..j, and use j itself if the drawn number is already a
+    member. The members ascend, because another order would reveal the first one.
     """
     own = coin(_member(m, k, E))
-    # the own symbol takes the place of the first draw, made all the same: here of m − 1, which none of the others is
+    # if the given symbol is a member, it replaces the first draw: m − 1, which is none of the others, marks its place
     drawn = integer(m - k)
     others = {(drawn, m - 1)[own]}
     for last in range(m - k, m - 1):
         drawn = integer(last + 1)
         others.add((drawn, last)[drawn in others])
-    # by the same steps for each symbol, in the subset or not
+    # the steps do not depend on the symbol or on its membership
     ordered = sorted(others)
     at = sum([other < symbol for other in ordered])
     members = [other + (other >= symbol) for other in ordered]
@@ -203,7 +202,7 @@ def _member(m: int, k: int, E: Fraction) -> Fraction:
 
 
 def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
-    """N independent coins, each True with probability p, 0 ≤ p ≤ 1: (n,) bool.
+    """Draws n independent coins, each True with probability p: (n,) bool.
 
     Without ``rng`` they are exact: a uniform number U in [0, 1) is drawn 64 binary digits at a time and compared with
     the digits of p until they differ. With ``rng``, only for simulation, p is rounded to a float.
@@ -217,7 +216,7 @@ def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt
     heads = np.zeros(n, np.bool_)
     tied = np.arange(n)
     rest = p.numerator
-    # when p's digits end, U is not below p; a tie comes once in 2⁶⁴ words
+    # after the last non-zero digit of p, a tied U is not below p; a word ties once in 2⁶⁴
     while tied.size and rest:
         digit, rest = divmod(rest << 64, p.denominator)
         words = system_words(tied.size)
@@ -229,7 +228,7 @@ def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt
 def integers(
     bound: int | npt.NDArray[np.int64], n: int, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """N independent uniform integers in 0..bound−1, exactly uniform by rejection: (n,) int64.
+    """Draws n independent, exactly uniform integers in 0..bound−1: (n,) int64.
 
     `bound` is 1 ≤ bound ≤ 2³², or (n,) such bounds; `rng` is a numpy generator, only for simulation.
     """
@@ -239,7 +238,7 @@ def integers(
         return rng.integers(bound, size=n, dtype=np.int64)
     bounds = np.asarray(bound, np.uint64)
     most = np.uint64((1 << 64) - 1)
-    # the last word of the last whole round of 0..bound−1
+    # words above the last complete round of 0..bound−1 are rejected
     last = np.broadcast_to(most - (most % bounds + np.uint64(1)) % bounds, n)
     words = system_words(n)
     over = np.flatnonzero(words > last)
@@ -252,7 +251,7 @@ def integers(
 def responses(
     symbols: npt.NDArray[np.integer], m: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """`respond` for each of (n,) symbols."""
+    """Applies `respond` to each of (n,) symbols."""
     import numpy as np
 
     keep, others = coins(_keep(m, E), symbols.size, rng=rng), integers(m, symbols.size, rng=rng)
@@ -260,9 +259,10 @@ def responses(
 
 
 def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint8]:
-    """`mask` n times, m coins each: (n, ⌈m/8⌉) uint8, coin v in bit v mod 8 of byte v div 8, padding 0.
+    """Draws n masks of m coins (`mask`) as bytes: (n, ⌈m/8⌉) uint8.
 
-    It costs about one random byte a coin. `rng` is a numpy generator, only for simulation; p is not rounded here.
+    Coin v is bit v mod 8 of byte v div 8, padding is 0. A coin costs about one random byte. `rng` is a numpy generator,
+    only for simulation; p is exact with `rng`, too.
     """
     import numpy as np
 
@@ -277,7 +277,7 @@ def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None
 
 
 def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator | None) -> None:
-    """Sets each bit of zeros with probability p, as `mask` does; words whose bits are all decided drop out."""
+    """Sets bits of zeroed words with probability p, dropping decided words."""
     import numpy as np
 
     at, tied, rest = np.arange(heads.size), ~heads, p.numerator
@@ -296,7 +296,7 @@ def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator |
 def subsets(
     symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """`subset` for each of (n,) symbols: (n, k) int64, each row ascending."""
+    """Draws a `subset` for each of (n,) symbols: (n, k) int64, rows ascend."""
     import numpy as np
 
     from ldp import kernels
@@ -310,7 +310,7 @@ def subsets(
 
 
 def system_words(n: int) -> npt.NDArray[np.uint64]:
-    """Words of 64 bits from the system's CSPRNG."""
+    """Returns n 64-bit words from the system's CSPRNG."""
     import numpy as np
 
     return np.frombuffer(bytearray(os.urandom(8 * n)), np.uint64)

@@ -19,22 +19,22 @@ from ldp.oracles.rated_estimate import RatedEstimate
 
 
 class SetVariance:
-    """Variance V_u of how many of a set's values one report supports, for a user with each value u.
+    """Variance of Base's answer for a set, for all estimates of a stream.
 
-    It comes from `Oracle.set_variances`. Averaged over the users inside and outside the set it makes the variance of
-    Base's answer linear in the set's frequency F:
+    Let V_u be the variance of the number of the set's values that a report supports if its user has the value u
+    (`Oracle.set_variances`). With the averages of V_u over the users inside and outside the set, the variance of Base's
+    answer is linear in the set's frequency F:
 
         n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
 
-    This is exact except for Hadamard and PGR, where V_u differs within a group: the averages are weighted by Norm-Sub's
-    frequencies, or evenly where Norm-Sub has nobody in a group. One SetVariance serves all estimates of a stream.
-    `subset`, and then `indices`, are (m,) distinct indices, m ≥ 1.
+    This is exact except for Hadamard and PGR, where V_u differs within a group. Their averages are weighted by
+    Norm-Sub's frequencies, or evenly if Norm-Sub has no users in a group. `subset`, and the attribute `indices`, are
+    (m,) distinct indices, m ≥ 1. Creation is O(d), for Hadamard and PGR O(K log K). These two store d numbers, other
+    protocols m.
 
     Raises:
-        ValueError: an index outside the domain or repeated, none at all, or not one vector.
+        ValueError: an index outside the domain or repeated, an empty set, or not one vector.
         TypeError: indices that are not integers.
-
-    O(d) to make, for Hadamard and PGR O(K log K); for these two it keeps d numbers, else m.
     """
 
     def __init__(self, oracle: Oracle, subset: npt.ArrayLike) -> None:
@@ -51,24 +51,24 @@ class SetVariance:
             self._outside = _constant(np.delete(variances, self.indices))
 
     def std_error(self, estimate: Estimate) -> float:
-        """See `ldp.query.std_error`; the estimate must be of the same protocol."""
+        """Returns `ldp.query.std_error` for an estimate of the same protocol."""
         inside, outside = self._averages(estimate)
         f = min(max(exact_sum(estimate.frequencies[self.indices]), 0.0), 1.0)
         scale = float(1 / (estimate.n * (self._oracle.p - self._oracle.q) ** 2))
         return math.sqrt(scale * ((1.0 - f) * outside + f * inside))
 
     def interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
-        """See `ldp.query.interval`; the estimate must be of the same protocol."""
+        """Returns `ldp.query.interval` for an estimate of the same protocol."""
         inside, outside = self._averages(estimate)
         f = np.array([exact_sum(estimate.frequencies[self.indices])])
         difference = self._oracle.p - self._oracle.q
         (low,), (high,) = score.interval(f, estimate.n, difference, inside, outside, level)
-        if inside == outside == 0.0:  # of the whole domain, where f is 1 but for rounding
+        if inside == outside == 0.0:  # the whole domain, where f is 1 except for rounding
             return 1.0, 1.0
         return float(low), float(high)
 
     def anytime_interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
-        """See `ldp.query.anytime_interval`; the estimate must be of the same protocol."""
+        """Returns `ldp.query.anytime_interval` for an estimate of the protocol."""
         self._check(estimate)
         if isinstance(estimate, RatedEstimate):
             if self.indices.size == 2:
@@ -84,19 +84,19 @@ class SetVariance:
         return float(low), float(high)
 
     def moments(self) -> tuple[Moments, Moments, int]:
-        """Contribution of one report to the sum of the set's counts.
+        """Returns the moments of a report's contribution to the set's counts.
 
         Returns:
-            The mean and the largest variance for a user with one of the values; the same for another user, with
-            variance 0 if there can be none; and the largest contribution.
+            The mean and the largest variance for a user with a value of the set; the same for another user, with
+            variance 0 if the set is the whole domain; and the largest contribution.
         """
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         inside = p + (m - 1) * q, float(self._inside.max())
-        outside = m * q, float(self._outside.max(initial=0.0))  # nobody is outside of the whole domain
+        outside = m * q, float(self._outside.max(initial=0.0))  # empty for the whole domain
         return inside, outside, min(m, self._oracle.most_supported)
 
     def _averages(self, estimate: Estimate) -> tuple[float, float]:
-        """V_u over the users inside and outside; where nobody can be outside, that inside twice."""
+        """Returns V_inside and V_outside; the former twice for the whole domain."""
         self._check(estimate)
         if max(self._inside.size, self._outside.size) == 1:
             inside, outside = self._inside, self._outside
@@ -108,11 +108,11 @@ class SetVariance:
 
     def _check(self, estimate: Estimate) -> None:
         if estimate.oracle != self._oracle:
-            raise ValueError(f"the estimate is of {estimate.oracle}, the set's variances of {self._oracle}")
+            raise ValueError(f"the estimate is from {estimate.oracle}; it must be from {self._oracle}")
 
 
 def _constant(variances: Vector) -> Vector:
-    """One number in the place of many that are equal."""
+    """Reduces equal variances to one number."""
     if variances.size and np.ptp(variances) <= 1e-12 * variances.max():
         return variances[:1].copy()
     return variances
@@ -120,12 +120,11 @@ def _constant(variances: Vector) -> Vector:
 
 @lru_cache(maxsize=1)
 def _users(estimate: Estimate) -> Vector:
-    """Norm-Sub's frequencies, kept for the next set of the same estimate."""
+    """Caches Norm-Sub's frequencies for other sets of the same estimate."""
     return norm_sub(estimate)
 
 
 def _mean(variances: Vector, users: Vector) -> Vector:
-    """One number in the place of many, as so many users have them."""
     if variances.size < 2:
         return variances
     return np.array([np.average(variances, weights=users if users.any() else None)])

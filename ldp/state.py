@@ -1,7 +1,7 @@
-"""State: the counts of a stream as a value that adds and as a file.
+"""Mergeable counts of a stream, and their file format.
 
-Counts are linear in the reports, so states of disjoint sets of reports add, wherever they were counted: in a worker, by
-``ldp aggregate``, on Spark or Beam. A file of one is
+Counts are linear in the reports, so states of disjoint sets of reports add, whether a worker, ``ldp aggregate``, Spark
+or Beam counted them. A state file contains
 
     bytes     content
     8         the magic ``LDPSTATE``
@@ -9,9 +9,9 @@ Counts are linear in the reports, so states of disjoint sets of reports add, whe
     4         h, the length of the header, unsigned and little-endian
     h         the header: an object in canonical JSON; docs/reference/state-files.md defines its keys
     w·m       the m counters of the protocol's state, unsigned and little-endian, w = ``width`` of the header
-    32        SHA-256 of all bytes before
+    32        SHA-256 of all preceding bytes
 
-with the fewest of 1, 2, 4 and 8 bytes a counter that hold every one of them, so that equal states are equal files.
+The width is the smallest of 1, 2, 4 and 8 bytes that holds every counter, so that equal states have equal files.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 Counts = npt.NDArray[np.int64]
 
-MAGIC = b"LDPSTATE"  # What a file of a state begins with
-VERSION = 1  # Of the file. Anything new is the next version
-NAME = "state"  # The name of a stream whose state is read without one
+MAGIC = b"LDPSTATE"  # First bytes of a state file
+VERSION = 1  # Version of the file format; every change increments it
+NAME = "state"  # Default name of the stream of a state that is read
 
 _PREFIX = struct.Struct("<8sBI")
 _SHA256_BYTES = 32
@@ -65,14 +65,14 @@ class State:
         rejected: reason -> number of rejected records, 1 or more.
         windows: ranges of event time of the reports, each [start, end) in milliseconds since the epoch, in order and
             disjoint; empty for all time.
-        log: ranges of Kafka's log that these records are, if known; disjoint.
+        log: offset ranges that contain the records, if known; disjoint.
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: counters that no n reports have, fewer reports than records, more records than the log's ranges have
-            offsets, windows or ranges that overlap.
+        ValueError: counters that no n reports have, fewer reports than records, more records than offsets in `log`,
+            windows or ranges that overlap.
 
-    Two states are equal if their documents and counts are; so are their files then.
+    Two states are equal if their files are equal.
 
     Example:
         >>> import ldp
@@ -98,14 +98,14 @@ class State:
         records = as_integer("records", self.records, min(reports, 1), reports)
         state = checked_state(self.stream.oracle, reports, self.counters)
         if reports:
-            self.stream.oracle.estimate_state(state, reports)  # or says why no reports support that
+            self.stream.oracle.estimate_state(state, reports)  # raises ValueError for impossible counters
         counters = np.array(self.counters, np.int64)
         counters.flags.writeable = False
         rejected = _checked_reasons(self.rejected)
         log = joined(self.log)
         span, read = sum(one.offset - one.start for one in log), records + sum(rejected.values())
         if log and read > span:
-            raise ValueError(f"{read} records were read; the log has {span} offsets: some were counted twice")
+            raise ValueError(f"{read} records in {span} offsets of the log: some were counted twice")
         checked = {
             "reports": reports,
             "records": records,
@@ -121,7 +121,7 @@ class State:
     def of(
         cls, aggregator: Aggregator, windows: Sequence[Window] = (), log: Sequence[OffsetRange] = ()
     ) -> State:
-        """Returns the state of an aggregator, with its windows and its ranges of Kafka's log if known."""
+        """Returns the state of an aggregator, with windows and log ranges."""
         rejected = {str(reason): n for reason, n in aggregator.rejected.items()}
         records = aggregator.records - sum(rejected.values())
         return cls(
@@ -141,34 +141,35 @@ class State:
         return hash(self.to_bytes())
 
     def merge(self, *others: State) -> State:
-        """Returns the state of all reports of several, as if counted together. O(state) each.
+        """Returns the sum of states of disjoint sets of reports. O(state) each.
 
-        States of the same windows, or of all time, add and collect their ranges of the log. States of disjoint windows
-        add, but the sum has no ranges of the log.
+        The sum of states of the same windows, or of all time, has the log ranges of all states. The sum of states of
+        disjoint windows has no log ranges.
 
         Args:
-            others: states of other reports than this one's and each other's.
+            others: states that have no report in common with this state or with each other.
 
         Raises:
-            TypeError: something that is not a State.
-            ValueError: a state of another document; of windows that overlap and are not the same; of all time, where
-                another is of a window; of overlapping ranges of the log; or of more than 2⁶³ − 1 reports together.
+            TypeError: an argument that is not a State.
+            ValueError: states with different documents, with windows that overlap but differ, both of all time and of
+                windows, with overlapping log ranges, or with more than 2⁶³ − 1 reports in total.
         """
         merged = (self, *others)
         for other in others:
             if not isinstance(other, State):
-                raise TypeError(f"only a State merges, not {type(other).__name__}")
+                raise TypeError(f"merge needs a State, not {type(other).__name__}")
             ours, theirs = self.stream.fingerprint.hex(), other.stream.fingerprint.hex()
             if other.stream.document() != self.stream.document():
                 raise ValueError(
-                    f"states of two documents do not merge, their counts mean different things: {ours}, {theirs}"
+                    f"the states have the documents {ours} and {theirs}; only states of one document can be merged"
                 )
             if bool(other.windows) != bool(self.windows):
                 raise ValueError(
-                    "a state of all time has the reports of every window in it; it does not merge with a window's"
+                    "a state of all time contains the reports of every window; it cannot be merged with a state of"
+                    " windows"
                 )
         reports = sum(state.reports for state in merged)
-        as_integer("reports together", reports, 0, _MOST)
+        as_integer("the total of reports", reports, 0, _MOST)
         rejected: Counter[str] = Counter()
         for state in merged:
             rejected.update(state.rejected)
@@ -185,14 +186,14 @@ class State:
         )
 
     def estimate(self) -> Estimate:
-        """Base over the whole domain, with its windows. Raises ValueError without reports."""
+        """Returns Base with windows and labels; ValueError without reports."""
         estimate = self.stream.oracle.estimate_state(self.counters, self.reports)
         return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
     # The file
 
     def to_bytes(self) -> bytes:
-        """The state as the bytes of a file."""
+        """Returns the content of a state file."""
         counters = narrowest(self.counters)
         header = canonical(
             {
@@ -210,34 +211,34 @@ class State:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = NAME) -> State:
-        """Returns the state of a file's bytes, for a stream of a given name.
+        """Parses the content of a state file; `name` is the stream's name.
 
         Raises:
-            ValueError: no state, or one of a newer version, truncated, damaged, or inconsistent.
+            ValueError: data that are not a state, or a state of a newer version, truncated, damaged, or inconsistent.
         """
         if data[: len(MAGIC)] != MAGIC:
-            raise ValueError(f"this is no state: a file of one begins with {MAGIC.decode()}")
+            raise ValueError(f"not a state file: a state file begins with {MAGIC.decode()}")
         if len(data) < _PREFIX.size + _SHA256_BYTES:
-            raise ValueError(f"it is truncated: it has {len(data)} bytes, where a state has more")
+            raise ValueError(f"the state file is truncated: it has only {len(data)} bytes")
         _, version, length = _PREFIX.unpack_from(data)
         if version != VERSION:
-            raise ValueError(f"it is of version {version}; this reads version {VERSION}")
+            raise ValueError(f"the state file has version {version}; supported is version {VERSION}")
         if hashlib.sha256(memoryview(data)[:-_SHA256_BYTES]).digest() != data[-_SHA256_BYTES:]:
-            raise ValueError("it is truncated or damaged: its checksum is another one")
+            raise ValueError("the state file is truncated or damaged: its checksum does not match")
         body = data[_PREFIX.size : -_SHA256_BYTES]
         try:
             state = _read(body[:length], body[length:], name)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"it says what cannot be: {error}") from None
+            raise ValueError(f"the state file is inconsistent: {error}") from None
         if state.to_bytes() != data:
-            raise ValueError("it is not in canonical form, in which there is one file for each state")
+            raise ValueError("the state file is not in canonical form; write it with State.write")
         return state
 
     def write(self, path: Path) -> None:
-        """Writes the state to a file, atomically. Raises OSError; an earlier file then remains."""
+        """Writes the file atomically. Raises OSError; an old file then remains."""
         path = path.resolve()
         if path.exists() and not path.is_file():
-            raise FileExistsError(f"{path} is there, and is no file")
+            raise FileExistsError(f"{path} exists and is not a file")
         partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             with partial.open("xb") as file:
@@ -250,7 +251,7 @@ class State:
 
     @classmethod
     def read(cls, path: Path, name: str = NAME) -> State:
-        """Returns the state of a file. Raises OSError, or ValueError as `from_bytes` with the file's name."""
+        """Reads a state file. Raises OSError, or ValueError as `from_bytes`."""
         try:
             return cls.from_bytes(path.read_bytes(), name)
         except ValueError as error:
@@ -258,18 +259,17 @@ class State:
 
 
 def narrowest(counters: Counts) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Counters in the narrowest unsigned little-endian integers; O(state). ValueError for a negative one."""
+    """Converts counters to the narrowest unsigned little-endian integers."""
     least, most = int(counters.min(initial=0)), int(counters.max(initial=0))
     if least < 0:
-        raise ValueError(f"a count of {least} given; counts are 0 or more")
+        raise ValueError(f"a count is {least}; allowed is 0 or more")
     width = next(width for width in _WIDTHS if most < 1 << 8 * width)
     return counters.astype(f"<u{width}")
 
 
 def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
-    """The numbers of rejected records, sorted by reason."""
     if not isinstance(rejected, Mapping):
-        raise TypeError(f"rejected is {rejected!r}; it must be an object of numbers by reason")
+        raise TypeError(f"rejected is {rejected!r}; it must be an object that maps reasons to numbers")
     checked = {}
     for reason, n in sorted(rejected.items()):
         if not _REASON.fullmatch(reason):
@@ -279,7 +279,6 @@ def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
 
 
 def _read(header: bytes, counters: bytes, name: str) -> State:
-    """The state of a header and of the counters behind it."""
     fields = as_json(header)
     if not isinstance(fields, dict) or sorted(fields) != list(_KEYS):
         raise ValueError(f"the header has other keys than {', '.join(_KEYS)}")
@@ -289,7 +288,7 @@ def _read(header: bytes, counters: bytes, name: str) -> State:
         raise ValueError(f"width is {width!r}; allowed are 1, 2, 4 and 8")
     if len(counters) != width * stream.oracle.state_size:
         raise ValueError(
-            f"there are {len(counters)} bytes of counters; {stream.oracle.state_size} of {width} bytes are due"
+            f"the counters have {len(counters)} bytes; {stream.oracle.state_size} counters need {width} bytes each"
         )
     return State(
         stream,

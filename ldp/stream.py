@@ -1,4 +1,4 @@
-"""A stream: one kind of report under one name, with the public document that a client needs."""
+"""Streams, and the public documents that configure their clients."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ldp.oracles.explicit import ExplicitChannel
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
-"""Of the public document, and so of the fingerprint over it. A document of version 1 does not say so: a newer one has
-the key ``version``."""
+"""Version of the public document, and so of its fingerprint. Only documents of later versions have the key
+``version``."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A name, an oracle, and the domain's labels.
+    """One kind of report: a name, an oracle, and labels.
 
     Attributes:
-        name: 1 to 200 of the characters A–Z a–z 0–9 . _ -
+        name: 1 to 200 characters of A–Z a–z 0–9 . _ -
         oracle: the protocol with its parameters.
         labels: the name of each value, in the domain's order, or None.
 
@@ -55,7 +55,7 @@ class Stream:
         object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
 
     def document(self) -> dict[str, Any]:
-        """The public document, in JSON's types: protocol, ε or probabilities as "num/den", d, its own, labels."""
+        """Returns the public document: protocol, parameters and labels."""
         document = self.oracle.parameters()
         if self.labels is not None:
             document["labels"] = list(self.labels)
@@ -63,31 +63,32 @@ class Stream:
 
     @cached_property
     def hashed(self) -> bytes:
-        """The text whose hash is the fingerprint: the document as canonical JSON.
+        """The canonical JSON of the document, the input of the fingerprint.
 
-        Canonical: UTF-8, sorted keys, no spaces; labels are replaced by the SHA-256 (in hexadecimal) of their own
-        canonical form. The name is not part of it.
+        Canonical JSON is UTF-8 with sorted keys and without spaces. The hexadecimal SHA-256 of the labels' canonical
+        JSON replaces the labels. The name is not part of it.
         """
         return _hashed(self.document())
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """The first four bytes of SHA-256 over the document in canonical form; see `hashed`."""
+        """The first four bytes of the SHA-256 of `hashed`."""
         return hashlib.sha256(self.hashed).digest()[:4]
 
     def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
-        """Returns the set of the values whose label satisfies at least one of some predicates.
+        """Returns the values whose labels satisfy at least one predicate.
 
         Args:
-            predicates: each a pattern, or a function of a label. A pattern matches the whole label, with case: ``*``
-                is any characters, ``?`` one, ``[abc]`` and ``[a-c]`` one of those, ``[!abc]`` one other.
+            predicates: patterns, or functions of a label. A pattern matches the complete label and is case-sensitive:
+                ``*`` matches any characters, ``?`` one character, ``[abc]`` and ``[a-c]`` one of the listed
+                characters, ``[!abc]`` one other character.
 
         Returns:
-            Indices in ascending order, for `ldp.answer` and queries. O(d) a predicate.
+            Indices in ascending order, for `ldp.answer` and queries. O(d) per predicate.
 
         Raises:
-            TypeError: a predicate that is neither.
-            ValueError: a stream without labels, no predicate, or one that no label satisfies.
+            TypeError: a predicate that is neither a pattern nor a function.
+            ValueError: a stream without labels, no predicate, or a predicate that no label satisfies.
 
         Example:
             >>> import ldp
@@ -96,9 +97,9 @@ class Stream:
             ((0, 2, 3), (2,))
         """
         if self.labels is None:
-            raise ValueError(f"stream {self.name} has no labels that predicates could be about")
+            raise ValueError(f"stream {self.name} has no labels; predicates need labels")
         if not predicates:
-            raise ValueError("at least one predicate is needed")
+            raise ValueError("no predicate given; at least one is needed")
         found: set[int] = set()
         for predicate in predicates:
             found.update(_satisfying(self.labels, predicate))
@@ -118,8 +119,8 @@ class Stream:
             )
         if "version" in document:
             raise ValueError(
-                f"stream {name}: the document is of version {document['version']!r}, a newer one; this reads version "
-                f"{DOCUMENT_VERSION}, which has no key 'version'"
+                f"stream {name}: the document has version {document['version']!r}, which is newer; supported is "
+                f"version {DOCUMENT_VERSION}, which has no key 'version'"
             )
         try:
             protocol = oracles.protocol(document.get("protocol"), document.keys())
@@ -134,7 +135,7 @@ class Stream:
         if keys != document.keys() - {"labels"} - optional:
             raise ValueError(
                 f"stream {name}: the document has the keys {sorted(map(str, document))}; "
-                f"{protocol.name} has exactly {sorted(keys)}, and may have 'labels'"
+                f"{protocol.name} needs exactly {sorted(keys)}, and optionally 'labels'"
             )
         for key in protocol.exact:
             kind, expected = (list, "a list of strings") if key == "rates" else (str, "a string")
@@ -171,7 +172,7 @@ def _hashed(document: Mapping[str, Any]) -> bytes:
 
 
 def canonical(document: object) -> bytes:
-    """Returns a document in canonical JSON, as docs/reference/wire-format.md defines it."""
+    """Returns the canonical JSON that docs/reference/wire-format.md defines."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -194,13 +195,12 @@ def _labels(stream: str, labels: object, domain_size: int) -> tuple[str, ...] | 
 
 
 def _satisfying(labels: tuple[str, ...], predicate: object) -> list[int]:
-    """The indices of the labels that satisfy a predicate; at least one."""
     if isinstance(predicate, str):
         found = [index for index, label in enumerate(labels) if fnmatchcase(label, predicate)]
     elif callable(predicate):
         found = [index for index, label in enumerate(labels) if predicate(label)]
     else:
-        raise TypeError(f"a predicate is a pattern or a function of a label, not {predicate!r}")
+        raise TypeError(f"a predicate is {predicate!r}; allowed are a pattern or a function of a label")
     if not found:
         raise ValueError(f"no label satisfies {predicate!r}")
     return found

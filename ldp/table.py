@@ -1,4 +1,4 @@
-"""The table of a snapshot's most frequent values, for a terminal."""
+"""Terminal tables of the most frequent values of a snapshot."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -14,14 +14,14 @@ from ldp.snapshot import Snapshot
 from ldp.terminal import printable
 
 METHODS = ("norm-sub", "base-cut", "power-ns")
-"""The methods that are shown beside Base unless others are asked for: one of each of the paper's families."""
-_LABEL, _BASE, _METHOD = 24, 28, 8  # Widths: of a label at most; of Base with its interval; of a method
+"""Methods shown next to Base by default, one of each family of the paper."""
+_LABEL, _BASE, _METHOD = 24, 28, 8  # Widths: longest label; Base with its interval; one method
 
 
 def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: int) -> Group:
-    """Returns the `top` most frequent values, by Base, as a table in per cent under a summary line.
+    """Returns a table of the `top` most frequent values by Base, in per cent.
 
-    Further tables follow for methods that do not fit in `width`.
+    A summary line precedes it. Methods that do not fit in `width` follow in further tables.
     """
     methods = [method for method in methods if method in snapshot.bodies]
     base = snapshot.bodies["base"]
@@ -54,7 +54,7 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
 
 
 def _spent(snapshot: Snapshot) -> str:
-    """The ε of a report, if the document does not contain it."""
+    """Returns the ε of a report as text if the document does not contain it."""
     if snapshot.epsilon is None:
         return ""
     if "/" not in snapshot.epsilon:
@@ -63,5 +63,5 @@ def _spent(snapshot: Snapshot) -> str:
 
 
 def percent(frequency: Any) -> str:
-    """Writes a frequency in per cent with two decimals."""
+    """Formats a frequency in per cent with two decimals."""
     return f"{100 * float(frequency):.2f}"

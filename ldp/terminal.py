@@ -1,8 +1,8 @@
-"""Foreign text on a terminal, printed without control sequences.
+"""Terminal output with control characters escaped.
 
 Labels, names of clients and brokers, record headers and error messages come from other programs. An escape sequence in
-them can rewrite the screen, set its title, or answer on the operator's keyboard; a bidirectional control can disguise
-text. Every command prints through `echo`, `screen` or `printable`.
+them can rewrite the screen, set its title, or inject keyboard input; a bidirectional control can disguise text. Every
+command prints through `echo`, `screen` or `printable`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_JOINERS = "\u200c\u200d"  # Part of words in Persian and Hindi, and of emoji; they move nothing
-_SUSPECT = re.compile(r"[^ -~]")  # Everything but printable ASCII, which is let through without a look
-_LONGEST = 1000  # Characters of a line of an error that are printed
-_PIPED = 10_000  # Columns of a screen that a program reads
+_JOINERS = "\u200c\u200d"  # Harmless parts of words in Persian and Hindi, and of emoji
+_SUSPECT = re.compile(r"[^ -~]")  # Characters that need a check: all except printable ASCII
+_LONGEST = 1000  # Printed characters of a line of an error
+_PIPED = 10_000  # Columns of output to a pipe
 
 
 def printable(text: str | bytes, *, lines: bool = False) -> str:
-    r"""Returns text with everything that a terminal would obey, or that is invisible, escaped.
+    r"""Escapes control characters and invisible characters.
 
-    Escaped are control and format characters (bidirectional controls included), surrogates, line and paragraph
-    separators, and unassigned characters; of bytes, what is not UTF-8, and backslashes. `lines` keeps line feeds.
+    These are control and format characters (including bidirectional controls), surrogates, line and paragraph
+    separators, and unassigned characters. In bytes, invalid UTF-8 and backslashes are escaped, too. `lines` keeps line
+    feeds.
 
     Example:
         >>> printable("grün \x1b[2J\u202e")
@@ -41,14 +42,14 @@ def printable(text: str | bytes, *, lines: bool = False) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Returns a JSON text with the characters escaped that `printable` escapes; line feeds stay."""
+    r"""Escapes a JSON text like `printable`, as JSON, and keeps line feeds."""
     return _SUSPECT.sub(
         lambda found: found[0] if found[0] == "\n" or _is_shown(found[0]) else _in_json(found[0]), text
     )
 
 
 def echo(text: str = "", *, err: bool = False, prefix: str = "") -> None:
-    """Prints text in `printable` form to stdout or stderr, each line behind a prefix."""
+    """Prints text in `printable` form, with a prefix before each line."""
     lines = printable(text, lines=True).split("\n")
     click.echo("\n".join(prefix + line for line in lines), err=err)
 
@@ -59,7 +60,7 @@ def echo_json(text: str) -> None:
 
 
 def screen(**options: Any) -> Console:
-    """Returns a console that shows everything in `printable` form, and takes no markup from strings."""
+    """Returns a console that prints in `printable` form and ignores markup."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -73,12 +74,12 @@ def screen(**options: Any) -> Console:
 
 
 def piped() -> bool:
-    """Returns whether stdout is read by a program, without COLUMNS."""
+    """Returns whether stdout is not a terminal and COLUMNS is unset."""
     return not sys.stdout.isatty() and "COLUMNS" not in os.environ
 
 
 def show(shown: RenderableType) -> None:
-    """Prints a screen; lines are not broken if stdout is no terminal, unless COLUMNS is set."""
+    """Prints a renderable, without wrapping lines if stdout is `piped`."""
     console = screen()
     if not piped():
         console.print(shown)

@@ -1,14 +1,14 @@
-"""The wire: the bytes of a record; without numpy.
+"""Binary frames: layout and sizes, without numpy.
 
 A binary frame:
 
     byte    content
     0       the version, 0x01
     1–4     the fingerprint of the stream's document
-    5–      one or more reports, one after the other, all of one size
+    5–      one or more consecutive reports of the same size
 
-    report  its integers in the order of `Oracle.fields`, each unsigned and little-endian, in 1, 2 or 4 bytes:
-            the fewest that hold what is below its bound; of a vector (bits, indices) as many as it has elements
+    report  its integers in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the fewest
+            that hold all integers below the bound. A vector (bits, indices) has one such integer per element.
 
 A record whose first byte is ``{`` is a JSON frame; any other has an unknown version. docs/reference/wire-format.md
 defines both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
@@ -21,26 +21,26 @@ FINGERPRINT_BYTES = 4
 HEADER_BYTES = 1 + FINGERPRINT_BYTES
 JSON_BEGINS = ord("{")
 LARGEST_FRAME = 1_000_000
-"""A larger frame does not fit into a record under Kafka's default limits of about 2²⁰ bytes."""
+"""Largest frame in bytes, which fits a record under Kafka's default limits of about 2²⁰ bytes."""
 
 
 def header(fingerprint: bytes) -> bytes:
-    """The first bytes of each binary frame of a stream with this fingerprint."""
+    """Returns the header of binary frames with a fingerprint."""
     return bytes([VERSION]) + fingerprint
 
 
 def bytes_below(bound: int) -> int:
-    """The size of the smallest unsigned integer that holds bound − 1, bound ≤ 2³²."""
+    """Returns the bytes of the smallest unsigned integer for bound − 1 < 2³²."""
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)
 
 
 def report_bytes(bounds: Iterable[int], length: int | None) -> int:
-    """The size of a report: `bounds` of its integers, `length` of its only field if that is a vector."""
+    """Returns the bytes of a report from its bounds and vector length."""
     return (1 if length is None else length) * sum(map(bytes_below, bounds))
 
 
 def integers(report: bytes, bounds: Iterable[int]) -> list[int]:
-    """Returns the integers of a report that is no vector, from its bytes and their bounds."""
+    """Decodes the integers of a report that is not a vector."""
     numbers, at = [], 0
     for bound in bounds:
         size = bytes_below(bound)
@@ -50,10 +50,10 @@ def integers(report: bytes, bounds: Iterable[int]) -> list[int]:
 
 
 def frame_bytes(report: int, reports: int = 1) -> int:
-    """The size of a binary frame of so many reports of a size."""
+    """Returns the bytes of a binary frame from size and number of reports."""
     return HEADER_BYTES + report * reports
 
 
 def base64_bytes(report: int) -> int:
-    """The size of a report's base64 in a JSON frame."""
+    """Returns the length of a report's base64 in a JSON frame."""
     return -(-report // 3) * 4

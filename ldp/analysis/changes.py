@@ -1,34 +1,35 @@
-"""Changes from one window to another: tests of all values with a bound on false discoveries.
+"""Finds changes between two windows at a bounded false discovery rate.
 
-`between` tests each value. The expected share of false discoveries among the values that it names is at most the level
+`between` tests each value. The expected share of false discoveries among the reported values is at most the level
 (false discovery rate, Benjamini and Hochberg 1995). This holds for every domain and n, with any dependence between the
-counts, and for every population, fixed or drawn from one that is the same in both windows.
+counts, and for every population, fixed or drawn from a population that is the same in both windows.
 
-**The e-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
+**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
 E e^(λ·contribution of a report) for a user with and without the value (`ldp.intervals.confidence_sequence`), and
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
-Reports are independent given the users, and log M is concave in f, so n reports of users of whom a share f has the
-value have E e^(λC) ≤ M(λ, f)ⁿ. Hence, for λ₁ < 0 < λ₂,
+Reports are independent given the users, and log M is concave in f. If a share f of the users has the value, n reports
+have E e^(λC) ≤ M(λ, f)ⁿ. Therefore, for λ₁ < 0 < λ₂,
 
     exp(λ₁C₁ + λ₂C₂) / (M(λ₁, f₁)^n₁ · M(λ₂, f₂)^n₂)
 
-has a mean of at most 1 for the true f₁ and f₂, which are unknown. Under the hypothesis f₂ − f₁ ≤ δ, and for a given
-frequency F in both windows together, it is least where f₂ − f₁ = δ, and its logarithm is convex in F, so over a range
-of F its least value has a closed form. The range of F is cut into cells in which the contribution has nearly one
-variance. Each cell has two λ that suit it and the level, with n₁λ₁ = −n₂λ₂, so that F hardly matters, and one term for
-each side that grows where both windows' counts fit no F in the cell. Their mean is an e-value if F is in the cell; the
-least over all cells is one for every F. The e-value of a fall exchanges the windows; the value's is the mean of both.
+has a mean of at most 1 for the true f₁ and f₂, which are unknown. Let F be the frequency in both windows together.
+Under the hypothesis f₂ − f₁ ≤ δ the ratio is lowest at f₂ − f₁ = δ, for a given F. Its logarithm is convex in F, so its
+minimum over a range of F has a closed form. The range of F is divided into cells in which the variance of a
+contribution is nearly constant. Each cell has two terms whose λ are optimal for the cell and the level, with
+n₁λ₁ = −n₂λ₂, so that F hardly matters. Two more terms grow if the counts of both windows fit no F in the cell, on
+either side. The mean of the terms is an e-value if F is in the cell; the minimum over all cells is an e-value for every
+F. The e-value of a fall exchanges the windows. The e-value of a change is the mean of both.
 
-**The discoveries.** With e-values in descending order, the first k are named, for the largest k of which each is at
-least m/(k·level), m being the number of tests: e-BH (Wang and Ramdas 2022).
+**Discoveries.** With e-values in descending order, the first k are discoveries, for the largest k such that each of
+them is at least m/(k·level). Here m is the number of tests: e-BH (Wang and Ramdas 2022).
 
 **Over time.** Each comparison has its own level. For one bound over all discoveries of many comparisons, give the t-th
 comparison the level α·6/(π²t²).
 
-**Intervals.** Of k named among m, intervals of level 1 − level·k/m, made of the same e-values, cover except for a share
-of at most the level in expectation (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
+**Intervals.** For k discoveries among m tests, intervals of level 1 − level·k/m, computed from the same e-values, cover
+except for an expected share of at most the level (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
 """
 
 from __future__ import annotations
@@ -47,16 +48,16 @@ from ldp.query import SetQuery
 
 Indices = npt.NDArray[np.intp]
 
-_STEP = 0.05  # By how much the logarithm of the variance differs within a cell, at most
-_SIDE_SHARE = 0.02  # What part of a cell's mean the two terms have that say that F is not in it
-_LARGEST = 600.0  # Logarithms are cut here, so that none is infinite
+_STEP = 0.05  # Largest variation of the logarithm of the variance within a cell
+_SIDE_SHARE = 0.02  # Weight, in a cell's mean, of the two terms against F in the cell
+_LARGEST = 600.0  # Bound of logarithms, which keeps them finite
 _HALVINGS = 40
 _TILT = 30.0
 
 
 @dataclass(frozen=True)
 class _Law:
-    """What a report adds, for a user with the value or one of the set's, and for another."""
+    """Laws of a report's contribution, for users inside and outside the set."""
 
     laws: Laws
     inside: Moments
@@ -68,14 +69,14 @@ class _Law:
         return b + np.log1p(f * np.expm1(a - b))
 
     def variance(self, f: Vector) -> Vector:
-        """Returns the variance of what a report adds, of users of whom a share f has it."""
+        """Returns the variance of a contribution if a share f of users is inside."""
         (one, inside), (other, outside) = self.inside, self.outside
         return (1.0 - f) * outside + f * inside + f * (1.0 - f) * (one - other) ** 2
 
 
 @dataclass(frozen=True)
 class _Test:
-    """What was counted in two windows: (k,) each."""
+    """Counts in two windows, (k,) each, and the parameters of their tests."""
 
     earlier: Vector
     n_earlier: int
@@ -86,21 +87,21 @@ class _Test:
     level: float
 
     def exchanged(self) -> _Test:
-        """Returns the test for a fall."""
+        """Returns the test of a fall."""
         return _Test(self.later, self.n_later, self.earlier, self.n_earlier, self.law, self.tests, self.level)
 
     @functools.cached_property
     def lines(self) -> Sequence[tuple[float, float, Vector, Vector]]:
-        """The cells: where each begins and ends, and its λ."""
+        """Cells of F: start, end, and their λ."""
         edges = _cells(self.law)
         tilts, pairs = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
         cells = zip(edges[:-1].tolist(), edges[1:].tolist(), tilts, pairs, strict=True)
-        # counts that no F makes are no change: of such reports the cells at the ends say what they do of those within
+        # impossible counts are not a change, so the cells at the ends have no term against F beyond 0 or 1
         return [(low, high, tilt, sides[[high < 1.0, low > 0.0]]) for low, high, tilt, sides in cells]
 
     @property
     def among(self) -> Vector:
-        """The differences of the frequencies."""
+        """Differences of the frequencies."""
         apart = self.law.inside[0] - self.law.outside[0]
         difference: Vector = (self.later / self.n_later - self.earlier / self.n_earlier) / apart
         return difference
@@ -108,14 +109,14 @@ class _Test:
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Differences between two windows, with the discoveries among them.
+    """Differences between two windows, and the discoveries among them.
 
     Attributes:
         found: (k,) indices of the discoveries, the most evident first.
-        differences: (m,) later minus earlier frequency, by Base, of everything tested.
+        differences: (m,) later minus earlier frequency, by Base, of all tests.
         log_e: (m,) natural logarithms of the e-values; finite.
         level: upper bound of the false discovery rate.
-        at_least: the hypothesis was that a frequency differs by at most this.
+        at_least: largest difference under the hypothesis.
 
     Example:
         >>> import ldp
@@ -134,14 +135,14 @@ class Changes:
     _tests: Sequence[_Test] = field(repr=False)
 
     def p_values(self) -> Vector:
-        """P-values, (m,): 1/e, at most 1, of the hypothesis that a frequency differs by at most `at_least`."""
+        """Returns the p-values 1/e, at most 1: (m,)."""
         return np.exp(-np.maximum(self.log_e, 0.0))
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Intervals for the differences of the discoveries, with a false coverage rate of at most the level.
+        """Returns intervals for the differences of the discoveries.
 
-        Returns (low, high), each (k,) float64, in [−1, 1], in the order of `found`. O(k), some ten thousand steps for
-        each.
+        Their false coverage rate is at most the level. The result is (low, high), each (k,) float64, in [−1, 1], in the
+        order of `found`. O(k), some ten thousand steps for each.
         """
         if not self.found.size:
             return np.zeros(0), np.zeros(0)
@@ -158,9 +159,9 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 
     Args:
         before: the estimate of one window.
-        after: of another window, without common reports.
+        after: the estimate of another window, without common reports.
         level: upper bound of the expected share of false discoveries, in (0, 1).
-        at_least: differences up to this do not count as changes.
+        at_least: largest difference that does not count as a change.
 
     Returns:
         The changes among all d values. O(d), some hundred steps for each.
@@ -168,7 +169,7 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
     Raises:
         ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are not from
             counts; reports at several rates.
-        TypeError: something that is not an Estimate.
+        TypeError: an argument that is not an Estimate.
 
     Example:
         >>> import ldp
@@ -189,11 +190,11 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 def between_sets(
     before: Estimate, after: Estimate, queries: Iterable[SetQuery], level: float = 0.01, at_least: float = 0.0
 ) -> Changes:
-    """Finds the sets whose frequencies changed; indices are those of the queries.
+    """Finds the sets whose frequencies changed; indices refer to the queries.
 
-    The sets are tested separately from the values: they are few, so smaller changes are detected. Parameters and
-    errors are those of `between`, with a ValueError for a value outside the domain. O(m) for each, and the cost of a
-    `SetVariance` for a set's first one.
+    The tests of sets are separate from the tests of values: there are few sets, so smaller changes are detected.
+    Parameters and errors are those of `between`, with a ValueError for a value outside the domain. O(m) for each set,
+    plus the cost of a `SetVariance` at its first use.
 
     Example:
         >>> import ldp, ldp.query
@@ -223,7 +224,7 @@ def _check(before: Estimate, after: Estimate, level: float, at_least: float) -> 
     check_estimate(after)
     if before.oracle != after.oracle:
         raise ValueError(
-            f"estimates of {before.oracle} and {after.oracle} do not compare: their counts differ in kind"
+            f"estimates of {before.oracle} and {after.oracle} cannot be compared: their counts are not comparable"
         )
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
@@ -239,17 +240,17 @@ def _found(tests: Sequence[_Test], level: float, at_least: float) -> Changes:
 
 
 def discoveries(log_e: Vector, level: float) -> Indices:
-    """e-BH: the hypotheses that e-values refute with a false discovery rate of at most the level.
+    """Selects hypotheses to reject at a false discovery rate (e-BH).
 
     Args:
         log_e: (m,) natural logarithms of e-values, with any dependence.
-        level: in (0, 1).
+        level: upper bound of the false discovery rate, in (0, 1).
 
     Returns:
         (k,) indices, the most evident first. O(m log m).
 
     Example:
-        >>> discoveries(np.log([1.0, 250.0, 140.0, 90.0]), 0.02)  # of 4: 200, 100, 67 and 50 are needed
+        >>> discoveries(np.log([1.0, 250.0, 140.0, 90.0]), 0.02)  # thresholds: 200, 100, 67 and 50
         array([1, 2, 3])
     """
     order = np.argsort(-log_e, kind="stable")
@@ -264,10 +265,10 @@ def _two_sided(test: _Test, at_least: float) -> Vector:
 
 
 def _log_e(test: _Test, gap: Vector) -> Vector:
-    """The logarithm of the e-value against f₂ − f₁ ≤ gap: (k,). ``gap`` is one number, or (k,)."""
+    """Returns log e against f₂ − f₁ ≤ gap: (k,), for one `gap` or (k,)."""
     law, sizes = test.law, (test.n_earlier, test.n_later)
     if not law.outside[1] and not law.inside[1]:
-        return np.zeros_like(test.earlier)  # the whole domain, where nothing can change
+        return np.zeros_like(test.earlier)  # the frequency of the whole domain is constant
     total, n = test.earlier + test.later, sum(sizes)
     least = np.full_like(test.earlier, _LARGEST)
     for low, high, tilt, sides in test.lines:
@@ -280,7 +281,7 @@ def _log_e(test: _Test, gap: Vector) -> Vector:
         mean *= (1.0 - _SIDE_SHARE) / tilt.size
         for lam in sides:
             mean += _SIDE_SHARE / 2.0 * _exp(lam * total - n * law.log_mean(lam, np.array([low, high])).max())
-        # no difference of `gap` is possible with such an F: it refutes itself
+        # the gap is impossible for every F of this cell, so the cell is rejected
         np.minimum(least, np.where(first <= last, np.log(mean), _LARGEST), out=least)
     return least
 
@@ -292,23 +293,23 @@ def _exp(exponent: Vector) -> Vector:
 def _least(
     law: _Law, lam: Vector, sizes: tuple[int, int], gap: Vector, first: Vector, last: Vector
 ) -> Vector:
-    """The least of −log(M(λ₁, f₁)^n₁·M(λ₂, f₂)^n₂) for F from first to last, where f₂ − f₁ is the gap."""
+    """Minimizes −log(M(λ₁, f₁)^n₁·M(λ₂, f₂)^n₂) over F, at f₂ − f₁ = gap."""
     a, b = (each(lam) for each in law.laws)
     (steep, steep_later), (n, n_later) = np.expm1(a - b), sizes
     if steep >= 0.0 or steep_later <= 0.0:
-        return np.array(-np.inf)  # λ is too large for what is known of the law: this says nothing
+        return np.array(-np.inf)  # λ is too large for the bounds of the law, which then give no evidence
     under, over = gap * n_later / (n + n_later), gap * n / (n + n_later)
     at = -(n * steep * (1.0 + over * steep_later) + n_later * steep_later * (1.0 - under * steep)) / (
         steep * steep_later * (n + n_later)
     )
     at = np.maximum(np.minimum(at, last), np.minimum(first, last))
-    with np.errstate(invalid="ignore", divide="ignore"):  # where no F is possible, which the caller knows
+    with np.errstate(invalid="ignore", divide="ignore"):  # the caller discards results without a possible F
         growth = n * np.log1p((at - under) * steep) + n_later * np.log1p((at + over) * steep_later)
     return np.asarray(-(n * b[0] + n_later * b[1]) - growth)
 
 
 def _cells(law: _Law) -> Vector:
-    """The edges of cells over [0, 1] in which the variance is nearly one."""
+    """Returns the edges of cells with nearly constant variance."""
     near = np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 600)])
     f = np.concatenate([near, 1.0 - near[-2::-1]])
     variance = np.log(np.maximum(law.variance(f), 1e-12))
@@ -322,7 +323,7 @@ def _cells(law: _Law) -> Vector:
 
 
 def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
-    """For each cell the λ₂·n₂ that suit the level and λ of both counts, for more and for less: (cells, 2) each."""
+    """Returns λ₂·n₂ and the λ of the side terms of each cell: (cells, 2)."""
     law, sizes, n = test.law, (test.n_earlier, test.n_later), test.n_earlier + test.n_later
     counts = np.unique([1, test.tests])
     wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _SIDE_SHARE))) for found in counts]
@@ -339,7 +340,7 @@ def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
     for sign in (1.0, -1.0):
 
         def moved(lam: Vector, sign: float = sign) -> Vector:
-            # from the mean of the count: its own deviation is what is to be seen
+            # relative to the mean of the count, so that the term measures the distance from the cell
             mean = law.outside[0] + centres[:, None] * (law.inside[0] - law.outside[0])
             return n * (law.log_mean(sign * lam, centres[:, None]) - sign * lam * mean)
 
@@ -349,7 +350,7 @@ def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
 
 
 def _best(growth: Callable[[Vector], Vector], deviation: Vector, wanted: float, most: float) -> Vector:
-    """Of some λ the one for which (growth(λ) + wanted)/λ is least, in each cell: (cells,)."""
+    """Returns the λ with the lowest (growth(λ) + wanted)/λ: (cells,)."""
     usual = math.sqrt(2.0 * wanted) / deviation
     lam = np.minimum(usual[:, None] * np.geomspace(1.0 / 64.0, 2.0, 57), most)
     needed = (growth(lam) + wanted) / lam
@@ -363,12 +364,12 @@ def _picked(test: _Test, found: Indices) -> _Test:
 
 
 def _ends(test: _Test, needed: float) -> tuple[Vector, Vector]:
-    """The differences that are not refuted, each side by so much evidence."""
+    """Returns the interval of differences that are not rejected."""
     return _lowest(test, needed), -_lowest(test.exchanged(), needed)
 
 
 def _lowest(test: _Test, needed: float) -> Vector:
-    """The largest gap that f₂ − f₁ evidently exceeds, by bisection."""
+    """Returns the largest rejected gap, which f₂ − f₁ exceeds, by bisection."""
     low, high = np.full_like(test.earlier, -1.0), np.ones_like(test.earlier)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

@@ -1,28 +1,29 @@
-"""Choosing the method for a query on synthetic data (Section V-D).
+"""Selects the method for a query by simulation (Section V-D).
 
-The error of a method depends on the data and on the query, and the truth is unknown. So populations like the real one
-are simulated, their collection is simulated many times, and the answers of all methods are compared with the simulated
-truth. The paper uses Norm-Sub's population. Three things are added.
+The error of a method depends on the data and on the query, and the truth is unknown. Therefore, populations similar to
+the real population and many collections of them are simulated. The answers of all methods are compared with the
+simulated truth. The paper uses the population of Norm-Sub. This module has three additions.
 
-**Two populations.** In Norm-Sub's, frequent values are often noise: if all values are nearly equally frequent, it has
-peaks. In the other, every frequency is drawn from its posterior under the prior that fits the estimates best
-(`Fit.draws`). Half of the collections are of each. For the most frequent values and for few sets, empirical Bayes'
-means take the place of Norm-Sub.
+**Two populations.** Frequent values in Norm-Sub's population are often noise: if all values are nearly equally
+frequent, it has peaks. The second population draws every frequency from its posterior under the prior that fits the
+estimates best (`Fit.draws`). Each population has half of the collections. For top queries and for few sets, the means
+of empirical Bayes replace Norm-Sub.
 
-**A correction** by the real estimate. A simulated population has less structure than the real one, which favours
-methods that push small values to 0. For a fixed query with Base's answer b and a method's answer m,
+**Correction** by the real estimate. A simulated population has less structure than the real population, which favours
+methods that shrink small values to 0. For a fixed query with Base's answer b and a method's answer m,
 
     E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased),
 
-and mostly the first term depends on the truth. It is observed, once, in the real estimate: its difference to the mean
-of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The correction gets the weight
-e²/(e² + v), at most ½, where v is the variance of (m − b)² over the simulations and e is half of the error, both of the
-method with the lowest simulated error.
+and mainly the first term depends on the truth. The real estimate gives one observation of it. The difference between
+this observation and the mean of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The
+weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations and e half
+of the error, both for the method with the lowest simulated error.
 
-**A confidence**: the lower one of the two populations', each from means of few of its collections, because the real
-population differs from a simulated one by more than many of them average out. For few sets it is lowered once more.
+**Confidence**: the lower confidence of the two populations. Each is computed from means of few collections, because the
+real population differs from a simulated population by more than the noise of a mean over many. For few sets the
+confidence is reduced again.
 
-`ldp reproduce --figure choice` measures how well it chooses; docs/guides/choose-a-method.md has the numbers.
+`ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
 """
 
 from __future__ import annotations
@@ -44,19 +45,17 @@ from ldp.query import Query, SetQuery, TopQuery
 
 NEAR = 1.1  # A method whose error is at most this many times the lowest is as good as the best
 
-DOUBT = 0.5  # of the lowest simulated error: its standard deviation around the real one
-MOST = 0.5  # the largest weight of the correction
-ROUNDING = 1e-13  # of a sum; a real error is larger, such as that of one of n users
-LEAST = 0.5  # of the simulated error: what a correction leaves of it
+DOUBT = 0.5  # standard deviation of the real error, relative to the lowest simulated error
+MOST = 0.5  # largest weight of the correction
+ROUNDING = 1e-13  # largest rounding error of a sum; the error of a single user is larger
+LEAST = 0.5  # smallest corrected error, relative to the simulated error
 RESAMPLES = 1000
-RESAMPLED = 3  # collections whose mean error a resample is
-MANY = 10  # sets over which the peaks of Norm-Sub's population average out
-FEW_SETS = (
-    0.85  # the largest confidence in a method for fewer sets: what is said to be certain is so as often
-)
-CLEAR = 0.8  # The least confidence with which a method is a clear choice
+RESAMPLED = 3  # collections per resample
+MANY = 10  # number of sets over which the peaks of Norm-Sub's population average out
+FEW_SETS = 0.85  # largest confidence for fewer sets, the observed frequency of correct choices
+CLEAR = 0.8  # lowest confidence of a clear choice
 
-ROUGH, SMOOTH, DRAWN = range(3)  # populations: Norm-Sub's, empirical Bayes' means, draws from its posterior
+ROUGH, SMOOTH, DRAWN = range(3)  # populations: Norm-Sub, means of empirical Bayes, draws from its posterior
 NAMES = tuple(METHODS)
 POST_POS = NAMES.index("post-pos")
 
@@ -65,14 +64,14 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Values:
-    """All queries for single values: the mean squared error is over the domain."""
+    """Queries for all single values; the mean error is over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Queries for some sets of values together: the mean squared error is over the sets.
+    """Queries for sets of values; the mean squared error is over the sets.
 
-    Each set is a sequence of distinct indices. Raises TypeError or ValueError for anything else.
+    Each set is a sequence of distinct indices. Raises TypeError or ValueError for other sets.
     """
 
     sets: InitVar[Iterable[npt.ArrayLike]]
@@ -82,29 +81,29 @@ class Sets:
     def __post_init__(self, sets: Iterable[npt.ArrayLike]) -> None:
         checked = [as_indices(subset, MAX_DOMAIN) for subset in sets]
         if not checked:
-            raise ValueError("a query for sets needs at least one set")
+            raise ValueError("no set given; a query for sets needs at least one set")
         if not all(members.size for members in checked):
-            raise ValueError("a set must have at least one value: without, every method answers 0")
+            raise ValueError("a set is empty; it must have at least one value")
         starts = np.cumsum([0, *(len(members) for members in checked[:-1])], dtype=np.intp)
         object.__setattr__(self, "members", np.concatenate(checked))
         object.__setattr__(self, "starts", starts)
 
     def sums(self, vector: Vector) -> Vector:
-        """The sum of a vector over each set."""
+        """Sums a vector over each set."""
         sums: Vector = np.add.reduceat(vector[self.members], self.starts)
         return sums
 
 
 Queries = Values | Sets | Query
-"""What a method is chosen for: one query, or several by the mean of their errors. Of a `TopQuery` the error is over the
-values that are the most frequent in truth, of a smaller domain over all."""
+"""Queries that rank methods: one query, or several with their mean error. The error of a `TopQuery` is over the truly
+most frequent values, at most all."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One method's place in a ranking: the estimated mean squared error of its answers, and its standard error.
+    """Estimated mean squared error of a method, and its standard error.
 
-    `simulated` is the error in the simulations, not corrected.
+    `simulated` is the error in the simulations, without the correction.
     """
 
     method: str
@@ -115,14 +114,14 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The methods for a query.
+    """Ranking of the methods for a query.
 
     Attributes:
-        rows: lowest error first; equal errors in the paper's order of the methods.
-        confidence: probability that the first method's error is at most `NEAR` times the lowest: the share of
-            resamples of a few of the simulations, and of the uncertainty of the real estimate; the lower one of the
-            two populations; times `FEW_SETS` for few sets.
-        weight: of the correction, 0 to ½; 0 for a `TopQuery`.
+        rows: methods by ascending error; equal errors in the paper's order.
+        confidence: probability that the first method's error is at most `NEAR` times the lowest error. It is the share
+            of resamples of few simulations and of the uncertainty of the real estimate, the lower share of the two
+            populations, times `FEW_SETS` for few sets.
+        weight: weight of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
     rows: tuple[Ranked, ...]
@@ -131,7 +130,7 @@ class Ranking:
 
     @property
     def clear(self) -> bool:
-        """Whether the first method can be recommended, because its confidence is at least `CLEAR`."""
+        """Whether the confidence in the first method is at least `CLEAR`."""
         return self.confidence >= CLEAR
 
     @property
@@ -150,8 +149,8 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
         repeats: number of simulated collections, half of each population, at least 4.
 
     Returns:
-        All methods, ranked. Of methods that coincide the first in the paper's order is first. O(repeats · (d log d +
-        the sizes of the sets)): 0.3 s for d = 1,024.
+        All methods, ranked. Methods that coincide are in the paper's order. O(repeats · (d log d + the sizes of the
+        sets)): 0.3 s for d = 1,024.
 
     Raises:
         TypeError: a query or number of repeats of the wrong type.
@@ -175,13 +174,13 @@ def choose_all(
     repeats: int = 50,
     methods: Sequence[str] = NAMES,
 ) -> list[Ranking]:
-    """`choose` for many queries from one simulation.
+    """Ranks the methods for many queries with one simulation; see `choose`.
 
-    A query's ranking does not depend on the other queries. Of fewer ``methods`` only those are ranked, each against the
-    best of them.
+    A query's ranking does not depend on the other queries. If ``methods`` are fewer, only these are ranked and compared
+    with the best of them.
     """
     if not methods or not METHODS.keys() >= {*methods}:
-        raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
+        raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")
     places = [i for i, name in enumerate(NAMES) if name in methods]
     half = as_integer("repeats", repeats, 4, 1 << 20) // 2
     queries = [_as_sets(query) for query in queries]
@@ -213,12 +212,10 @@ def choose_all(
 
 
 def _populations(query: Queries) -> tuple[int, int]:
-    """The two populations that a query is simulated on."""
     return (SMOOTH if isinstance(query, TopQuery) or _few(query) else ROUGH, DRAWN)
 
 
 def _as_sets(query: Queries) -> Queries:
-    """A query for one set as `Sets`; anything else as it is."""
     return Sets([query.values]) if isinstance(query, SetQuery) else query
 
 
@@ -229,7 +226,7 @@ def _few(query: Queries) -> bool:
 def _simulate(
     estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Queries], rng: np.random.Generator
 ) -> list[Vector]:
-    """Simulates each of some populations once: for each query (2, R, 11), errors and distances to Base."""
+    """Simulates R populations; returns (2, R, 11) per query."""
     oracle, made = estimate.oracle, []
     for one in weights:
         population = apportion(one, estimate.n)
@@ -241,14 +238,14 @@ def _simulate(
 
 
 def all_methods(estimate: Estimate) -> Vector:
-    """Applies every method to an estimate: (11, d), in the order of `METHODS`, Base first. O(d log d)."""
+    """Applies all methods in the order of `METHODS`, Base first: (11, d)."""
     return np.stack([*by_method(estimate, NAMES).values()])
 
 
 def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
-    """The mean squared error of each method's answers to a query: (11,), in the order of `METHODS`.
+    """Returns the mean squared error of each method for a query: (11,).
 
-    `vectors` are (11, d), from `all_methods`; `truth` is (d,); a `TopQuery`'s values are the k largest of it.
+    `vectors` are (11, d), from `all_methods`; `truth` is (d,). The values of a `TopQuery` are the k largest of `truth`.
     """
     query = _as_sets(query)
     if isinstance(query, Sets):
@@ -266,7 +263,8 @@ def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
 
 
 def _distances(query: Queries, vectors: Vector) -> Vector:
-    """Mean square of each method's answers minus Base's: (11,); 0 for a `TopQuery`, on which Base is not unbiased."""
+    """Returns the mean squared distance of each method to Base: (11,)."""
+    # 0 for a TopQuery, because Base is biased for the values at the top
     return np.zeros(len(vectors)) if isinstance(query, TopQuery) else mean_squares(query, vectors, vectors[0])
 
 
@@ -279,10 +277,10 @@ def _rank(
     trust: float = 1.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """The ranking of m methods from errors and squared distances to Base, (2, R, m) each.
+    """Ranks m methods by errors and squared distances to Base, (2, R, m) each.
 
-    `seen` are the distances in the real estimate, (m,). `resamples` are the weights of the collections, (m, R), and
-    `noises` the collection that gives the observed distance, (m,). `trust` is the largest confidence.
+    `seen` are the distances in the real estimate, (m,). For each resample, `resamples` are the weights of the R
+    collections, and `noises` the collection that provides the observed distance. `trust` is the largest confidence.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -291,7 +289,7 @@ def _rank(
     spread = float(distances[:, :, first].var(axis=1, ddof=1).mean())
     share = doubt / (doubt + spread) if doubt > 0.0 and distances.any() else 0.0
     weight = min(MOST, share)
-    # with the deviation that a normal prior and one observation leave
+    # scaled to the standard deviation of the posterior after one observation
     noise = share**0.5 * (distances - usual[:, None])
 
     least = LEAST * means[:, None]
@@ -314,9 +312,9 @@ def _check(query: Queries, domain_size: int) -> None:
 
 
 def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
-    """Apportions users to (d,) weights ≥ 0 by largest remainder: (d,) int64, sum `users` < 2⁵³.
+    """Apportions users to (d,) weights ≥ 0 by largest remainder: (d,) int64.
 
-    Each is within 1 of its exact share. O(d log d).
+    The result has the sum `users` < 2⁵³. Each number is within 1 of its exact share. O(d log d).
 
     Example:
         >>> apportion(np.array([2.0, 1.0, 0.0]), 4).tolist()

@@ -1,6 +1,6 @@
-"""Planning a stream: accuracy and cost of every protocol for an ε, domain and number of reports.
+"""Compares accuracy and cost of all protocols.
 
-Nothing here is measured: accuracy follows from p and q, costs are counts of bytes and steps.
+The results are computed, not measured: accuracy follows from p and q, costs are numbers of bytes and steps.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ldp.arguments import MAX_DOMAIN, as_integer
 from ldp.oracles import ORACLES, Oracle
 
 TOLERANCE = 1.05
-"""A standard error up to this many times the least is as good as the least: 10 % more reports make up for it."""
-MISS = 0.05  # The probability of either error in the definition of `Candidate.detectable`
+"""Ratio of standard errors that counts as equal; 10 % more reports compensate for it."""
+MISS = 0.05  # Probability of each error in the definition of `Candidate.detectable`
 
 _COUNTER = 8
 _COSTS = {
-    "work": "the least work a report",
+    "work": "the lowest cost per report",
     "frame_bytes": "the smallest frame",
     "state_bytes": "the smallest state",
-    "decode_steps": "the least to decode",
+    "decode_steps": "the fewest decoding steps",
 }
 _WORK = {("index",): "counter", ("indices",): "counter", ("bits",): "bit", ("seed", "bucket"): "hash"}
 
@@ -35,15 +35,15 @@ class Candidate:
 
     Attributes:
         document: the protocol's part of a stream's public document, with the best integers for this ε and d.
-        standard_error: σ of f̃ for a value that nobody has (Equation 5).
-        detectable: the f with f = z₁·σ(0) + z₂·σ(f), z₁ the quantile at 1 − 0.05/d, z₂ at 0.95, with normal errors
-            (rough where n·q is below 10): with probability 95 % such a value passes the threshold that none of d
-            absent values passes with probability 95 %. None if even f = 1 does not.
+        standard_error: σ of f̃ for an absent value (Equation 5).
+        detectable: smallest frequency that is detected with 95 % power at a 5 % false-positive rate over d absent
+            values: f = z₁·σ(0) + z₂·σ(f) with z₁ the quantile at 1 − 0.05/d and z₂ at 0.95. Errors are normal, which is
+            rough if n·q is below 10. None if even f = 1 is not detected.
         frame_bytes: size of a binary frame with one report.
-        work: elements of `unit` that the server processes for one report.
-        unit: "counter" (an increment each), "bit" (added to its counter), or "hash" (computed and compared).
+        work: number of units that the server processes per report.
+        unit: "counter" (one increment), "bit" (added to its counter), or "hash" (computed and compared).
         state_bytes: size of the counters of one window of one partition.
-        decode_steps: K·log₂K for K counters that are decoded by a transform at each snapshot, else 0.
+        decode_steps: K·log₂K if each snapshot decodes K counters with a transform, else 0.
     """
 
     document: dict[str, Any]
@@ -64,9 +64,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """All protocols for one ε, domain size and number of reports: the recommended one, then by standard error.
+    """Comparison of all protocols for one ε, d and number of reports.
 
-    `reason` explains the recommendation; `not_applicable` maps a protocol to the reason why it cannot be used.
+    `rows` are the recommended protocol, then the others by standard error. `reason` explains the recommendation;
+    `not_applicable` maps a protocol to the reason why it cannot be used.
     """
 
     epsilon: Fraction
@@ -77,7 +78,7 @@ class Plan:
     not_applicable: dict[str, str]
 
     def document(self) -> dict[str, Any]:
-        """The plan in JSON's types."""
+        """Returns the plan as a JSON object."""
         return {
             "epsilon": f"{self.epsilon.numerator}/{self.epsilon.denominator}",
             "domain_size": self.domain_size,
@@ -92,12 +93,12 @@ class Plan:
 def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """Compares all registered protocols, each with its own best parameters.
 
-    The recommendation is, among the protocols whose standard error is within 5 % of the least, the one with the least
-    work a report; then the smaller frame, state, decoding. ε and d are as for `ldp.oracle`; `reports` is n ≥ 1,
-    expected in a snapshot.
+    Among the protocols with a standard error within 5 % of the lowest, it recommends the protocol with the lowest cost
+    per report; on a tie the smaller frame, then state, then number of decoding steps. ε and d are as for `ldp.oracle`;
+    `reports` is the expected number n ≥ 1 of reports in a snapshot.
 
     Raises:
-        TypeError: an ε that is a float, a domain size or number of reports that is not an int.
+        TypeError: a float ε, a domain size or number of reports that is not an int.
         ValueError: an ε, domain size or number of reports that is not allowed.
 
     Example:
@@ -106,7 +107,7 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
         'pgr: 0.00194, 7 bytes, 1 counter'
     """
     exact = sampling.parse_epsilon(epsilon)
-    sampling.exp_below(exact)  # too small an ε is too small for every protocol
+    sampling.exp_below(exact)  # raises ValueError if ε is too small for every protocol
     d = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
     n = as_integer("reports", reports, 1, (1 << 63) - 1)
     rows, not_applicable = [], {}
@@ -118,8 +119,8 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
             continue
         if row.frame_bytes > wire.LARGEST_FRAME:
             not_applicable[name] = (
-                f"a frame of {row.frame_bytes:,} bytes is above {wire.LARGEST_FRAME:,}, "
-                "what a record holds by Kafka's defaults"
+                f"a frame has {row.frame_bytes:,} bytes; allowed are {wire.LARGEST_FRAME:,}, "
+                "the limit of a record by Kafka's defaults"
             )
         else:
             rows.append(row)
@@ -150,7 +151,7 @@ def _candidate(oracle: Oracle, n: int) -> Candidate:
 
 
 def _detectable(d: int, absent: float, present: float) -> float | None:
-    """The larger root of (f − T)² = z²·((1−f)·absent + f·present), the variance at frequency f."""
+    """Returns the larger root f of (f − T)² = z²·((1−f)·absent + f·present)."""
     z = NormalDist().inv_cdf(1 - MISS)
     threshold = -NormalDist().inv_cdf(MISS / d) * math.sqrt(absent)
     if threshold > 1:
@@ -161,16 +162,16 @@ def _detectable(d: int, absent: float, present: float) -> float | None:
 
 
 def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
-    """The row to recommend of those sorted by their standard error, and why."""
+    """Returns the recommended row of rows by standard error, and the reason."""
     least = rows[0]
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
     best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])
     if best is least:
-        error = f"its standard error, {best.standard_error:.3g}, is the least"
+        error = f"its standard error, {best.standard_error:.3g}, is the lowest"
     else:
         more = 100 * (best.standard_error / least.standard_error - 1)
         error = (
-            f"its standard error, {best.standard_error:.3g}, is {more:.1f} % above the least, "
+            f"its standard error, {best.standard_error:.3g}, is {more:.1f} % above the lowest, "
             f"{least.standard_error:.3g} ({least.protocol})"
         )
     rivals = [row for row in near if row is not best]
@@ -186,8 +187,8 @@ def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
         equal = [row for row in equal if getattr(row, cost) == getattr(best, cost)]
         if not equal:
             break
-    tie = f" (just as {_names(equal)})" if equal else ""
-    return best, f"{error}; of all within 5 % (with {_names(rivals)}) it has {', then '.join(costs)}{tie}"
+    tie = f" (like {_names(equal)})" if equal else ""
+    return best, f"{error}; among all within 5 % (with {_names(rivals)}) it has {', then '.join(costs)}{tie}"
 
 
 def _names(rows: list[Candidate]) -> str:

@@ -1,4 +1,4 @@
-"""Base, the paper's ten methods (Section IV) and an eleventh, each a `Method`."""
+"""Post-processing methods: Base, the paper's ten (IV) and an eleventh."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ Example:
 """
 
 EXTRA: dict[str, Method] = {method.name: method for method in _ALL if not method.of_paper}
-"""Name -> method that is not the paper's."""
+"""Name -> method that is not in the paper."""
 
 __all__ = ["EXTRA", "METHODS", "Method"]

@@ -1,4 +1,4 @@
-"""Base, and the methods that only remove negative or insignificant estimates (Section IV.A)."""
+"""Base, and methods that remove insignificant estimates (Section IV.A)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
 
 FALSE_POSITIVES = 2
-"""Base-Cut's α: how many values that nobody has are expected to pass the threshold (Section IV.A)."""
+"""Base-Cut's α: expected number of absent values above the threshold (Section IV.A)."""
 
 
 def base(estimate: Estimate) -> Vector:
-    """Base: the estimates as they are, unbiased (Section IV): (d,) float64, a copy. O(d).
+    """Base: a copy of the unbiased estimates (Section IV): (d,) float64. O(d).
 
     Example:
         >>> import ldp
@@ -27,33 +27,34 @@ def base(estimate: Estimate) -> Vector:
 
 
 def base_pos(estimate: Estimate) -> Vector:
-    """Base-Pos: negative estimates become 0 (Section IV.A): (d,) float64. O(d).
+    """Base-Pos: sets negative estimates to 0 (Section IV.A). O(d).
 
-    The sum is usually above 1.
+    Returns (d,) float64. The sum is usually above 1.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
 
 
 def post_pos(estimate: Estimate) -> Vector:
-    """Post-Pos: each query's answer, if negative, becomes 0 (Section IV.A): (d,) float64. O(d).
+    """Post-Pos: sets negative answers of queries to 0 (Section IV.A). O(d).
 
-    This vector answers queries for single values, where Post-Pos is Base-Pos. A set's answer is the clamped sum of
-    Base, which `ldp.answer` computes.
+    The result, (d,) float64, answers queries for single values, where Post-Pos equals Base-Pos. The answer for a set is
+    the clamped sum of Base, which `ldp.answer` computes.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
 
 
 def clamped(estimate: Estimate, indices: Indices, _frequencies: Vector) -> float:
-    """Post-Pos's answer for a set: the sum of Base over it, or 0 if that is negative. O(m)."""
+    """Returns Post-Pos's answer for a set: the sum of Base, at least 0. O(m)."""
     return max(exact_sum(estimate.frequencies[indices]), 0.0)
 
 
 def base_cut(estimate: Estimate) -> Vector:
-    """Base-Cut: estimates below T = max(0, F⁻¹(1 − α/d)·σ) become 0: (d,) float64. O(d).
+    """Base-Cut: sets estimates below T = max(0, F⁻¹(1 − α/d)·σ) to 0. O(d).
 
-    Source: Section IV.A, Equation 7, with α = 2. For d ≤ 4 the quantile is not positive (or does not exist) and T is 0.
+    Returns (d,) float64. Source: Section IV.A, Equation 7, with α = 2. For d ≤ 4 the quantile is not positive (or does
+    not exist) and T is 0.
     """
     check_estimate(estimate)
     frequencies = estimate.frequencies
@@ -61,5 +62,5 @@ def base_cut(estimate: Estimate) -> Vector:
 
 
 def threshold(d: int) -> float:
-    """T/σ of Base-Cut: d absent values are expected to put two above it; 0 for d ≤ 4."""
+    """Returns T/σ of Base-Cut, which two of d absent values exceed on average."""
     return -float(ndtri(FALSE_POSITIVES / d)) if d > 2 * FALSE_POSITIVES else 0.0

@@ -1,4 +1,4 @@
-"""Empirical Bayes with a nonparametric prior: an extra next to the paper's methods, not one of them."""
+"""Empirical Bayes with a nonparametric prior, which is not in the paper."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ from ldp.consistency.baseline import threshold
 from ldp.consistency.normalization import project_on_simplex
 from ldp.estimate import Estimate, Vector, check_estimate
 
-BIN = 1 / 8  # of σ: estimates in one bin are one
-ATOM = 1 / 4  # of σ: the grid of frequencies that the prior may hold
-LOWEST, HIGHEST = -8.0, 100.0  # in σ: what lies below is read as this, what lies above stays as it is
-SPREAD = 2.0  # so many values a σ does the prior hold besides those that were seen,
-CLEAR = 2.0  # from so many σ above Base-Cut's threshold
-REACH = 20.0  # in σ: no frequency further from an estimate has a part in its mean
-START = 8  # grid points from one of the first prior's atoms to the next
-TOLERANCE = 1e-6  # how much more a value could add to the mean log-likelihood
+BIN = 1 / 8  # width of a bin of estimates, in σ
+ATOM = 1 / 4  # step of the grid of the prior's frequencies, in σ
+LOWEST, HIGHEST = -8.0, 100.0  # range of the model in σ; higher estimates are not shrunk
+SPREAD = 2.0  # values per σ that the prior has in addition to the fit,
+CLEAR = 2.0  # from this many σ above Base-Cut's threshold
+REACH = 20.0  # largest distance of an estimate from frequencies in its mean, in σ
+START = 8  # grid points between the atoms of the initial prior
+TOLERANCE = 1e-6  # largest possible gain of the mean log-likelihood at the end
 MOST_ROUNDS = 100
 
 
 def empirical_bayes(estimate: Estimate) -> Vector:
-    """Posterior mean under the maximum-likelihood prior, then Norm-Sub. Not in the paper.
+    """Posterior mean under the maximum-likelihood prior, then Norm-Sub.
 
-    The prior is any distribution on frequencies ≥ 0: the maximum-likelihood mixing distribution of Kiefer and
-    Wolfowitz, on a grid of σ/4, given f̃ ~ N(f, σ²) with the σ of Equation 5. Against overfitting sparse estimates,
-    the prior also holds two more values for each σ, spread evenly from 2σ above Base-Cut's threshold to the largest.
-    docs/guides/choose-a-method.md compares the errors.
-
-    Returns:
-        (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 865 bins.
+    The method is not in the paper. The prior may be any distribution on frequencies ≥ 0 on a grid of σ/4: the
+    maximum-likelihood mixing distribution of Kiefer and Wolfowitz, given f̃ ~ N(f, σ²) with the σ of Equation 5.
+    Against overfitting of sparse estimates, the prior contains two additional values per σ, spread evenly from 2σ above
+    Base-Cut's threshold to the largest estimate. docs/guides/choose-a-method.md compares the errors.
+    Returns (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 865 bins.
 
     Example:
         >>> import ldp
@@ -45,7 +43,7 @@ def empirical_bayes(estimate: Estimate) -> Vector:
 
 
 class Fit:
-    """The maximum-likelihood prior of an estimate, and the posterior of each value's frequency."""
+    """Maximum-likelihood prior of an estimate, and posteriors."""
 
     def __init__(self, estimate: Estimate) -> None:
         self._estimate = estimate
@@ -55,7 +53,7 @@ class Fit:
         self._position = read / BIN - first
         self._cell = self._position.astype(np.int64)
         counts = np.bincount(self._cell)
-        self._bins = BIN * (first + np.arange(len(counts) + 1))  # left ends, and the last one's right end
+        self._bins = BIN * (first + np.arange(len(counts) + 1))  # ends of all bins
 
         self._occupied = np.flatnonzero(counts)
         atoms = np.arange(0.0, max(float(read.max()), 0.0) + ATOM, ATOM)
@@ -65,42 +63,44 @@ class Fit:
         self._weights = len(self._z) * fitted + spread
 
     def means(self) -> Vector:
-        """The posterior means, (d,), projected on the simplex."""
+        """Returns the posterior means, projected on the simplex: (d,)."""
         means = posterior_means(self._bins, self._weights)
-        means = np.maximum.accumulate(means)  # they ascend, but for rounding
+        means = np.maximum.accumulate(means)  # they ascend, except for rounding
         cell = self._cell
         shrunk = means[cell] + (self._position - cell) * (means[cell + 1] - means[cell])
-        shrunk = np.minimum(shrunk, means[cell + 1])  # which rounding could exceed
+        shrunk = np.minimum(shrunk, means[cell + 1])  # rounding could exceed it
         shrunk = self._estimate.sigma * np.minimum(shrunk, HIGHEST)
         return project_on_simplex(np.where(self._z > HIGHEST, self._estimate.frequencies, shrunk))
 
     def draws(self, rng: np.random.Generator) -> Iterator[Vector]:
-        """Yields populations with each frequency drawn from its posterior: (d,) weights ≥ 0, not all 0. O(d)."""
+        """Yields draws from the posteriors: (d,) weights ≥ 0, not all 0. O(d)."""
         sums = np.cumsum(self._likelihoods * self._weights, axis=1)
-        # one ascending list for all bins: that of bin i lies between i and i + 1
+        # one ascending list for all bins: the steps of bin i lie between i and i + 1
         steps = (sums / sums[:, -1:] + np.arange(len(sums))[:, None]).ravel()
         row = np.searchsorted(self._occupied, self._cell)
         k = len(self._weights)
         while True:
             place = np.searchsorted(steps, row + rng.random(len(row)), side="right")
             atom = np.minimum(place - row * k, k - 1)
-            drawn = ATOM * (atom + (rng.random(len(row)) - 0.5) * (atom > 0))  # anywhere on the grid's cell
+            drawn = ATOM * (atom + (rng.random(len(row)) - 0.5) * (atom > 0))  # uniform in a cell of the grid
             drawn = np.where(self._z > HIGHEST, self._z, drawn)
             yield drawn if drawn.any() else np.ones_like(drawn)
 
 
 def likelihood(z: Vector, atoms: Vector) -> Vector:
-    """N(z; atom, 1), (len(z), len(atoms)), but for one factor."""
+    """Returns N(z; atom, 1) up to a constant factor: (len(z), len(atoms))."""
     densities: Vector = np.exp(-0.5 * (z[:, None] - atoms) ** 2)
     return densities
 
 
 def posterior_means(z: Vector, weights: Vector) -> Vector:
-    """E[atom | z] under the given weights of the grid 0, ATOM, 2·ATOM, …; two convolutions with the Gaussian.
+    """Returns E[atom | z] under weights of the grid 0, ATOM, 2·ATOM, ….
+
+    It uses two convolutions with the Gaussian.
 
     Args:
-        z: (m,) consecutive multiples of BIN, none nearly REACH away from every atom with a weight.
-        weights: (k,) non-negative, scaled at will.
+        z: (m,) consecutive multiples of BIN, each well within REACH of an atom with a weight.
+        weights: (k,) non-negative, with any scale.
 
     Returns:
         (m,) float64. O(m·REACH/BIN).
@@ -117,11 +117,12 @@ def posterior_means(z: Vector, weights: Vector) -> Vector:
 
 
 def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
-    """Weights w ≥ 0 with Σw = 1 that maximise Σ counts·log(likelihoods·w), a concave function: (k,).
+    """Maximises Σ counts·log(likelihoods·w) over w ≥ 0 with Σw = 1: (k,).
 
-    Each round adds the atoms where a little weight would add most, minimises the likelihood's quadratic approximation
-    over the atoms in use (non-negative least squares) and halves the step until the likelihood rises. At the end no w
-    is better by more than TOLERANCE in the mean logarithm. likelihoods are (m, k), rows scaled freely; counts are (m,).
+    Each round adds the atoms with the largest gains for a small weight, optimises a quadratic approximation over the
+    atoms in use (non-negative least squares), and halves the step until the likelihood rises. At the end no w of this
+    concave problem is better by more than TOLERANCE in the mean logarithm. likelihoods are (m, k), with any scale per
+    row; counts are (m,).
     """
     shares = counts / counts.sum()
     roots = np.sqrt(shares)
@@ -138,8 +139,8 @@ def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
         padded = np.concatenate([[-np.inf], gains, [-np.inf]])
         peaks = (gains > 0.0) & (gains >= padded[:-2]) & (gains >= padded[2:])
         used = np.flatnonzero((weights > 0.0) | peaks)
-        # With Σw = 1 the approximation is Σ shares·(ratios·w − 2)² = ‖rows·w‖²; its minimum under that sum is
-        # the scaled minimum of ‖rows·w‖² + (Σw − 1)².
+        # With Σw = 1 the approximation is Σ shares·(ratios·w − 2)² = ‖rows·w‖². Its minimum is the minimum of
+        # ‖rows·w‖² + (Σw − 1)², scaled to Σw = 1.
         rows = roots[:, None] * (likelihoods[:, used] / mixture[:, None] - 2.0)
         rows = np.vstack([rows, np.ones(len(used))])
         scale = np.linalg.norm(rows, axis=0)
@@ -151,7 +152,7 @@ def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
         part = 1.0
         while part > 1e-12:
             ratios = (1.0 - part) + part * towards / mixture
-            # From a mixture that all but vanishes somewhere, quadratic approximations lead back in many rounds only.
+            # If a mixture nearly vanishes somewhere, quadratic approximations need many rounds to recover.
             if float(ratios.min()) > 0.1 and float(shares @ np.log(ratios)) >= part * promised / 3.0:
                 break
             part /= 2.0

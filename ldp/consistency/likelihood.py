@@ -1,4 +1,4 @@
-"""MLE-Apx: approximate maximum likelihood under the protocol's own variance (Section IV.D, Appendix B)."""
+"""MLE-Apx: approximate maximum likelihood (Section IV.D, Appendix B)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from ldp.estimate import Estimate, Vector, check_estimate
 def mle_apx(estimate: Estimate) -> Vector:
     """MLE-Apx: the f' on the simplex that minimises Σ (f' − f̃)²/(Q + f'·B).
 
-    Q = q(1−q), B = (p−q)(1−p−q); Q + f'·B is proportional to the variance of f̃ (Equation 3). The logarithm of the
-    variance is dropped from the likelihood as in the paper. With β = B/Q, the m kept estimates and their sum S, the
+    With Q = q(1−q) and B = (p−q)(1−p−q), Q + f'·B is proportional to the variance of f̃ (Equation 3). As in the paper,
+    the likelihood omits the logarithm of the variance. With β = B/Q, the m kept estimates and their sum S, the
     conditions of Karush, Kuhn and Tucker give
 
-        f' = ((m + β)·f̃ + 1 − S) / (m + β·S)    on the kept, 0 elsewhere
+        f' = ((m + β)·f̃ + 1 − S) / (m + β·S)    for kept estimates, else 0
 
-    (the printed solution has sign slips; this is f' = (A·f̃ + Q·x)/(A − B·x) with A = p − q and x = A(1 − S)/(m·Q +
-    B)). The numerator at the j-th largest estimate, with m = j, is positive for kept prefixes only: from j to j + 1 it
-    changes by −(j + β)·(u_j − u_{j+1}) ≤ 0, because β > −1. So the kept set is the longest prefix with a positive
-    numerator. An f̃ that no count between 0 and n gives is moved to the nearest that one does.
-
-    Returns:
-        (d,) float64, non-negative, with sum 1. O(d log d).
+    (the printed solution has sign errors; this is f' = (A·f̃ + Q·x)/(A − B·x) with A = p − q and x = A(1 − S)/(m·Q +
+    B)). Let u_j be the j-th largest estimate. From j to j + 1, the numerator at u_j with m = j changes by
+    −(j + β)·(u_j − u_{j+1}) ≤ 0, because β > −1. The kept set is therefore the longest prefix with a positive
+    numerator. An f̃ that is impossible for counts in 0..n is first moved to the nearest possible f̃.
+    Returns (d,) float64, non-negative, with sum 1. O(d log d).
 
     Example:
         >>> import ldp
@@ -37,7 +35,7 @@ def mle_apx(estimate: Estimate) -> Vector:
     possible = np.clip(estimate.frequencies, float(-q / (p - q)), float((1 - q) / (p - q)))
     top = float(possible.max())
     shifted = possible - top
-    # The numerator at the largest estimate: positive, but where p is nearly 1 it can round to 0.
+    # The numerator at the largest estimate is positive, but can round to 0 if p is nearly 1.
     at_top = max(1.0 + beta * top, float(np.finfo(np.float64).tiny))
 
     ordered = np.sort(shifted)[::-1]

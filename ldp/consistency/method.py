@@ -1,4 +1,4 @@
-"""The interface of a method of post-processing."""
+"""Interface of post-processing methods."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Indices = npt.NDArray[np.intp]
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
-    """The sum of a method's vector over a set: how every method but Post-Pos answers. O(m)."""
+    """Returns a set's answer of all methods except Post-Pos: a sum. O(m)."""
     return exact_sum(frequencies[indices])
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of post-processing, called with an `Estimate`.
+    """A post-processing method, called with an `Estimate`.
 
     Attributes:
-        name: in snapshots and commands.
+        name: name in snapshots and commands.
         function: maps an Estimate to a new (d,) float64 vector that keeps the weak order of the estimates.
-        non_negative: whether no frequency of its vector is below 0 (Table I).
-        sums_to_one: whether its vector's sum is 1 (Table I).
-        of_paper: whether it is Base or one of the paper's ten.
-        answer: its frequency of a set, from the estimate, the set's indices and the method's vector.
+        non_negative: whether all frequencies of the vector are at least 0 (Table I).
+        sums_to_one: whether the sum of the vector is 1 (Table I).
+        of_paper: whether it is Base or one of the paper's ten methods.
+        answer: maps the estimate, a set's indices and the method's vector to the set's frequency.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Methods whose estimates sum to 1 (Section IV.B), and constrained least squares (Section IV.C)."""
+"""Methods that normalize the sum to 1 (Sections IV.B and IV.C)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ldp.estimate import Estimate, Vector, check_estimate
 
 
 def norm(estimate: Estimate) -> Vector:
-    """Norm: add one δ to every estimate so that the sum is 1 (Section IV.B): (d,) float64. O(d).
+    """Norm: adds one δ to all estimates so that the sum is 1 (IV.B). O(d).
 
-    Unbiased; may be negative.
+    Returns (d,) float64, unbiased and possibly negative.
 
     Example:
         >>> import ldp
@@ -22,48 +22,44 @@ def norm(estimate: Estimate) -> Vector:
         (array([0.75, 0.  , 0.  , 0.  ]), array([0.625, 0.375, 0.   , 0.   ]))
     """
     check_estimate(estimate)
-    # Relative to the largest, δ is computed from differences and does not inherit the size of the estimates.
+    # Differences to the largest estimate keep the rounding error of δ independent of the size of the estimates.
     shifted = estimate.frequencies - float(estimate.frequencies.max())
     return shifted + (1.0 - exact_sum(shifted)) / len(shifted)
 
 
 def norm_mul(estimate: Estimate) -> Vector:
-    """Norm-Mul: negative estimates become 0, the others are multiplied by one γ > 0.
+    """Norm-Mul: sets negative estimates to 0, multiplies the others by a γ.
 
-    Source: Section IV.B. If no estimate is positive there is no such γ, and every value gets 1/d.
-
-    Returns:
-        (d,) float64, non-negative, with sum 1. O(d).
+    Source: Section IV.B. If no estimate is positive, no γ > 0 makes the sum 1, and every value gets 1/d.
+    Returns (d,) float64, non-negative, with sum 1. O(d).
     """
     check_estimate(estimate)
     positive = np.maximum(estimate.frequencies, 0.0)
     largest = float(positive.max())
     if largest == 0.0:
         return np.full(len(positive), 1.0 / len(positive))
-    relative = positive / largest  # neither the sum nor the quotients can overflow or underflow together
+    relative = positive / largest  # avoids overflow and underflow
     return relative / exact_sum(relative)
 
 
 def norm_cut(estimate: Estimate) -> Vector:
-    """Norm-Cut: keep estimates ≥ θ as they are, all others become 0 (Section IV.B).
+    """Norm-Cut: sets estimates below θ to 0, keeps the others (IV.B).
 
-    If the positive estimates sum to at most 1, only the negative ones become 0. Otherwise θ is the smallest positive
-    estimate for which the kept ones sum to at most 1. Equal estimates are kept or cut together, and nothing is
-    rescaled, so the sum may be below 1. If even the largest exceeds 1, only it is kept, at 1 (m equal ones at 1/m).
-
-    Returns:
-        (d,) float64, non-negative, with a sum of at most 1 (up to rounding). O(d log d).
+    If the positive estimates sum to at most 1, only negative estimates become 0. Otherwise θ is the smallest positive
+    estimate for which the kept estimates sum to at most 1. Equal estimates are kept or cut together, and no estimate is
+    rescaled, so the sum may be below 1. If even the largest estimate exceeds 1, only it is kept, as 1 (m equal
+    estimates as 1/m). Returns (d,) float64, non-negative, with a sum of at most 1 (up to rounding). O(d log d).
     """
     check_estimate(estimate)
     frequencies = estimate.frequencies
-    # Estimates that sum to exactly 1 (GRR's do) must not fail the comparison by the rounding of f̃ itself.
+    # Estimates that sum to exactly 1, as under GRR, must not fail the comparison because f̃ is rounded.
     p, q = estimate.oracle.p, estimate.oracle.q
     one = 1.0 + 4.0 * np.finfo(np.float64).eps * (1.0 + len(frequencies) * float(q / (p - q)))
     positive = np.maximum(frequencies, 0.0)
     if positive.max() <= one and exact_sum(positive) <= one:
         return positive
     ordered = np.sort(positive)[::-1]
-    fits = int(np.searchsorted(np.cumsum(ordered), one, side="right"))  # so many fit, were there no ties
+    fits = int(np.searchsorted(np.cumsum(ordered), one, side="right"))  # kept estimates, ignoring ties
     dropped = ordered[min(fits, len(ordered) - 1)]
     if dropped == ordered[0]:
         largest = frequencies == dropped
@@ -72,30 +68,27 @@ def norm_cut(estimate: Estimate) -> Vector:
 
 
 def norm_sub(estimate: Estimate) -> Vector:
-    """Norm-Sub: f' = max(f̃ + δ, 0) with the δ that makes the sum 1 (Section IV.B).
+    """Norm-Sub: f' = max(f̃ + δ, 0) with the δ that makes the sum 1 (IV.B).
 
     It solves constrained least squares (Section IV.C, Appendix A): the Euclidean projection of f̃ on the simplex.
-    Negative estimates take part in finding δ: zeroing them first gives another answer when the positive ones sum to
-    less than 1.
-
-    Returns:
-        (d,) float64, non-negative, with sum 1. O(d log d).
+    Negative estimates influence δ: setting them to 0 first changes the result if the positive estimates sum to less
+    than 1. Returns (d,) float64, non-negative, with sum 1. O(d log d).
     """
     check_estimate(estimate)
     return project_on_simplex(estimate.frequencies)
 
 
 def project_on_simplex(values: Vector) -> Vector:
-    """The point of the simplex {f ≥ 0, Σf = 1} nearest to (d,) finite numbers, up to rounding.
+    """Projects (d,) finite numbers on the simplex {f ≥ 0, Σf = 1}. O(d log d).
 
-    Let u be the values in descending order. The j largest are all positive in the solution exactly if
-    Σ_{i≤j} (u_i − u_j) < 1; that sum only grows with j, so the kept set is the longest such prefix. O(d log d).
+    Let u be the values in descending order. The j largest values are all positive in the solution exactly if
+    Σ_{i≤j} (u_i − u_j) < 1. This sum grows with j, so the kept set is the longest such prefix.
     """
     shifted = values - float(values.max())
     near = _may_be_kept(shifted)
     kept = len(near)
     smallest = float(near.min()) + (1.0 - float(near.sum())) / kept
-    if smallest < 1e-9:  # else all of these are kept, however that was rounded
+    if smallest < 1e-9:  # otherwise all are kept in spite of rounding
         near = np.sort(near)[::-1]
         steps = near[:-1] - near[1:]
         steps *= np.arange(1.0, kept)
@@ -106,10 +99,8 @@ def project_on_simplex(values: Vector) -> Vector:
 
 
 def _may_be_kept(shifted: Vector) -> Vector:
-    """Those of the values, the largest of which is 0, that can be positive in the solution, and some more.
-
-    The kept part of any m values sums to at most 1 when −δ is taken from each: −δ ≥ (their sum − 1)/m.
-    """
+    """Preselects values that can be positive in the solution; the largest is 0."""
+    # the kept part of any m values sums to at most 1 after −δ is subtracted from each: −δ ≥ (their sum − 1)/m
     near = shifted[shifted > -1.0]
     while True:
         least = (float(near.sum()) - 1.0) / len(near) - 1e-9  # the sum is rounded

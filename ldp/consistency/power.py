@@ -1,17 +1,17 @@
-"""Power and PowerNS: the posterior mean under a power-law prior (Section IV.E, Equation 11).
+"""Power and PowerNS: posterior means under a power-law prior.
 
-The paper's prior on [0, 1] has no integral at 0. Here it lives on counts: a value is held by k of the n users with
-probability ∝ k^−α, k = 1..n, and α in [0, 4] makes the prior's mean the mean count n/d. With t = n·f̃ and s = n·σ the
-answer is f' = E[k | t]/n, the mean under weights k^−α·e^{−(t−k)²/2s²}.
+Source: Section IV.E, Equation 11. The paper's prior on [0, 1] is not integrable at 0. Here the prior is on counts: k of
+the n users have a value with probability ∝ k^−α, k = 1..n, and α in [0, 4] makes the prior's mean the mean count n/d.
+With t = n·f̃ and s = n·σ the answer is f' = E[k | t]/n, the mean under weights k^−α·e^{−(t−k)²/2s²}.
 
 The sums have n terms. Three facts shorten them, with errors of f' below 1e-7 of σ:
 
-- On a block of consecutive integers, Gauss's rule for that discrete measure sums polynomials up to degree 15 with 8
-  nodes. Blocks grow geometrically away from 1 and from n, and stay within 2s.
+- On a block of consecutive integers, Gauss's rule for this discrete measure sums polynomials up to degree 15 with 8
+  nodes. Blocks grow geometrically away from 1 and from n, up to a length of 2s.
 - Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and the integral
   equals its trapezoidal sum with step s/2 to within e^{−8π²}.
-- The posterior mean is smooth in t: on a window of s/4, wider far from 0 and from n, it is a polynomial of degree 11.
-  Many estimates are read from a table.
+- The posterior mean is smooth in t: on a window of s/4, wider far from 0 and from n, a polynomial of degree 11 fits it.
+  Many estimates are looked up in a table.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from scipy.optimize import brentq
 from ldp.consistency.normalization import project_on_simplex
 from ldp.estimate import Estimate, Vector, check_estimate
 
-ORDER = 8  # nodes a block
+ORDER = 8  # nodes per block
 STEEPEST = 4.0  # the largest α
-BELOW, ABOVE = 20.0, 10.0  # no weight that counts lies further below or above t than this many s
-SPAN = 40.0  # length in s of an end's node set: more than BELOW + ABOVE
-ROWS = 128  # estimates whose terms are held in memory at a time: they stay in the second-level cache
-WINDOW, CELL = 46, 39  # a table's windows and cells have 2 to this many steps: 64 and 64·128 an octave
+BELOW, ABOVE = 20.0, 10.0  # weights further below or above t, in s, are negligible
+SPAN = 40.0  # length of the node set at an end, in s: more than BELOW + ABOVE
+ROWS = 128  # estimates whose terms are computed together, which fit the second-level cache
+WINDOW, CELL = 46, 39  # log₂ of the steps of a window and a cell of a table: 64 and 64·128 per octave
 DEGREE = 11
 ONE = 1023 << 52  # the bits of 1.0
-PIECE = 8192  # estimates looked up together: they stay in the second-level cache
+PIECE = 8192  # estimates looked up together, which fit the second-level cache
 
 Terms = Callable[[Vector], tuple[Vector, Vector]]
 Steps = npt.NDArray[np.int64]
 
 
 def power(estimate: Estimate) -> Vector:
-    """Power: the expected frequency given f̃ under a power-law prior on the count.
+    """Power: the expected frequency given f̃ and a power-law prior on counts.
 
-    Returns:
-        (d,) float64 in [1/n, 1]; the sum is not 1. O(d), whatever n is; for s < 1, O(d log d).
+    Returns (d,) float64 in [1/n, 1]; the sum is not 1. O(d) for every n; for s < 1, O(d log d).
 
     Example:
         >>> import ldp
@@ -63,16 +62,15 @@ def power(estimate: Estimate) -> Vector:
 def power_ns(estimate: Estimate) -> Vector:
     """PowerNS: Norm-Sub of Power (Section IV.E).
 
-    Returns:
-        (d,) float64, non-negative, with sum 1. O(d log d).
+    Returns (d,) float64, non-negative, with sum 1. O(d log d).
     """
     return project_on_simplex(power(estimate))
 
 
 def prior_exponent(n: int, d: int) -> float:
-    """α in [0, 4] for which the prior's mean count Σ k^{1−α} / Σ k^−α (k = 1..n) is n/d. O(log n).
+    """Returns the α in [0, 4] with prior mean Σ k^{1−α} / Σ k^−α = n/d.
 
-    The mean falls in α; if it is on one side of n/d throughout [0, 4], the nearer end.
+    The sums are over k = 1..n, and the mean falls in α. Without such an α it returns the nearer end. O(log n).
     """
     counts, weights = integer_nodes(1, n, n)
     logs = np.log(counts)
@@ -89,12 +87,14 @@ def prior_exponent(n: int, d: int) -> float:
 
 
 def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """E[k | t] under weights k^−α·e^{−(t−k)²/2s²}, k = 1..n, for (m,) estimated counts t of deviation s.
+    """Returns E[k | t] for (m,) estimated counts t of standard error s.
+
+    The weights are k^−α·e^{−(t−k)²/2s²}, k = 1..n.
 
     Returns:
         (m,) float64 in [1, n], non-decreasing in t. Errors below 1e-7 of s (or the rounding of t).
     """
-    if s >= 1.0:  # below, the mean goes from integer to integer in steps
+    if s >= 1.0:  # for smaller s the mean is a step function
         scale = _Scale(n, s)
         steps = scale.steps(t)
         windows = np.flatnonzero(np.bincount(steps >> WINDOW))
@@ -103,15 +103,16 @@ def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
             looked_up = _looked_up(steps, windows, edges, lambda nodes: _means(nodes, n, s, alpha))
             return np.clip(looked_up, 1.0, n, out=looked_up)
     levels, inverse = np.unique(t, return_inverse=True)
-    # The posterior mean ascends in t; rounding must not turn two neighbours round.
+    # The posterior mean ascends in t; rounding must not swap two neighbours.
     return np.maximum.accumulate(_means(levels, n, s, alpha))[inverse]
 
 
 def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[Vector], Vector]) -> Vector:
-    """The means at `steps` from a table over the occupied `windows`, (m,), with their `edges`, (2, m) values of t.
+    """Looks up the means at `steps` in a table of the occupied windows.
 
-    In each cell a quadratic through its ends and its middle, as v + z·(b + z·c) with b ≥ 0, z = u in [0, 1) where
-    c ≥ 0 and z = u − 1 where c < 0: each operation, rounded, still ascends in u. So the means keep the order of t.
+    `windows` are (m,), `edges` their (2, m) ends in t. In each cell a quadratic through its ends and its middle is
+    evaluated as v + z·(b + z·c) with b ≥ 0, and z = u in [0, 1) if c ≥ 0, else z = u − 1. Each rounded operation still
+    ascends in u, so the means keep the order of t.
     """
     nodes, to_halves = _interpolation()
     t = edges[0, :, None] + (edges[1] - edges[0])[:, None] * nodes
@@ -124,7 +125,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
     start = np.where(concave, right, left)
     table = np.stack([start, slope, curve, concave, left, right], axis=-1).reshape(-1, 6)
 
-    # The row of a cell: windows that nobody is in have none.
+    # First row of each window; empty windows have no rows.
     rows = np.zeros(int(windows[-1]) + 1, dtype=np.int64)
     rows[windows] = np.arange(len(windows)) - windows << WINDOW - CELL
     means = np.empty(len(steps))
@@ -142,7 +143,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
 
 
 def _interpolation() -> tuple[Vector, Vector]:
-    """Chebyshev's DEGREE + 1 points on [0, 1], and the matrix from values there to those at all half cells."""
+    """Returns Chebyshev points on [0, 1] and the matrix to half cells."""
     angles = np.arange(DEGREE + 1) * np.pi / DEGREE
     halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
     at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)
@@ -152,10 +153,11 @@ def _interpolation() -> tuple[Vector, Vector]:
 
 
 class _Scale:
-    """t as whole steps that ascend with it: 2^52 to each doubling of about 16s plus the distance from 0 or n.
+    """Monotone map from t to integer steps, finest near 0 and n.
 
-    The bits of a float, as an integer, are linear within an octave and continuous from one to the next. The unit,
-    at most 16s, is such that 0, n/2 and n are boundaries of windows.
+    Each doubling of the distance from 0 or n plus about 16s has 2^52 steps. The map uses the bits of a float as an
+    integer, which are linear within an octave and continuous between octaves. The unit, at most 16s, makes 0, n/2 and n
+    boundaries of windows.
     """
 
     def __init__(self, n: int, s: float) -> None:
@@ -163,7 +165,7 @@ class _Scale:
         octave = math.floor(math.log2(1.0 + n / (32.0 * s)))
         windows = 2.0 ** (octave + WINDOW - 52)
         self.unit = n / 2.0 / (windows * math.ceil((1.0 + n / (32.0 * s)) / windows + 1e-9) - 1.0)
-        # Beyond, the mean is 1 or n: the weights fall by e^−40 from each integer to the next.
+        # Beyond this distance the mean is 1 or n: the weights fall by e^−40 from each integer to the next.
         self.reach = 40.0 * s * (s + 1.0)
         half = round(int(self._bits(np.array(n / 2.0))) / 2**WINDOW)
         furthest = 1 + (int(self._bits(np.array(self.reach))) >> WINDOW)
@@ -172,7 +174,7 @@ class _Scale:
         self.end = furthest + 2 * half << WINDOW
 
     def steps(self, t: Vector) -> Steps:
-        """The steps of t, which may be anything."""
+        """Returns the steps of any t."""
         steps = np.empty(len(t), dtype=np.int64)
         for start in range(0, len(t), PIECE):
             part = np.clip(t[start : start + PIECE], -self.reach, self.n + self.reach)
@@ -185,7 +187,7 @@ class _Scale:
         return steps
 
     def counts(self, steps: Steps) -> Vector:
-        """The t of `steps`."""
+        """Returns the t of steps."""
         upper = steps > self.middle
         distance = steps - np.where(upper, self.end, self.zero)
         z = self.unit * ((np.abs(distance) + ONE).view(np.float64) - 1.0)
@@ -196,11 +198,12 @@ class _Scale:
 
 
 def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
-    """Nodes and weights with Σ weight·φ(node) = Σ φ(k), k = low..high, for φ smooth away from both ends.
+    """Returns nodes and weights of a quadrature over the integers low..high.
 
-    Blocks have 1, 2, 4, … integers, at most `widest`, from both ends towards the middle. On a block of L > 8 integers
-    the nodes are the roots of the 8th polynomial orthogonal over these integers (Gram's), by the eigenvalues of its
-    Jacobi matrix: off-diagonals √(j²(L²−j²)/(4(4j²−1))); on a shorter one the integers.
+    Σ weight·φ(node) = Σ φ(k), k = low..high, for φ that are smooth away from both ends. Blocks have 1, 2, 4, …
+    integers, at most `widest`, from both ends towards the middle. On a block of L > 8 integers the nodes are the roots
+    of the 8th polynomial orthogonal over these integers (Gram's), computed as eigenvalues of its Jacobi matrix with
+    off-diagonals √(j²(L²−j²)/(4(4j²−1))). On a shorter block they are the integers.
     """
     starts: list[int] = []
     lengths: list[int] = []
@@ -228,7 +231,7 @@ def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
     first, size = np.array(long, dtype=np.float64).T[:, :, None]
     j = np.arange(1, ORDER, dtype=np.float64)
     jacobi = np.zeros((len(long), ORDER, ORDER))
-    # In units of the block's length: the integers themselves may be large.
+    # In units of the block's length, because the integers may be large.
     jacobi[:, np.arange(1, ORDER), np.arange(ORDER - 1)] = np.sqrt(
         j**2 * (1.0 - (j / size) ** 2) / (4.0 * (4.0 * j**2 - 1.0))
     )
@@ -240,14 +243,13 @@ def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
 
 
 def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """The mean of k given each t."""
     means = np.empty(len(t))
     for members, terms in _regions(t, n, s, alpha):
         for start in range(0, len(members), ROWS):
             part = members[start : start + ROWS]
             centre = np.clip(t[part, None], 1.0, n)
             offset, log_weights = terms(centre)
-            # −(t − k)²/2s² without its part that is the same for every k, so that a far t does not cancel.
+            # −(t − k)²/2s² without its part that is equal for all k, which avoids cancellation for distant t.
             exponent = log_weights - offset / s * (0.5 * offset / s - (t[part, None] - centre) / s)
             exponent -= exponent.max(axis=1, keepdims=True)
             posterior = np.exp(exponent, out=exponent)
@@ -257,10 +259,10 @@ def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
 
 
 def _regions(t: Vector, n: int, s: float, alpha: float) -> Iterator[tuple[npt.NDArray[np.intp], Terms]]:
-    """The indices of t by the sum that is short there, each with that sum's terms.
+    """Yields the indices of t in each region, with the terms of its short sum.
 
-    Terms take the (m, 1) points of [1, n] nearest to t and give, broadcast over m rows, each term's k minus that
-    point and the logarithm of its weight in the prior.
+    The terms map the (m, 1) points of [1, n] nearest to t to k minus the point and to the logarithm of the prior's
+    weight of k, broadcast over m rows.
     """
     if s < 1.0:
         near = np.arange(-ABOVE, ABOVE + 1.0)

@@ -1,4 +1,4 @@
-"""The sum of many numbers, free of rounding and of their order."""
+"""Summation that is independent of the order and rounded once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from ldp.estimate import Vector
 
-BLOCK = 8192  # numbers summed together: they stay in the first-level cache, and leave room for 2¹³ carries
+BLOCK = 8192  # numbers summed together: they fit the first-level cache and need 13 bits for carries
 
 
 def exact_sum(values: Vector) -> float:
-    """Σ of (m,) finite numbers below 2^1000, the same in every order, rounded once. O(m).
+    """Sums (m,) finite numbers below 2^1000, equal in every order. O(m).
 
-    Adding and subtracting a power of two that is large against a block rounds each value to a multiple of one unit.
-    These multiples, and those of a unit 2^−38 as large in the rest, add up without rounding; what remains, below 2^−75
-    of the largest a value, is dropped. Blocks are added by `math.fsum`.
+    Adding and subtracting a power of two that is large compared with a block rounds each value to a multiple of one
+    unit. These multiples add up without rounding, as do multiples of a unit 2^−38 times as large in the rests. The
+    remainder of each value, below 2^−75 of the largest value, is dropped. `math.fsum` adds the blocks.
 
     Example:
         >>> exact_sum(np.array([1.0, 2.0**-60, -1.0])) == 2.0**-60
@@ -27,7 +27,7 @@ def exact_sum(values: Vector) -> float:
     largest = max(float(values.max()), -float(values.min()))
     if largest == 0.0:
         return 0.0
-    # Above the sum of a block of magnitudes, with two bits to spare.
+    # Exceeds the sum of a block's magnitudes by two bits.
     coarse = math.ldexp(1.0, math.frexp(largest)[1] + BLOCK.bit_length() + 1)
     fine = coarse * 2.0**-38
     parts: list[float] = []

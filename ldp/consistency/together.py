@@ -1,4 +1,4 @@
-"""Several methods on one estimate."""
+"""Applies several methods to one estimate."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ldp.estimate import Estimate, Vector
 
 
 def by_method(estimate: Estimate, methods: Iterable[str]) -> dict[str, Vector]:
-    """Applies several methods to an estimate; PowerNS reuses Power, which takes most of the time.
+    """Applies several methods to an estimate; PowerNS reuses the costly Power.
 
     Args:
         estimate: f̃ over the domain.
         methods: keys of `METHODS`.
 
     Returns:
-        Name -> (d,) float64, equal to the last bit to the method's own result. O(d log d).
+        Name -> (d,) float64, bit for bit the result of the method. O(d log d).
 
     Example:
         >>> import ldp

@@ -1,1 +1,1 @@
-"""Intervals of estimates: score intervals, tails of binomial sums and confidence sequences."""
+"""Score intervals, bounds by binomial tails, and confidence sequences."""

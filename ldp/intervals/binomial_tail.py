@@ -1,8 +1,8 @@
-"""The tail of a support count, for bounds far out, where the normal distribution fails.
+"""Tail bounds of support counts, where the normal distribution fails.
 
-Reports are independent given the users' values, so with n·f users who have a value its support count is the sum of two
+Reports are independent given the users' values. If n·f users have a value, its support count is the sum of two
 binomials, Bin(nf, p) + Bin(n(1−f), q), for every protocol. At n·q = 1 a count of 6 or more is 2,000 times as likely as
-the normal distribution says.
+under the normal distribution.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from scipy.special import ndtr
 
 Vector = npt.NDArray[np.float64]
 
-_SHORT = 0.2  # of the exact tail the saddlepoint's may be short by this, where the variance of C is below
-_ROUGH = (
-    30  # this: 0.14 was the most found; beyond it the shortfall matters only for tails that no level asks for
-)
+_SHORT = 0.2  # largest shortfall of the saddlepoint tail relative to the exact tail; 0.14 was observed
+_ROUGH = 30  # variance of C above which the shortfall is negligible for the tails of all levels
 _HALVINGS = 53
 
 
 def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
-    """The lowest frequency f with Pr[C ≥ c] ≥ risk, for each count: fails with that risk at most.
+    """Returns the lowest f with Pr[C ≥ c] ≥ risk for each count.
 
-    `counts` are (k,) whole numbers in 0..n; a report supports its user's value with probability p, another one with q
-    < p; risk ≤ ½. An upper bound is 1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk). Returns (k,) float64 in [0,
-    1], by bisection. O(k).
+    The bound fails with a probability of at most `risk` ≤ ½. `counts` are (k,) whole numbers in 0..n. A report supports
+    its user's value with probability p, any other with q < p. An upper bound is
+    1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk). The result is (k,) float64 in [0, 1], by bisection. O(k).
 
     Example:
         >>> import ldp
@@ -49,9 +47,10 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
 def top_bounds(
     counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float
 ) -> tuple[Vector, Vector]:
-    """Simultaneous bounds (low, high) of the k most frequent of d values; see `query.top_interval`.
+    """Returns simultaneous bounds of the k most frequent of d values.
 
-    `counts` are (k,), p and q as for `lower_bound`; `level`, in (0, 1), is the probability that all hold. O(k).
+    See `query.top_interval`. `counts` are (k,), p and q as for `lower_bound`; all intervals cover together with the
+    probability `level` in (0, 1). O(k).
     """
     risk = (1.0 - level) / 2.0
     low = lower_bound(counts, n, p, q, risk / d)
@@ -59,23 +58,23 @@ def top_bounds(
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
-    """Upper bound of Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q): (k,) float64, for (k,) counts and f.
+    """Bounds Pr[C ≥ c] from above for C ~ Bin(nf, p) + Bin(n(1−f), q): (k,).
 
     It is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels (1987)
-    for whole numbers, raised by its possible shortfall: a fifth where C has a small variance, next to nothing where it
-    has a large one. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is a
-    sum of two binomials again. Up to the mean the result is 1; n·f need not be whole. O(k).
+    for integers, raised by its possible shortfall: a fifth if C has a small variance, almost 0 if the variance is
+    large. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is a sum of two
+    binomials, too. The result is 1 for counts up to the mean; n·f need not be an integer. counts and f are (k,). O(k).
     """
     return _tail(counts / n, n, *_floats(p, q), f)
 
 
 def _floats(p: Fraction, q: Fraction) -> tuple[float, float, float, float]:
-    """P, q, 1 − p and 1 − q, each as precise as it can be."""
+    """Returns p, q, 1 − p and 1 − q, each rounded once."""
     return float(p), float(q), float(1 - p), float(1 - q)
 
 
 def _tail(x: Vector, n: int, p: float, q: float, not_p: float, not_q: float, f: Vector) -> Vector:
-    """`tail`, for counts as parts x of n."""
+    """Computes `tail` for counts x·n."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # a·y² + b·y − c = 0: the mean of the tilted count is x
         a = (1.0 - x) * (p * q)
@@ -92,6 +91,6 @@ def _tail(x: Vector, n: int, p: float, q: float, not_p: float, not_q: float, f: 
         variance = n * (f * (p * not_p) + (1.0 - f) * (q * not_q))
         above *= 1.0 + _SHORT * np.minimum(1.0, _ROUGH / variance)
         all_of_them = np.exp(n * (f * np.log(p) + (1.0 - f) * np.log(q)))
-    near = (x <= q + (p - q) * f) | (w < 1e-3)  # of the mean
+    near = (x <= q + (p - q) * f) | (w < 1e-3)  # at most the mean, or close to it
     result: Vector = np.where(near, 1.0, np.where(x >= 1.0, all_of_them, above))
     return result

@@ -15,11 +15,12 @@ Vector = npt.NDArray[np.float64]
 def interval(
     estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float
 ) -> tuple[Vector, Vector]:
-    """{f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²), for (k,) estimates f̃.
+    """Returns score intervals around (k,) estimates f̃.
 
-    `inside` is the variance of how many of the set's values one report supports, for a user with one of them,
-    `outside` for another user; `difference` is p − q. With b = a·(inside − outside)/2 and w = a·(variance at f = f̃),
-    the ends are f̃ plus the roots of x² − 2bx − w: the larger root in magnitude directly, the other as −w over it.
+    They are {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). `inside` is the variance of the number
+    of the set's values that a report supports if its user has a value of the set, `outside` for other users;
+    `difference` is p − q. With b = a·(inside − outside)/2 and w = a·(variance at f = f̃), the ends are f̃ plus the roots
+    of x² − 2bx − w. The root of larger magnitude is computed directly, the other as −w divided by it.
 
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).
@@ -32,7 +33,7 @@ def interval(
     z = -float(ndtri((1.0 - level) / 2.0))
     a = z * z * float(1 / (n * difference**2))
     b = a * (inside - outside) / 2.0
-    # below 0 by rounding, or outside of [0, 1] where the variance all but vanishes at its end
+    # negative by rounding, or for estimates outside of [0, 1] if the variance nearly vanishes at that end
     w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
     far = b + math.copysign(1.0, b) * np.sqrt(b * b + w)
     near = np.divide(-w, far, out=np.zeros_like(w), where=far != 0.0)

@@ -1,8 +1,9 @@
-"""Compiled loops, a file for each subject: hashing, bits, subsets, a transform, frames.
+"""Compiled loops: hashing, bits, subsets, a transform, frames.
 
-A kernel is compiled by its first call and cached on disk (keyed by the CPU and by the time stamp of the kernel's own
-file, so no file uses another's); `warm` compiles all of them. All release the GIL, and none allocates in proportion to
-n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast after each step keeps a loop narrow.
+The first call of a kernel compiles it and caches it on disk; `warm` compiles all kernels. The cache key contains the
+CPU and the time stamp of the kernel's file, so kernels do not call kernels of other files. All kernels release the GIL,
+and none allocates memory in proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a
+cast after each step keeps a loop narrow.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xx
 
 
 def warm() -> None:
-    """Compiles every kernel, or loads it from the cache."""
+    """Compiles all kernels or loads them from the cache."""
     seeds = np.zeros(1, np.uint32)
     values = np.zeros(1, np.int64)
     for name, hash_values in HASH.items():
@@ -57,7 +58,7 @@ def warm() -> None:
     addresses, runs = np.array([address_of(state)]), np.array([[0], [1]])
     for width in (np.uint8, np.uint16, np.uint32):
         indices = np.zeros((1, 1), width)
-        indices.flags.writeable = False  # as the oracles pass them
+        indices.flags.writeable = False  # the type that the oracles pass
         ascends(indices)
         count_indices(state, indices[0])
         count_indices_partitioned(addresses, runs, indices[0])
@@ -69,7 +70,7 @@ def warm() -> None:
     choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)
-    data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
+    data.flags.writeable = bounds.flags.writeable = False  # the types that decode passes
     reports, fields = np.zeros(1, np.uint8), np.zeros((0, 2), np.int64)
     read_frames(
         data, bounds, bounds, data, (1, 1, 1), fields, reports, np.zeros(0, np.int64), np.zeros(0, np.uint8)

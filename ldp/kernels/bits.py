@@ -1,4 +1,4 @@
-"""Counting reports of bits: unary encoding, and subsets where bits are smaller."""
+"""Counts reports of bits: unary encoding, and subsets encoded as bits."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, uint8, uint32
 
-RUN = 2048  # bytes of bits counted together: a byte for each of their bits stays in the first-level cache
+RUN = 2048  # bytes of bits counted together: one sum in bytes per bit fits the first-level cache
 
 
 @njit(cache=True, nogil=True)
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
     """Adds to state[v], (d,) int64, the number of reports whose bit v is set.
 
-    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time; short reports are joined in one
-    run. bits is (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, padding 0.
+    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time. A run contains several short
+    reports. bits is (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, padding 0.
     """
     n, size = bits.shape
     wire = bits.reshape(-1)
@@ -40,7 +40,7 @@ def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> Non
 
 @njit(cache=True, nogil=True)
 def count_ones(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The number of bits set in each row of (n, size) uint8: (n,) int64."""
+    """Returns the number of set bits per row of (n, size) uint8: (n,) int64."""
     ones = np.empty(len(bits), np.int64)
     for i in range(len(bits)):
         row = bits[i]

@@ -1,7 +1,7 @@
-"""Frames of many records, binary and JSON: a verdict on each, and the reports of the sound ones.
+"""Decodes binary and JSON frames of many records, with a verdict on each.
 
-One pass over the bytes, whatever they are: nothing is allocated, nothing recurs, and a text is left at the first byte
-that no frame has there. Behind a record's end a reader sees NUL, which nothing in JSON begins or goes on with.
+One pass over the bytes without allocation or recursion. The parser stops at the first byte that no frame has at this
+position. After the end of a record it reads NUL, which no JSON token contains.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ldp.wire import FINGERPRINT_BYTES, HEADER_BYTES, JSON_BEGINS, base64_bytes
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Bytes = npt.NDArray[np.uint8]
 
-# without reference counts, as nothing here owns an array: with them, each byte of a text costs five times as much
+# no reference counts, because no kernel here owns an array: they would make a byte of text five times as expensive
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 _compiled: Callable[[_F], _F] = njit(**_OPTIONS)
 _inlined: Callable[[_F], _F] = njit(forceinline=True, **_OPTIONS)
 
-_WORD = 8  # bytes that are copied together
+_WORD = 8  # bytes copied together
 _HEAD = (1 << 8 * HEADER_BYTES) - 1
 
 _QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(ord, '",-:=\\')
 _LIST, _LIST_ENDS, _OBJECT_ENDS = map(ord, "[]}")
 _ZERO, _NINE, _SPACE, _U = map(ord, "09 u")
 _KEYS = (np.frombuffer(b"fingerprint", np.uint8), np.frombuffer(b"reports", np.uint8))
-_LARGE = 1 << 40  # an integer of so much or more is just large: no field holds it
+_LARGE = 1 << 40  # larger integers are replaced by this one, which exceeds every field
 
 _PLAIN = np.array([_SPACE <= byte < 128 and byte not in (_QUOTE, _BACKSLASH) for byte in range(256)])
 _HEX = np.full(128, -1)
@@ -39,12 +39,12 @@ _HEX[list(b"0123456789ABCDEF")] = range(16)
 _HEX[list(b"abcdef")] = range(10, 16)
 _ESCAPES = np.full(128, -1)
 _ESCAPES[list(rb'"\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
-_SIXES = np.full(256, -1)  # of base64, RFC 4648, section 4
+_SIXES = np.full(256, -1)  # base64 digits, RFC 4648, section 4
 _SIXES[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
 
 
 class Verdict(IntEnum):
-    """The verdict on a record: sound, or a reason in the order of `ldp.frames.Reason`."""
+    """Verdict on a record, in the order of `ldp.frames.VERDICTS`."""
 
     ACCEPTED = 0
     EMPTY = 1
@@ -59,16 +59,16 @@ class Verdict(IntEnum):
 
 
 def frames_capacity(span: int, size: int, fields: int) -> int:
-    """Upper bound of the bytes that `read_frames` writes for records within `span` bytes.
+    """Returns the most bytes that `read_frames` writes for `span` bytes.
 
     `size` is the bytes of a report; `fields` the number of its integers, 0 for a vector.
     """
-    # what is not kept goes where the next report would; and words are written whole
+    # one more report for items that are not kept, and one word because writes have full words
     return max(span, span // least_text(size, fields) * size) + size + _WORD
 
 
 def least_text(size: int, fields: int) -> int:
-    """The fewest bytes of a report in JSON, with the comma or bracket after it."""
+    """Returns the fewest bytes of a report in JSON, with its comma or bracket."""
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
@@ -84,23 +84,23 @@ def read_frames(
     counts: npt.NDArray[np.int64],
     verdicts: _Bytes,
 ) -> int:
-    """Classifies records, and copies the reports of the sound ones together; O(bytes).
+    """Classifies records and copies the reports of accepted records; O(bytes).
 
-    Binary reports and vectors are only counted; integers in JSON are checked against their bounds.
+    Integers in JSON are checked against their bounds; the content of binary reports and vectors is not checked.
 
     Args:
         data: the records' bytes.
         begins: (m,) int64, starts.
         ends: (m,) int64, ends.
         header: the version byte and the fingerprint.
-        rules: bytes of a report, its `least_text`, and the limit of reports a record.
+        rules: bytes of a report, its `least_text`, and the limit of reports per record.
         fields: (f, 2) int64, the bound of each integer of a report and its bytes; f is 0 for a vector.
         reports: (`frames_capacity`,) uint8, written.
         counts: (m,) int64, written: reports of each accepted record, else 0.
         verdicts: (m,) uint8, written: a `Verdict` each.
 
     Returns:
-        The number of reports; or −1 if the records do not lie within the data in ascending order.
+        The number of reports; or −1 if the records are not ascending ranges of the data.
     """
     size, _, most = rules
     common = HEADER_BYTES + size if size <= _WORD and most else -1
@@ -140,7 +140,7 @@ def _read_binary(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Copies the reports of a binary frame; returns how many, and the verdict."""
+    """Copies the reports of a binary frame; returns number and verdict."""
     size, _, most = rules
     body = end - begin - HEADER_BYTES
     if end == begin:
@@ -167,7 +167,7 @@ def _read_binary(
 
 @_inlined
 def _word(data: _Bytes, start: int) -> Any:
-    """Eight bytes as an integer; written so that the compiler makes one load of it."""
+    """Reads eight bytes as an integer, in a form that compiles to one load."""
     at = uint64(start)
     low = uint64(data[at]) | uint64(data[at + uint64(1)]) << uint64(8)
     low |= uint64(data[at + uint64(2)]) << uint64(16) | uint64(data[at + uint64(3)]) << uint64(24)
@@ -177,13 +177,13 @@ def _word(data: _Bytes, start: int) -> Any:
 
 @_inlined
 def _put(reports: _Bytes, place: int, word: int) -> None:
-    """Writes an integer as eight bytes; the compiler makes one store of it."""
+    """Writes an integer as eight bytes, in a form that compiles to one store."""
     at = uint64(place)
     for k in range(_WORD):
         reports[at + uint64(k)] = uint8(word >> uint64(8 * k))
 
 
-# JSON frames: what begins at an index is read, and the index behind it returned; −1 if it is not there
+# JSON frames: a function parses the text at an index and returns the index after it, or −1 if it does not match
 
 
 @_compiled
@@ -197,7 +197,7 @@ def _read_json(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Writes the reports of a JSON frame; returns how many, and the verdict: what is no frame at all goes first."""
+    """Writes the reports of a JSON frame; returns number and verdict."""
     count, verdict, same, first = 0, Verdict.ACCEPTED.value, False, -1
     at = _space(data, begin + 1, end)
     for turn in range(2):
@@ -234,9 +234,9 @@ def _reports(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int, int]:
-    """A list of numbers, texts and lists of numbers; how many, and the verdict on them as this stream's reports."""
+    """Parses the list of reports; returns also their number and the verdict."""
     size, least, most = rules
-    kept = min(most, (end - at) // least)  # no sound text has more; what is beyond is read over
+    kept = min(most, (end - at) // least)  # more reports are never accepted and overwrite one place
     count, verdict = 0, Verdict.ACCEPTED.value
     at = _mark(data, at, end, _LIST)
     if _byte(data, at, end) == _LIST_ENDS:
@@ -262,7 +262,7 @@ def _reports(
 def _numbers(
     data: _Bytes, at: int, end: int, fields: npt.NDArray[np.int64], reports: _Bytes, to: int
 ) -> tuple[int, int]:
-    """An integer or a list of some, written as a report; and the verdict on them as one."""
+    """Parses an integer or a list of integers as a report, with a verdict."""
     listed = _byte(data, at, end) == _LIST
     found, verdict = 0, Verdict.ACCEPTED.value
     if listed:
@@ -293,7 +293,7 @@ def _numbers(
 
 @_inlined
 def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """An integer of any length, and its value where a field could hold it."""
+    """Parses an integer of any length; returns also its value up to `_LARGE`."""
     negative = _byte(data, at, end) == _MINUS
     at += negative
     digit = _byte(data, at, end)
@@ -311,12 +311,12 @@ def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int) -> tuple[int, int]:
-    """The rest of a string, written as the bytes of a report; and the verdict on it as their one base64."""
+    """Parses the rest of a string as canonical base64, with a verdict."""
     whole, letters, length = size // 3 * 4, -(-size * 4 // 3), -(-size // 3) * 4
     found = bits = word = 0
     good = True
     while True:
-        while found < whole and at + 4 <= end and bits == 0:  # four plain letters are three bytes
+        while found < whole and at + 4 <= end and bits == 0:  # four unescaped characters encode three bytes
             four = _SIXES[data[at]] << 18 | _SIXES[data[at + 1]] << 12 | _SIXES[data[at + 2]] << 6
             four |= _SIXES[data[at + 3]]
             if four < 0:
@@ -344,7 +344,7 @@ def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int
 
 @_inlined
 def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, bool]:
-    """A string that is a fingerprint, in lower case; and whether it is the stream's."""
+    """Parses a lower-case fingerprint and compares it with the header."""
     if _byte(data, at, end) != _QUOTE:
         return -1, False
     at += 1
@@ -359,7 +359,7 @@ def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, 
 
 @_inlined
 def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
-    """A string that is a text of plain letters, whatever of it is escaped."""
+    """Parses a string that equals an ASCII text, escaped or not."""
     if _byte(data, at, end) != _QUOTE:
         return -1
     at += 1
@@ -372,7 +372,7 @@ def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
 
 @_inlined
 def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """A character within a string, and its code; −1, and where it would be, if there is none: the string ends there."""
+    """Parses a character of a string; returns code −1 at the string's end."""
     byte = _byte(data, at, end)
     if _PLAIN[byte]:
         return at + 1, byte
@@ -395,7 +395,7 @@ def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_compiled
 def _wide(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """A character of two to four bytes, as `_character`; not a longer writing than needed, nor half a pair."""
+    """Parses a multi-byte character; rejects overlong forms and surrogates."""
     first = _byte(data, at, end)
     more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
     code = first & (0x3F >> more)
@@ -412,14 +412,14 @@ def _wide(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _mark(data: _Bytes, at: int, end: int, mark: int) -> int:
-    """One character of JSON's grammar, with white space on both sides."""
+    """Parses one structural character with white space on both sides."""
     at = _space(data, at, end)
     return _space(data, at + 1, end) if _byte(data, at, end) == mark else -1
 
 
 @_inlined
 def _space(data: _Bytes, at: int, end: int) -> int:
-    """White space, if there is any; −1 stays −1."""
+    """Skips white space; returns −1 for −1."""
     while True:
         byte = _byte(data, at, end)
         if byte > _SPACE or byte not in (_SPACE, 0x0A, 0x0D, 0x09):
@@ -429,5 +429,5 @@ def _space(data: _Bytes, at: int, end: int) -> int:
 
 @_inlined
 def _byte(data: _Bytes, at: int, end: int) -> int:
-    """A byte of a record; 0 after its end, and where nothing was found."""
+    """Returns a byte of a record, or 0 after its end or if `at` is −1."""
     return int64(data[at]) if 0 <= at < end else int64(0)  # type: ignore[return-value]

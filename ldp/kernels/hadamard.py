@@ -1,4 +1,4 @@
-"""The fast Walsh–Hadamard transform, by which Hadamard Response is decoded."""
+"""Fast Walsh–Hadamard transform, which decodes Hadamard Response."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-BLOCK = 4096  # counters transformed together: they stay in the first-level cache
+BLOCK = 4096  # counters transformed together, which fit the first-level cache
 
 
 @njit(cache=True, nogil=True)
 def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
-    """The steps of the transform that add and subtract counters ``half`` or further apart."""
+    """Runs the steps on counters at a distance of `half` or more."""
     while half < counters.size:
         for start in range(0, counters.size, 2 * half):
             low = counters[start : start + half]
@@ -24,9 +24,9 @@ def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
-    """Walsh–Hadamard transform of (K,) int64 in place, K a power of two; O(K·log K).
+    """Transforms (K,) int64 in place, K a power of two; O(K·log K).
 
-    Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]; the first steps are done block by block.
+    Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]. The first steps run block by block.
     """
     for start in range(0, counters.size, BLOCK):
         _butterflies(counters[start : start + BLOCK], 1)

@@ -1,8 +1,7 @@
-"""Hashing and counting for OLH, by mul32 and by xxh32.
+"""Hashes and counts reports of OLH, with mul32 and xxh32.
 
-numba widens 32-bit integers to 64 bits in arithmetic. Here the steps of a hash are therefore written with `_add`,
-`_multiply` and so on, which stay in 32 bits: that is what makes a loop vectorise at full width, and also what makes it
-compute the hash.
+numba widens 32-bit integers to 64 bits in arithmetic. The steps of a hash therefore use `_add`, `_multiply` and so on,
+which stay in 32 bits: the hash needs this modulus, and loops vectorise at full width.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import numpy.typing as npt
 from numba import njit, types, uint32
 from numba.extending import intrinsic
 
-TILE = 2048  # reports counted together: three words each stay in the first-level cache
-GROUP = 64  # a tile is filled up to a multiple of this with reports that support nothing: no loop has a tail
-STEPS = 4  # of xxHash32 over at most eight digits: for seven, a lane and three bytes
+TILE = 2048  # reports counted together: three words each fit the first-level cache
+GROUP = 64  # a tile is padded to a multiple of this with reports that support no value, so that no loop has a tail
+STEPS = 4  # most steps of xxHash32 over up to eight digits: for seven digits, a lane and three bytes
 
 
 _PRIME1 = 0x9E3779B1
@@ -28,7 +27,7 @@ _PRIME5 = 0x165667B1
 
 
 def _words(operation: str) -> Callable[[Any, Any], np.uint32]:
-    """An operation of the compiler's on two words of 32 bits, modulo 2³²."""
+    """Returns an LLVM operation on two 32-bit words, modulo 2³²."""
 
     def operate(_typing: Any, _x: Any, _y: Any) -> Any:
         def build(_context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
@@ -44,10 +43,10 @@ _and, _or, _xor, _left, _right = _words("and_"), _words("or_"), _words("xor"), _
 
 
 def _prefer_512_bits(_typing: Any) -> Any:
-    """Makes the loops of the calling function use 512-bit vectors if the processor has them."""
+    """Makes loops of the calling function use 512-bit vectors where available."""
 
     def build(context: Any, builder: Any, _signature: Any, _operands: Any) -> Any:
-        # past llvmlite's own list of attributes, which has none with a value
+        # bypasses llvmlite's check, which accepts only attributes without a value
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 
@@ -59,13 +58,13 @@ _wide: Any = intrinsic(_prefer_512_bits)
 
 @njit(cache=True, nogil=True, inline="always")
 def _shifted(x: np.uint32, by: int) -> np.uint32:
-    """A shift of both hashes, x XOR x>>by."""
+    """Returns x XOR x>>by, a step of both hashes."""
     return _xor(x, _right(x, by))
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _mixed(x: np.uint32) -> np.uint32:
-    """The finaliser of which mul32 makes the words of a value."""
+    """Mixes x like `ldp.oracles.olh._mixed`."""
     x = _multiply(_shifted(x, 16), 0x7FEB352D)
     x = _multiply(_shifted(x, 15), 0x846CA68B)
     return _shifted(x, 16)
@@ -73,7 +72,6 @@ def _mixed(x: np.uint32) -> np.uint32:
 
 @njit(cache=True, nogil=True, inline="always")
 def _words_of(value: int) -> tuple[np.uint32, np.uint32, np.uint32, np.uint32]:
-    """The words e, a, b and c of a value, all that mul32 takes of it."""
     e = _mixed(_add(value, _PRIME1))
     b = _mixed(_add(e, _PRIME1))
     c = _or(_and(_mixed(_add(b, _PRIME1)), 0xCCCCCCCC), 0x11111111)
@@ -83,13 +81,13 @@ def _words_of(value: int) -> tuple[np.uint32, np.uint32, np.uint32, np.uint32]:
 
 @njit(cache=True, nogil=True, inline="always")
 def _mul32(seed: np.uint32, e: np.uint32, a: np.uint32, b: np.uint32, c: np.uint32) -> np.uint32:
-    """The word of mul32 that is scaled to a bucket."""
+    """Returns the word x of mul32, before it is scaled to a bucket."""
     return _multiply(_xor(_shifted(_multiply(_xor(seed, e), a), 11), b), c)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _avalanche(h: np.uint32) -> np.uint32:
-    """The finaliser of xxHash32."""
+    """Applies the finaliser of xxHash32."""
     h = _multiply(_shifted(h, 15), _PRIME2)
     h = _multiply(_shifted(h, 13), _PRIME3)
     return _shifted(h, 16)
@@ -97,19 +95,18 @@ def _avalanche(h: np.uint32) -> np.uint32:
 
 @njit(cache=True, nogil=True, inline="always")
 def _rotate(x: np.uint32, by: int) -> np.uint32:
-    """Rotates left."""
     return _or(_left(x, _and(by, 31)), _right(x, _and(_subtract(0, by), 31)))
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32:
-    """One step of xxHash32 over a lane or a byte: add, rotate left, multiply."""
+    """Applies one step of xxHash32, for a lane or a byte."""
     return _multiply(_rotate(_add(h, add), turn), multiplier)
 
 
 @njit(cache=True, nogil=True)
 def _tiles(number: int) -> npt.NDArray[np.uint32]:
-    """(number, TILE) words, where a line of the cache begins: no vector lies across two."""
+    """Allocates (number, TILE) words, aligned to cache lines."""
     words = np.empty(number * TILE + 16, np.uint32)
     skip = -(words.ctypes.data // 4) % 16
     return words[skip : skip + number * TILE].reshape(number, TILE)
@@ -117,7 +114,7 @@ def _tiles(number: int) -> npt.NDArray[np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _text(value: int, text: Any) -> int:
-    """Writes a value's decimal digits, and returns how many."""
+    """Writes the decimal digits of a value and returns their number."""
     length = 1
     rest = value // 10
     while rest:
@@ -132,7 +129,7 @@ def _text(value: int, text: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_text(text: Any, length: int) -> int:
-    """Turns a value's digits into the next value's; returns the first changed place, −1 for 99 to 100."""
+    """Increments digits; returns the first changed place, −1 for 99 to 100."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48
@@ -146,16 +143,16 @@ def _next_text(text: Any, length: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _step_at(place: int, length: int) -> int:
-    """Which step of xxHash32 over a text reads a place: first come lanes of four bytes, then single bytes."""
+    """Returns the step of xxHash32 that reads a place in the text."""
     lanes = length // 4
     return place // 4 if place < 4 * lanes else place - 3 * lanes
 
 
 @njit(cache=True, nogil=True)
 def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
-    """What a step of xxHash32 over a text adds, how far it rotates, and by what it multiplies."""
+    """Returns the addend, rotation and multiplier of a step of xxHash32."""
     lanes = length // 4
-    start = _PRIME5 + length if step == 0 else 0  # what the seed begins with
+    start = _PRIME5 + length if step == 0 else 0  # initial value, added to the seed
     if step < lanes:
         at = 4 * step
         lane = text[at] | text[at + 1] << 8 | text[at + 2] << 16 | text[at + 3] << 24
@@ -165,7 +162,7 @@ def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
 
 @njit(cache=True, nogil=True)
 def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """The bucket of each value under its own seed, by "mul32": (n,) int64."""
+    """Returns the "mul32" bucket of each value under its seed: (n,) int64."""
     buckets = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         e, a, b, c = _words_of(values[i])
@@ -176,7 +173,7 @@ def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 
 @njit(cache=True, nogil=True)
 def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """The bucket of each value under its own seed, by "xxh32": (n,) int64."""
+    """Returns the "xxh32" bucket of each value under its seed: (n,) int64."""
     buckets = np.empty(seeds.size, np.int64)
     text = np.empty(20, np.int64)
     for i in range(seeds.size):
@@ -193,14 +190,14 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Adds to state[v] the number of reports whose "mul32" hash of v is their bucket.
+    """Adds to state[v] the reports whose "mul32" hash of v is their bucket.
 
     ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit product.
     The words of a value are computed once for a tile of reports. state is (d,) int64; seeds and buckets are (n,)
     uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
-    one = uint32(min(g, 1))  # the compiler must not know that it is 1: then it adds under a mask, in one step
+    one = uint32(min(g, 1))  # 1, hidden from the compiler, so that it uses one masked addition
     tiles = _tiles(3)
     own, low, width = tiles[0], tiles[1], tiles[2]
     whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
@@ -208,7 +205,7 @@ def count_mul32(
         used = min(TILE, seeds.size - start)
         for i in range(used):
             own[i] = seeds[start + i]
-            # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; half a unit is far more than a float's error and less than 1/g
+            # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; −0.5 exceeds the error of a float, and 0.5/g is less than 1/g
             r = np.int64(buckets[start + i])
             first = r * whole + np.int64(np.ceil((r * part - 0.5) * inverse))
             after = (r + 1) * whole + np.int64(np.ceil(((r + 1) * part - 0.5) * inverse))
@@ -227,12 +224,12 @@ def count_mul32(
 
 @njit(cache=True, nogil=True)
 def _divisor(g: int) -> tuple[int, int, np.uint32]:
-    """For g = 2^k·m, m odd: m, 32 − k, and the inverse of m modulo 2³²."""
+    """Returns m, 32 − k and the inverse of m modulo 2³², for g = 2^k·m, m odd."""
     odd, back = g, 32  # rotr by k is rotl by 32 − k
     while odd % 2 == 0:
         odd //= 2
         back -= 1
-    inverse = uint32(odd)  # right to 3 bits; each Newton step doubles them
+    inverse = uint32(odd)  # correct to 3 bits; each Newton step doubles their number
     for _ in range(4):
         inverse = _multiply(inverse, _subtract(2, _multiply(odd, inverse)))
     return odd, back, inverse
@@ -240,12 +237,12 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
-    """Constants that decide whether a hash is b modulo g, for each b of a tile."""
+    """Fills the constants that test h mod g = b, for each b of a tile."""
     odd, _, inverse = _divisor(g)
     for i in range(buckets.size):
         b = buckets[i]
         offset[i] = b if odd == 1 else _multiply(b, inverse)
-        limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # one more than the most
+        limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # exclusive bound
     offset[buckets.size :] = 0xFFFFFFFF  # above any mask
     limit[buckets.size :] = 0
 
@@ -254,18 +251,19 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Adds to state[v] the number of reports whose "xxh32" hash of v is their bucket.
+    """Adds to state[v] the reports whose "xxh32" hash of v is their bucket.
 
-    A value shares with the one before it all steps of xxHash32 before the first digit that changed: their result is
-    kept, so the work is the last step and the finaliser. h mod g = b needs no division: with g = 2^k·m, m odd, it is
-    rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋; where g is a power of two, a mask. Arguments as for `count_mul32`.
+    A value shares with its predecessor all steps of xxHash32 before the first changed digit. Their results are stored,
+    so the cost is mostly the last step and the finaliser. h mod g = b needs no division: with g = 2^k·m, m odd, the
+    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋, or a mask if g is a power of two. The arguments are those of
+    `count_mul32`.
     """
     _wide()
     one = uint32(min(g, 1))  # as in count_mul32
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
-    after = _tiles(STEPS)  # the hash after some steps; after none it is the seed
+    after = _tiles(STEPS)  # the hash after each number of steps; after 0 steps the seed
     tiles = _tiles(2)
     offset, limit = tiles[0], tiles[1]
     for start in range(0, seeds.size, TILE):
@@ -274,7 +272,7 @@ def count_xxh32(
         _fill_multiples(offset, limit, buckets[start : start + used], g)
         size = (used + GROUP - 1) // GROUP * GROUP
         length = 1
-        text[0] = 47  # one before "0"
+        text[0] = 47  # the code before "0"
         for v in range(state.size):
             place = _next_text(text, length)
             if place < 0:

@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def _pointer(_typing: Any, _address: Any) -> Any:
-    """The counters of the state at an address, cheaper than a list of arrays."""
+    """Returns a pointer to counters, which is faster than a list of arrays."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -28,7 +28,7 @@ _counters: Any = intrinsic(_pointer)
 
 @njit(cache=True, nogil=True)
 def address_of(state: Ints) -> int:
-    """Where a contiguous state begins in memory, in a quarter of the time that numpy takes to say it."""
+    """Returns the address of a contiguous state, four times as fast as numpy."""
     return int(state.ctypes.data)
 
 
@@ -38,8 +38,8 @@ def count_indices_partitioned(
 ) -> None:
     """Adds 1 to counter ``indices[i]`` of the state of i's run, for each i.
 
-    addresses are (m,), see `address_of`, of contiguous int64 states; runs are (2, r), the state of each run and the
-    index after its last; indices are (n,) uint8, uint16 or uint32, below the length of every state.
+    addresses are (m,), from `address_of`, of contiguous int64 states. runs are (2, r): the state of each run and the
+    index after its last item. indices are (n,) uint8, uint16 or uint32, below the length of every state.
     """
     first = 0
     for run in range(runs.shape[1]):
@@ -51,10 +51,10 @@ def count_indices_partitioned(
 
 @njit(cache=True, nogil=True)
 def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
-    """Copies the items of runs, of `size` bytes each, together by place, each place's in their order.
+    """Groups items of `size` bytes by the place of their run, in order.
 
-    runs are (2, r), the place of each run and the index after its last item. Written are out, (n·size,) uint8, and
-    ends, (m,) int64, the index in ``out`` after each place's last item.
+    runs are (2, r): the place of each run and the index after its last item. The kernel writes out, (n·size,) uint8,
+    and ends, (m,) int64, the index in ``out`` after the last item of each place.
     """
     ends[:] = 0
     first = total = 0
@@ -69,6 +69,6 @@ def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
         at = ends[place]
         ends[place] += last - first
         own, into = data[first * size : last * size], out[at * size : ends[place] * size]
-        for k in range(own.size):  # a slice into a slice takes ten times as long
+        for k in range(own.size):  # copying with slices takes ten times as long
             into[k] = own[k]
         first = last

@@ -1,4 +1,4 @@
-"""Indices and subsets: counting them, checking their order, drawing them."""
+"""Counts indices, checks their order, and draws subsets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numba import njit, uint32
 
 @njit(cache=True, nogil=True)
 def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
-    """Adds to state[u], int64, how often u is among the indices, (n,) uint8, uint16 or uint32."""
+    """Adds to state[u] the number of indices u, (n,) uint8, uint16 or uint32."""
     for i in range(indices.size):
         state[indices[i]] += 1
 
 
 @njit(cache=True, nogil=True)
 def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.bool_]:
-    """Whether each row of (n, k) unsigned integers is strictly ascending: (n,) bool."""
+    """Returns a mask of the strictly ascending rows of (n, k): (n,) bool."""
     good = np.empty(len(indices), np.bool_)
     for i in range(len(indices)):
         row = indices[i]
@@ -33,22 +33,22 @@ def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.boo
 def choose_subsets(
     draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
 ) -> None:
-    """Turns draws, (n, k) int64, into subsets of 0..m−1 in place by Floyd's algorithm, like `ldp.sampling.subset`.
+    """Turns draws, (n, k) int64, into subsets of 0..m−1 in place.
 
-    Draw j of each row is uniform below m−k+j. Row i contains symbols[i] or not, as own[i] says; members are in no
-    order.
+    It uses Floyd's algorithm like `ldp.sampling.subset`. Draw j of each row is uniform below m−k+j. Row i contains
+    symbols[i] if own[i]. Members are unordered.
     """
     k = draws.shape[1]
     taken = np.zeros(m, np.bool_)
     for i in range(len(draws)):
         row = draws[i]
-        first = 1 if own[i] else 0  # the own symbol takes the place of the first draw
+        first = 1 if own[i] else 0  # the symbol replaces the first draw
         for j in range(first, k):
             if taken[row[j]]:
                 row[j] = m - 1 - k + j
             taken[row[j]] = True
         for j in range(first, k):
             taken[row[j]] = False
-            row[j] += row[j] >= symbols[i]  # the others are 0..m−1 without the own symbol
+            row[j] += row[j] >= symbols[i]  # the other members are 0..m−1 without the symbol
         if own[i]:
             row[0] = symbols[i]

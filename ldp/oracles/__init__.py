@@ -1,4 +1,4 @@
-"""The frequency oracles, one protocol a file, and their registry `PROTOCOLS`."""
+"""Frequency oracles, one protocol per file, and the registry `PROTOCOLS`."""
 
 from collections.abc import Collection
 
@@ -36,33 +36,33 @@ __all__ = [
 ORACLES: dict[str, type[Oracle]] = {
     protocol.name: protocol for protocol in (GRR, OLH, OUE, SUE, SubsetSelection, HadamardResponse, PGR)
 }
-"""The protocols of an ε."""
+"""Protocols that are configured with ε, by name."""
 
 CHANNELS: dict[str, tuple[type[Oracle], ...]] = {
     "response": (Response, RatedResponse),
     "unary": (Unary, RAPPOR),
 }
-"""The explicit channels by name."""
+"""Explicit channels, by name."""
 
 PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in ORACLES.items()} | CHANNELS
 
 
 def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
-    """Returns the class of a protocol; the given keys distinguish channels of one name.
+    """Returns the class of a protocol name; keys distinguish its classes.
 
     Raises:
-        ValueError: a name that no protocol has.
+        ValueError: an unknown name.
 
     Example:
         >>> protocol("unary", {"p", "q", "domain_size"}).__name__, protocol("unary", {"f", "p", "q"}).__name__
         ('Unary', 'RAPPOR')
     """
     if not isinstance(name, str) or name not in PROTOCOLS:
-        raise ValueError(f"protocol is {name!r}; there are {', '.join(PROTOCOLS)}")
+        raise ValueError(f"protocol is {name!r}; allowed are {', '.join(PROTOCOLS)}")
     return max(PROTOCOLS[name], key=lambda one: len({*one.exact} & {*keys}))
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
-    """The parameters of the protocols of a name, without ε and d."""
+    """Returns the parameters of the protocols of a name, without ε and d."""
     takes = (key for one in PROTOCOLS[name] for key in (*one.exact, *one.own_parameters))
     return tuple(dict.fromkeys(key for key in takes if key != "epsilon"))

@@ -1,4 +1,4 @@
-"""The description of an oracle: its part of the public document, equality, and promise."""
+"""Description of an oracle: public document, equality, and privacy."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 from ldp.sampling import written
 
-INFINITE = "infinite"  # What a document of a channel that keeps nothing secret says for ε
+INFINITE = "infinite"  # The ε in a document of a channel without privacy
 
 
 class Described:
-    """The parameters of an oracle, by which it is written down and compared.
+    """Parameters of an oracle, for its document and for comparisons.
 
     Attributes:
-        name: the protocol's.
+        name: name of the protocol.
         exact: names of the rationals in the document: ε, or the probabilities of a channel.
         own_parameters: names of the protocol's other parameters, without d.
-        epsilon: ε of one report, exact; of an explicit channel rounded up to a millionth, or infinity.
+        epsilon: exact ε of one report; for an explicit channel rounded up to a millionth, or infinity.
         domain_size: d; the values are 0..d−1.
     """
 
@@ -40,7 +40,7 @@ class Described:
         return hash(repr(self))
 
     def parameters(self) -> dict[str, Any]:
-        """The protocol's part of a stream's public document, in JSON's types.
+        """Returns the protocol's part of a stream's public document.
 
         Example:
             >>> import ldp
@@ -54,7 +54,6 @@ class Described:
         } | {key: getattr(self, key) for key in self.own_parameters}
 
     def _given(self) -> dict[str, Fraction]:
-        """The rationals of `exact`, by their names."""
         return {key: getattr(self, key) for key in self.exact}
 
     @property

@@ -1,4 +1,4 @@
-"""Explicit channels: the document gives the probabilities, and ε follows from them."""
+"""Explicit channels: the document contains probabilities that determine ε."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from ldp.sampling import epsilon_above, written
 
 
 class ExplicitChannel(Oracle):
-    """An explicit channel: the document has probabilities in place of ε.
+    """A protocol that is configured with probabilities instead of ε.
 
     Attributes:
-        E: the largest ratio of the probabilities of one report for two values, exact: e^ε. Missing if ε is infinite.
+        E: e^ε, the exact largest ratio of a report's probabilities under two values; undefined if ε is infinite.
         epsilon: ln E, rounded up to a millionth; infinity without E.
     """
 
     def _set_epsilon(self, ratio: tuple[Fraction, Fraction], given: str | None) -> None:
-        """Sets ε from the largest ratio of a report's probabilities, as two numbers; TypeError or ValueError."""
+        """Sets E and ε from the numerator and denominator of the largest ratio."""
         if self.q == 0:
             raise ValueError(
-                "q is 0: a report never supports a value that is not its user's, so that there is nothing to estimate; "
-                "count such reports"
+                "q is 0; it must be above 0, because with q = 0 a report supports only its user's value and needs no "
+                "estimate"
             )
         more, less = ratio
         if given is not None and not isinstance(given, str):
-            raise TypeError(f"epsilon is {given!r}; of {self.name} it is computed, and 'infinite' at most")
+            raise TypeError(f"epsilon is {given!r}; for {self.name} omit it, or pass 'infinite'")
         if given not in (None, INFINITE):
             raise ValueError(
-                f"epsilon is {given[:80]!r}; of {self.name} it follows from the probabilities, so leave it out"
+                f"epsilon is {given[:80]!r}; for {self.name} omit it, because the probabilities determine it"
             )
         if less == 0:
             if given is None:
                 raise ValueError(
-                    "these probabilities make epsilon infinite: a report can tell its value. "
-                    "Say epsilon = 'infinite' where that is meant"
+                    "these probabilities make epsilon infinite: a report can reveal its value; set "
+                    "epsilon = 'infinite' if this is intended"
                 )
             self.epsilon = math.inf
             return
         self.E = more / less
         self.epsilon = epsilon_above(self.E)
         if given is not None:
-            raise ValueError(f"epsilon is 'infinite', but these probabilities give {self.promise}")
+            raise ValueError(f"epsilon is 'infinite'; these probabilities give {self.promise}, so omit it")
 
     @property
     def spent(self) -> str:
-        """ε of one report as documents have it: "num/den", rounded up to a millionth, or "infinite"."""
+        """The ε of one report as in documents: "num/den" or "infinite"."""
         return INFINITE if isinstance(self.epsilon, float) else written(self.epsilon)
 
     def parameters(self) -> dict[str, Any]:
-        """The protocol's part of a stream's public document: see `Oracle.parameters`."""
+        """Returns the protocol's part of the document; see `Oracle.parameters`."""
         return super().parameters() | ({"epsilon": INFINITE} if self.epsilon == math.inf else {})
 
     @property

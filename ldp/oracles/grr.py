@@ -1,4 +1,4 @@
-"""Generalized Randomized Response (paper, Section III-A, Equation 1): the report is a value."""
+"""Generalized Randomized Response (paper, Section III-A, Equation 1)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class GRR(Oracle):
     """Generalized Randomized Response, also called direct encoding or k-RR.
 
-    The user reports the own value with probability p = E/(E+d−1) and any other with q = 1/(E+d−1) each, so the ratio
-    of two users' probabilities for one report is at most p/q = E ≤ e^ε. The variance grows with d: best for d < 3E +
-    2, roughly.
+    The device reports its user's value with probability p = E/(E+d−1) and any other with q = 1/(E+d−1) each. The ratio
+    of two users' probabilities for one report is therefore at most p/q = E ≤ e^ε. The variance grows with d; GRR has
+    the lowest variance for d < 3E + 2, roughly.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
+    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment per report.
 
     `epsilon` and `domain_size` are as for `ldp.oracle`.
 
@@ -42,7 +42,7 @@ class GRR(Oracle):
         self.fields = {"index": self.domain_size}
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(index,): see `Oracle.perturb_one`."""
+        """Returns a report (index,); see `Oracle.perturb_one`."""
         return (sampling.respond(self._checked_value(value), self.domain_size, self.E),)
 
     def _perturb(
@@ -56,7 +56,7 @@ class GRR(Oracle):
         kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """A report is the own value with probability p − q, else uniform over the domain."""
+        """Keeps a value with probability p − q, else draws from the domain."""
         import numpy as np
 
         kept = rng.binomial(histogram, float(self.p - self.q))
@@ -76,10 +76,10 @@ class GRR(Oracle):
         return 1
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """None is outside of the whole domain."""
+        """Returns (1, 1) for the whole domain, else (0, 1)."""
         return int(subset.size == self.domain_size), 1
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """A report supports one value: of a set of m one or none."""
+        """Returns variances of whether the one supported value is in the set."""
         present, absent = self.p + (m - 1) * self.q, m * self.q
         return present * (1 - present), absent * (1 - absent)

@@ -1,4 +1,4 @@
-"""Hadamard Response (paper, Section III-B): the report is a column of a Hadamard matrix."""
+"""Hadamard Response (paper, Section III-B)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class HadamardResponse(PreferredMessages):
-    """Hadamard Response: a column in which the row of the own value is +1 is E times as likely.
+    """Hadamard Response: the report is a column of a Hadamard matrix.
 
     K is the smallest power of two above d, and the K×K Hadamard matrix has (−1)^popcount(r AND j) in row r and column
-    j. Value v has row v+1, half of whose columns are +1. The report is one of them with probability p = E/(E+1), else
-    one of the other half, so the ratio of two users' probabilities for one column is at most E ≤ e^ε. A report
-    supports the values whose rows are +1 in its column: the own value with p, any other with q = 1/2. The variance is
-    that of OLH with two buckets.
+    j. Value v has row v+1, which is +1 in half of the columns. The report is one of these columns with probability
+    p = E/(E+1), else one of the other half, so the ratio of two users' probabilities for one column is at most
+    E ≤ e^ε. A report supports the values whose rows are +1 in its column: its user's value with p, any other with
+    q = 1/2. The variance equals that of OLH with two buckets.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment a report, and one fast Walsh–Hadamard
-    transform to decode, O(K·log K).
+    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment per report, and one fast
+    Walsh–Hadamard transform to decode, O(K·log K).
 
     `epsilon` and `domain_size` are as for `ldp.oracle`.
 
@@ -50,11 +50,11 @@ class HadamardResponse(PreferredMessages):
         return 1 << self.domain_size.bit_length()
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(index,): see `Oracle.perturb_one`."""
+        """Returns a report (index,); see `Oracle.perturb_one`."""
         row = self._checked_value(value) + 1
         column, own = sampling.integer(self.state_size), sampling.coin(self.p)
         odd = (column & row).bit_count() % 2
-        # a bit of the row in the column changes the sign, and pairs the columns of one half with the other's
+        # flipping the row's lowest bit in the column changes the sign and so pairs the columns of both halves
         return (column ^ (row & -row) * (odd == own),)
 
     def _perturb(
@@ -69,7 +69,7 @@ class HadamardResponse(PreferredMessages):
         reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Number of reports that support each value: (d,) int64; row 0 of the transform is n."""
+        """Returns the support counts, (d,) int64; row 0 of the transform is n."""
         from ldp import kernels
 
         rows = super().support(state)
@@ -80,17 +80,17 @@ class HadamardResponse(PreferredMessages):
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """The columns where a row is +1: all bits but the lowest of the row's are free, and they decide it."""
+        """Returns columns where the row is +1; only its lowest bit is fixed."""
         import numpy as np
 
         rows = values + 1
         bit = rows & -rows
-        columns: npt.NDArray[np.int64] = places + (places & -bit)  # a 0 is put in where the bit is
+        columns: npt.NDArray[np.int64] = places + (places & -bit)  # inserts a 0 at the row's lowest bit
         columns |= bit * (np.bitwise_count(columns & rows) & 1)
         return columns
 
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The matrix is symmetric: half of the set's size and of the transform of its rows."""
+        """Returns (m + transform of the set's rows)/2; the matrix is symmetric."""
         from ldp import kernels
 
         columns = self.zeros()

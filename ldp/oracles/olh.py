@@ -1,4 +1,4 @@
-"""Optimized Local Hashing (paper, Section III-B): a hash function and a perturbed hash value."""
+"""Optimized Local Hashing (paper, Section III-B)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _STEP = 0x9E3779B1
 
 
 def mul32(seed: int, value: int, g: int) -> int:
-    """The bucket of a value below 2²⁴ under the hash function "mul32" with a seed below 2³².
+    """Hashes a value below 2²⁴ to a bucket with "mul32" and a seed below 2³².
 
     Four words of the value, e, a, b and c, turn the seed s into x: y = (s XOR e)·a, x = (y XOR y>>11 XOR b)·c, all
     modulo 2³²; the bucket is ⌊x·g / 2³²⌋. For each value, s → x is a bijection of 32-bit words, so exactly ⌊2³²/g⌋ or
-    ⌈2³²/g⌉ seeds have a bucket. `python -m tests.long.attack` looks for pairs of values that collide under more than
-    1/g of the seeds.
+    ⌈2³²/g⌉ seeds lead to each bucket. `python -m tests.long.attack` searches for pairs of values that collide under
+    more than 1/g of the seeds.
 
     Example:
         >>> [mul32(12345, v, 3) for v in range(6)]
@@ -40,7 +40,7 @@ def mul32(seed: int, value: int, g: int) -> int:
 
 
 def _mixed(x: int) -> int:
-    """A word of which every bit depends on every bit of x; a bijection."""
+    """Mixes x bijectively so that every bit depends on every bit of x."""
     x ^= x >> 16
     x = x * 0x7FEB352D & _WORD
     x ^= x >> 15
@@ -49,9 +49,9 @@ def _mixed(x: int) -> int:
 
 
 def xxh32(seed: int, value: int, g: int) -> int:
-    """The bucket of a value below 10¹⁵ under xxHash32 of its decimal string, modulo g.
+    """Hashes a value below 10¹⁵ to xxHash32 of its decimal string, modulo g.
 
-    pure-ldp, multi-freq-ldpy and the paper's authors compute the same.
+    pure-ldp, multi-freq-ldpy and the paper's authors use the same function.
 
     Example:
         >>> [xxh32(12345, v, 3) for v in range(6)]
@@ -78,15 +78,16 @@ HASHES: dict[str, Callable[[int, int, int], int]] = {"mul32": mul32, "xxh32": xx
 
 
 class OLH(Oracle):
-    """Optimized Local Hashing; with ``g=2`` Binary Local Hashing (random matrix projection).
+    """Optimized Local Hashing; Binary Local Hashing with ``g=2``.
 
-    The user draws a hash function H from the domain to g buckets (a 32-bit seed), and reports it with a bucket: H(v)
-    with probability p = E/(E+g−1), any other with 1/(E+g−1) each. Whatever H is, the ratio of two users' probabilities
-    for one bucket is at most E ≤ e^ε. A report supports the values whose hash is its bucket: the own value with
-    probability p, any other with q = 1/g. The variance does not depend on d. It is least for g = h+1 with h the
-    smallest integer with E ≤ √(h(h+1)); the paper's "closest integer to E+1" differs in narrow ranges of ε.
+    The device draws a hash function H from the domain to g buckets (a 32-bit seed), and reports it with a bucket: H(v)
+    with probability p = E/(E+g−1), any other with 1/(E+g−1) each. For every H, the ratio of two users' probabilities
+    for one bucket is at most E ≤ e^ε. A report supports the values whose hash is its bucket: its user's value with
+    probability p, any other with q = 1/g. The variance does not depend on d. It is lowest for g = h+1 with h the
+    smallest integer with E ≤ √(h(h+1)); the paper's "closest integer to E+1" differs in narrow ranges of ε. Another
+    name of Binary Local Hashing is random matrix projection.
 
-    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, 2 for g > 256). State: d counters. Server: d hashes a report.
+    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, 2 for g > 256). State: d counters. Server: d hashes per report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -113,7 +114,7 @@ class OLH(Oracle):
     ) -> None:
         super().__init__(epsilon, domain_size)
         if not isinstance(hash, str) or hash not in HASHES:
-            raise ValueError(f"hash is {hash!r}; there are {', '.join(HASHES)}")
+            raise ValueError(f"hash is {hash!r}; allowed are {', '.join(HASHES)}")
         self.hash = hash
         self.g = best_g(self.E) if g is None else as_integer("g", g, 2, MAX_G)
         self.p = self.E / (self.E + self.g - 1)
@@ -122,17 +123,17 @@ class OLH(Oracle):
 
     @property
     def work(self) -> int:
-        """One hash for each value of the domain."""
+        """Steps to count one report: a hash for each value."""
         return self.domain_size
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(seed, bucket): see `Oracle.perturb_one`."""
+        """Returns a report (seed, bucket); see `Oracle.perturb_one`."""
         value = self._checked_value(value)
         seed = sampling.integer(1 << 32)
         return seed, sampling.respond(self._bucket(seed, value), self.g, self.E)
 
     def _bucket(self, seed: int, value: int) -> int:
-        """H(v), in constant time: xxHash32's depends on the digits, so one of each length is hashed."""
+        """Returns H(v) in constant time, by one xxHash32 per length of digits."""
         bucket = HASHES[self.hash]
         if self.hash != "xxh32":
             return bucket(seed, value, self.g)
@@ -156,13 +157,13 @@ class OLH(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """Expected size of the fullest of 2³²·g buckets of an ideal hash; see `Oracle.most_supported`."""
+        """Expected size of the largest of 2³²·g buckets of an ideal hash."""
         from scipy.stats import binom
 
         return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The emptiest and the fullest bucket that all seeds of an ideal hash lead to expect."""
+        """Returns the expected extremes over all seeds and buckets."""
         from scipy.stats import binom
 
         once = 1 / (self.g << 32)
@@ -180,7 +181,7 @@ class OLH(Oracle):
 
 
 def best_g(E: Fraction) -> int:
-    """The number of buckets of least variance: h+1 for the smallest integer h with E ≤ √(h(h+1)), ≤ 65536.
+    """Returns the best g: h+1 for the smallest h with E ≤ √(h(h+1)).
 
     Example:
         >>> best_g(Fraction(3)), best_g(Fraction(7, 5)), best_g(Fraction(3, 2))

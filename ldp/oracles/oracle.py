@@ -1,8 +1,8 @@
-"""The contract of a frequency oracle, and what all protocols share.
+"""Base class of frequency oracles.
 
-A protocol is "pure": two numbers p > q, and for each report the set of values that it supports. The user's
-own value is in the set with probability p, any other with probability q. The server's state is one vector
-of integers, linear in the reports: two states add.
+Each protocol is "pure": a report supports a set of values, which contains its user's value with probability p and any
+other value with probability q < p. The server's state is a vector of integers that is linear in the reports, so states
+add.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     from ldp.estimate import Estimate
 
-_PLACES = 5  # of malformed reports that an error names
+_PLACES = 5  # malformed reports that an error lists
 
 
 class Oracle(Described, ABC):
-    """A frequency oracle: Ψ perturbs a value into a report, Φ counts the values that reports support.
+    """A frequency oracle: Ψ perturbs values, Φ counts supported values.
 
     Attributes:
-        E: the rational just below e^ε that coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square); of an explicit
-            channel e^ε itself.
+        E: the rational just below e^ε that determines coins, p and q: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square); for an explicit
+            channel exactly e^ε.
         p: probability that a report supports its user's value.
         q: probability that a report supports any other value.
-        fields: a report's integers, in the order of the wire, each with its exclusive bound.
+        fields: names and exclusive bounds of a report's integers, in the order of the wire.
         length: number of integers in the only field of a vector report (bits, indices), else None.
     """
 
@@ -53,9 +53,9 @@ class Oracle(Described, ABC):
 
     @abstractmethod
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """Returns a report of one value, as its integers, with exact secret coins and without numpy.
+        """Perturbs one value with exact secret coins into a report's integers.
 
-        Each call draws a fresh report and spends ε again.
+        It does not need numpy. Each call draws a fresh report and spends ε again.
 
         Raises:
             TypeError: a value that is not an int.
@@ -63,11 +63,11 @@ class Oracle(Described, ABC):
         """
 
     def pack(self, report: tuple[int, ...]) -> bytes:
-        """Returns a report of `perturb_one` in the bytes of the wire, without numpy.
+        """Encodes a report of `perturb_one` in the binary format, without numpy.
 
         Raises:
             ValueError: another number of integers than a report has.
-            OverflowError: an integer that its field cannot hold.
+            OverflowError: an integer that exceeds its field.
 
         Example:
             >>> import ldp
@@ -83,12 +83,12 @@ class Oracle(Described, ABC):
     def perturb(
         self, values: npt.ArrayLike, *, rng: np.random.Generator | None = None
     ) -> npt.NDArray[np.void]:
-        """Returns one report for each value, Ψ; each call spends ε again.
+        """Perturbs values into one report each, Ψ; each call spends ε again.
 
         Args:
             values: (n,) integers, 0 ≤ v < d.
             rng: a numpy generator, only for simulation: its coins are predictable and may be rounded to floats.
-                Without it the coins come from the system's randomness and are exact.
+                Without `rng` the coins are exact and come from the system's CSPRNG.
 
         Returns:
             (n,) array of `report_dtype`.
@@ -110,7 +110,7 @@ class Oracle(Described, ABC):
 
     @cached_property
     def report_dtype(self) -> np.dtype[np.void]:
-        """A report as a packed little-endian structured dtype: the array's bytes are the wire's."""
+        """Structured dtype of reports, with the bytes of the binary format."""
         import numpy as np
 
         shape = () if self.length is None else (self.length,)
@@ -120,7 +120,7 @@ class Oracle(Described, ABC):
 
     @property
     def report_bytes(self) -> int:
-        """The size of a report on the wire; as many as `report_dtype` has, without numpy."""
+        """Bytes of a report, the item size of `report_dtype`, without numpy."""
         return wire.report_bytes(self.fields.values(), self.length)
 
     @property
@@ -134,20 +134,21 @@ class Oracle(Described, ABC):
         return 1 if self.length is None else self.length
 
     def zeros(self) -> npt.NDArray[np.int64]:
-        """The state before the first report: (state_size,) int64."""
+        """Returns an empty state: (state_size,) int64."""
         import numpy as np
 
         return np.zeros(self.state_size, np.int64)
 
     def check(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports are well-formed: (n,) bool. Raises TypeError or ValueError for other arrays."""
+        """Returns a mask of the well-formed reports: (n,) bool."""
         arguments.check_reports(reports, self.report_dtype)
         return self._well_formed(reports)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports an honest client would send, whatever its value, except one in 10¹²: (n,) bool.
+        """Returns a mask of reports that pass the Hamming weight check: (n,) bool.
 
-        Only unary encoding has unlikely reports: those with too few or too many ones (Hamming weight check).
+        Only unary encoding has unlikely reports, with too few or too many 1 bits. For each value, an honest client
+        sends an unlikely report with a probability of at most 10⁻¹².
         """
         import numpy as np
 
@@ -155,14 +156,14 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports have a rate that the document declares: (n,) bool; all if reports have no rate."""
+        """Returns a mask of the reports without an undeclared rate: (n,) bool."""
         import numpy as np
 
         arguments.check_reports(reports, self.report_dtype)
         return np.ones(reports.size, np.bool_)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Counts (n,) well-formed reports into a state of `zeros`, in place. States of disjoint sets of reports add.
+        """Counts (n,) well-formed reports into a state in place; states add.
 
         Raises:
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
@@ -176,18 +177,18 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def accumulate_checked(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Accumulates reports without checks; a malformed one would be counted anywhere."""
+        """Counts reports without checks; a malformed report corrupts counts."""
         arguments.check_counting(state, self.state_size)
         arguments.check_reports(reports, self.report_dtype)
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Number of reports that support each value: (d,) int64. Raises TypeError or ValueError."""
+        """Returns the number of reports that support each value: (d,) int64."""
         arguments.check_state(state, self.state_size)
         return state.copy()
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
-        """Returns the unbiased estimate f̃ = (c/n − q)/(p − q) (paper, Equation 2).
+        """Returns the unbiased estimate f̃ = (c/n − q)/(p − q) (Equation 2).
 
         Args:
             counts: (d,) integers, the support of each value, 0 ≤ c ≤ n.
@@ -195,8 +196,8 @@ class Oracle(Described, ABC):
 
         Raises:
             TypeError: counts or an n that are not integers.
-            ValueError: no report, a count outside 0..n, another number of counts than d, or a sum that no n reports
-                have (GRR: n, Subset Selection: k·n, Hadamard and PGR: see `PreferredMessages`).
+            ValueError: no report, a count outside 0..n, another number of counts than d, or an impossible sum (the sum
+                is n under GRR, k·n under Subset Selection; for Hadamard and PGR see `PreferredMessages`).
 
         Example:
             >>> import ldp
@@ -212,11 +213,11 @@ class Oracle(Described, ABC):
         return Estimate(frequencies, n, self, counts=counts)
 
     def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """The estimate from a state of n reports. Errors as for `support` and `estimate`."""
+        """Returns the estimate from a state of n reports; see `estimate`."""
         return self.estimate(self.support(state), n)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
-        """Returns the estimate of (n,) reports: `check`, `accumulate`, `support` and `estimate` in one call.
+        """Returns the estimate from (n,) reports.
 
         Raises:
             TypeError: an array that is not of `report_dtype`.
@@ -229,7 +230,7 @@ class Oracle(Described, ABC):
             places = ", ".join(map(str, malformed[:_PLACES])) + (", …" if malformed.size > _PLACES else "")
             raise ValueError(
                 f"{malformed.size} of {reports.size} reports are malformed, at {places}; {self._allowed()}. "
-                "check(reports) says which are not"
+                "check(reports) returns a mask of the well-formed reports"
             )
         state = self.zeros()
         self._accumulate(state, reports)
@@ -238,11 +239,11 @@ class Oracle(Described, ABC):
     # The law of Φ over Ψ, for simulation and for the error of sets
 
     def simulate(self, histogram: npt.ArrayLike, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draws the support counts, (d,) int64, of a population: (d,) users with each value.
+        """Draws the support counts of a population: (d,) int64.
 
-        The law is exact, dependence between values included; OLH's is that of an ideal hash. The coins are
-        predictable. O(d); for Subset Selection O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR O(min(n,
-        d·K) + K log K).
+        `histogram` is the number of users with each value: (d,). The law is exact and includes the dependence between
+        values; OLH has the law of an ideal hash. The coins are predictable. O(d); for Subset Selection
+        O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR O(min(n, d·K) + K log K).
 
         Raises:
             TypeError: a histogram that is not integers, or an rng that is not a numpy generator.
@@ -252,14 +253,15 @@ class Oracle(Described, ABC):
         return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
 
     def set_variances(self, subset: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Variance of how many of a set's values one report supports, for a user with each value: (d,) float64.
+        """Returns V_u, variances of a report's supports in a set: (d,) float64.
 
-        A user with a value of the set supports p + (m−1)q of its m values on average, any other mq. The variance of
-        the set's count Σ c is Σ_u n_u·V_u exactly, for any population. O(d), for Hadamard and PGR O(K log K).
+        Entry u is V_u, the variance of the number of the set's values that a report supports if its user has the value
+        u. The mean of this number is p + (m−1)q if u is one of the set's m values, else mq. The variance of the set's
+        count Σ c is Σ_u n_u·V_u exactly, for any population. O(d), for Hadamard and PGR O(K log K).
 
         Raises:
             TypeError: indices that are not integers.
-            ValueError: an index outside the domain or repeated, none at all, or not one vector.
+            ValueError: an index outside the domain or repeated, an empty set, or not one vector.
 
         Example:
             >>> import ldp
@@ -268,26 +270,26 @@ class Oracle(Described, ABC):
         """
         indices = arguments.as_indices(subset, self.domain_size)
         if indices.size == 0:
-            raise ValueError("a set has at least one value; this one is empty")
+            raise ValueError("the set is empty; it needs at least one value")
         return self._set_variances(indices)
 
     def sum_law(self) -> tuple[float, float]:
-        """Returns the variance and the largest step of the sum of all counts, Σ c, per report.
+        """Returns the variance per report and the largest step of the sum Σ c.
 
-        Its mean is n(p + (d−1)q). It is a sum of independent parts: for OLH (its hash ideal), OUE and SUE every count
-        of every report, for Hadamard and PGR every report. Under GRR and Subset Selection, and PGR with K = d, it is
-        constant.
+        The mean of the sum is n(p + (d−1)q). The sum has independent parts: under OLH (with an ideal hash), OUE and SUE
+        each support of each report, under Hadamard and PGR each report. Under GRR and Subset Selection, and PGR with
+        K = d, the sum is constant.
 
         Returns:
-            (variance, step): the largest variance of a report's share, and how far one part can be from its mean; both
-            0 if the sum is constant. O(1), for Hadamard and PGR O(K log K).
+            (variance, step): the largest variance of a report's share, and the largest distance of one part from its
+            mean; both 0 if the sum is constant. O(1), for Hadamard and PGR O(K log K).
         """
         variance = float(self._two_variances(self.domain_size)[0])
         return variance, 1.0 if variance else 0.0
 
     @property
     def most_supported(self) -> int:
-        """The most values that one accepted report can support.
+        """Largest number of values that one accepted report supports.
 
         Example:
             >>> import ldp
@@ -297,9 +299,10 @@ class Oracle(Described, ABC):
         return self.domain_size
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The fewest and the most values of a set that one accepted report supports.
+        """Returns the fewest and the most values of a set that a report supports.
 
-        The set is (m,) distinct indices, not checked. O(m), for Hadamard and PGR O(K log K).
+        The report is one that passes all checks. The set is (m,) distinct indices, not checked. O(m), for Hadamard and
+        PGR O(K log K).
 
         Example:
             >>> import ldp, numpy as np
@@ -308,7 +311,7 @@ class Oracle(Described, ABC):
         """
         return 0, int(subset.size)
 
-    # What a protocol fills in: arguments are checked
+    # Hooks of the protocols, called with checked arguments
 
     @abstractmethod
     def _perturb(
@@ -319,13 +322,12 @@ class Oracle(Described, ABC):
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None: ...
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Given its user's value, a report supports each value independently of the others."""
         own = rng.binomial(histogram, float(self.p))
         counts: npt.NDArray[np.int64] = own + rng.binomial(histogram.sum() - histogram, float(self.q))
         return counts
 
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Of a set only its size matters, and of a user whether the own value is in it."""
+        """Returns V_u, which depends only on m and on whether u is in the set."""
         import numpy as np
 
         inside, outside = self._two_variances(subset.size)
@@ -334,15 +336,15 @@ class Oracle(Described, ABC):
         return variances
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """V_u for a user with a value of a set of m, and for one without, of independent supports."""
+        """Returns V_u inside and outside a set of m, for independent supports."""
         present, absent = self.p * (1 - self.p), self.q * (1 - self.q)
         return present + (m - 1) * absent, m * absent
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """Refuses counts in 0..n whose sums no n reports have; here each report may support any of the values."""
+        """Raises ValueError for impossible sums; by default every sum is possible."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Integers below their bounds; a report that is a vector has a rule of its own instead."""
+        """Returns a mask of reports below their bounds; vectors override it."""
         import numpy as np
 
         good = np.ones(reports.size, np.bool_)
@@ -352,17 +354,16 @@ class Oracle(Described, ABC):
         return good
 
     def _allowed(self) -> str:
-        """What a well-formed report is, for errors."""
         return f"the bounds are {dict(self.fields)}"
 
-    # What they use
+    # Helpers of the protocols
 
     def column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
-        """A field of all reports as one type of array, for which a kernel is compiled once; read-only."""
+        """Returns a read-only field of reports, the only type of kernels."""
         import numpy as np
 
         column = reports[name]
-        # np.require takes long to find that all is as it should be
+        # np.require is slow even if the array meets the requirements
         if not (column.flags.c_contiguous and column.flags.aligned and column.dtype.isnative):
             column = np.require(column, column.dtype.newbyteorder("="), ["C", "A"])
         column = column.view()

@@ -1,4 +1,4 @@
-"""Counting reports that are not all counted in one state, at hardly more than the price of one."""
+"""Counts a batch of reports into several states."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def accumulate_partitioned(
     runs: npt.NDArray[np.int64],
     most: int,
 ) -> Iterator[None]:
-    """Counts each of (n,) well-formed reports into one of (m,) states, in steps, like `Oracle.accumulate_checked`.
+    """Counts each of (n,) well-formed reports into one of m states, in steps.
 
-    One state may occur twice. `runs` are (2, r) consecutive reports of one state: its number, and the index after the
-    last. A step counts at most `most` reports, except for reports that are an index each; it yields None.
+    It counts like `Oracle.accumulate_checked`. A state may occur twice in `states`. `runs` are (2, r): for each run of
+    consecutive reports of one state the state's number and the index after the last report. A step counts at most
+    `most` reports and yields None; reports of one index are counted in one step.
 
     Raises:
         TypeError: a state that is not int64, or reports that are not of `report_dtype`.
@@ -59,12 +60,12 @@ def accumulate_partitioned(
 def together(
     reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
 ) -> list[npt.NDArray[np.void]]:
-    """Returns the reports of each of m states, in order; O(bytes). The reports of one state are not copied."""
+    """Groups reports by state, in order; O(bytes), without a copy if m is 1."""
     if m == 1:
         return [reports]
     out, ends = np.empty_like(reports), np.empty(m, np.int64)
     data = np.ascontiguousarray(reports).view(np.uint8)
-    data.flags.writeable = False  # one type, for which a kernel is compiled once
+    data.flags.writeable = False  # kernels compile for one type
     kernels.gather(data, reports.dtype.itemsize, runs, out.view(np.uint8), ends)
     bounds = ends.tolist()
     return [out[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]

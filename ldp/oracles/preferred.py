@@ -1,4 +1,4 @@
-"""The common part of Hadamard Response and PGR: a value prefers some of K messages."""
+"""Base class of Hadamard Response and PGR."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_TOGETHER = 1 << 15  # messages found together, at most: they stay in the second-level cache
+_TOGETHER = 1 << 15  # messages drawn together, which fit the second-level cache
 
 
 class PreferredMessages(Oracle):
-    """A protocol whose report is one of K messages: those that the own value prefers are E times as likely.
+    """A protocol in which each value prefers c of K messages.
 
-    Every value prefers c of the K messages (`state_size`), and a report supports the values that prefer it. With
-    π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π: with probability (E−1)cπ
-    a uniform one of the own c messages, else a uniform one of all K.
+    A report is one of the K messages (`state_size`) and supports the values that prefer it. With
+    π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π. It is drawn as a mixture:
+    with probability (E−1)cπ a uniform message of the c preferred ones, else a uniform message of all K.
 
-    With q̄ = 2 for Hadamard, the first P = 1 + q̄ + … + q̄^(m−1) values are a subspace, of which every message supports
-    either (P − 1)/q̄ values, or, in some messages, all. `estimate` refuses counts whose sums over these first values
-    are impossible.
+    With q̄ = 2 for Hadamard, the first P = 1 + q̄ + … + q̄^(m−1) values are a subspace. Every message supports either
+    (P − 1)/q̄ or all P of these values. `estimate` rejects counts with impossible sums over these first values.
 
     Attributes:
         preferred: c.
@@ -40,11 +39,11 @@ class PreferredMessages(Oracle):
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """The message at a place 0..c−1 among those that a value prefers, for each of (n,) values and places."""
+        """Returns the preferred message of each value at each place 0..c−1: (n,)."""
 
     @abstractmethod
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How many values of a set each message supports: (K,)."""
+        """Returns the number of values of a set that each message supports: (K,)."""
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels
@@ -54,8 +53,8 @@ class PreferredMessages(Oracle):
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draws and decodes the state. O(min(n, d·c) + K log K).
 
-        If more than c users of a value report a preferred message, the number of each message is drawn, else each
-        message.
+        If more than c users of a value report a preferred message, it draws the number of reports of each message, else
+        the message of each user.
         """
         import numpy as np
 
@@ -83,7 +82,7 @@ class PreferredMessages(Oracle):
         return self.support(state)
 
     def sum_law(self) -> tuple[float, float]:
-        """See `Oracle.sum_law`: the variance depends on the user's value, and it is the largest."""
+        """Returns `Oracle.sum_law` with the largest variance over all values."""
         import numpy as np
 
         everything = np.arange(self.domain_size)
@@ -94,11 +93,11 @@ class PreferredMessages(Oracle):
         return float(self._set_variances(everything).max()), float(np.abs(supported - mean).max())
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """O(d). What it lets pass may still be no reports' counts: that takes all of the transform."""
+        """Checks sums over the first subspaces, a necessary condition. O(d)."""
         some, block, more = 0, 1, 1  # values of the smaller subspace, of this one, and their difference
         most = n
         while block <= self.domain_size:
-            if block == self.state_size:  # every message is a point of it
+            if block == self.state_size:  # no message supports all values
                 most = 0
             total = exact_total(counts[:block])
             messages, rest = divmod(total - some * n, more)
@@ -111,15 +110,15 @@ class PreferredMessages(Oracle):
             block += more
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Of every message there is."""
+        """Returns the extremes over all messages; see `Oracle.supported_of`."""
         supported = self._supported(subset)
         return int(supported.min()), int(supported.max())
 
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """With X the set's values that a message supports: E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
+        """Returns V_u from E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
 
-        Σ_u goes over the messages that u prefers, so it is the support of u. X is counted from the whole number next
-        to its mean m·c/K, so the squares stay small.
+        X is the number of the set's values that a message supports, minus the integer nearest to its mean m·c/K, so
+        that squares stay small. Σ_u is over the messages that u prefers, so it is the support of u.
         """
         import numpy as np
 

@@ -1,12 +1,11 @@
-"""Projective Geometry Response: the report is a point, most likely on the hyperplane of the value.
+"""Projective Geometry Response: reports are points of a projective space.
 
 Source: Feldman, Nelson, Nguyen and Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 
-Points are those of the projective space PG(t−1, q̄) over the integers modulo a prime q̄: vectors of t coordinates, not
-all zero, up to a factor. Each is represented by the vector whose first non-zero coordinate is 1, read as a number in
-base q̄, its "word"; in the order of their words the points are numbered 0..K−1, which makes every subspace of vanishing
-first coordinates a prefix. A word of m+1 digits lies in q̄^m..2q̄^m−1 and is the point numbered
-word − q̄^m + (q̄^m − 1)/(q̄ − 1).
+The projective space is PG(t−1, q̄) over the integers modulo a prime q̄. Its points are non-zero vectors of t coordinates,
+up to a factor. The vector with first non-zero coordinate 1, read as a number in base q̄, is the "word" of a point. The
+points are numbered 0..K−1 in the order of their words, which makes every subspace of vanishing first coordinates a
+prefix. A word of m+1 digits lies in q̄^m..2q̄^m−1 and has the number word − q̄^m + (q̄^m − 1)/(q̄ − 1).
 """
 
 from __future__ import annotations
@@ -24,35 +23,33 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-EXCESS = 4  # the state is at most this many times the domain
-ALWAYS = (
-    1 << 16
-)  # or this large: more points than a small domain has, of which an index still takes two bytes
-NEAR = Fraction(51, 50)  # of the least variance: what fewer points may cost
+EXCESS = 4  # largest ratio of state size to domain size by default,
+ALWAYS = 1 << 16  # except that this many points, whose indices fit two bytes, are always allowed
+NEAR = Fraction(51, 50)  # allowed ratio to the lowest variance, in exchange for fewer points
 MAX_POINTS = EXCESS * MAX_DOMAIN
-EXACT = 1 << 33  # counters of this sum are decoded exactly by one pass of float transforms
+EXACT = 1 << 33  # largest sum of counters that one pass of float transforms decodes exactly
 
 
 class PGR(PreferredMessages):
-    """Projective Geometry Response: about OLH's variance, at one increment a report.
+    """Projective Geometry Response: about OLH's variance at low cost.
 
-    Values and reports are the K points of PG(t−1, q̄). Two points are orthogonal when the sum of the products of their
-    coordinates is 0 modulo q̄; c = (q̄^(t−1)−1)/(q̄−1) points are orthogonal to one, and (q̄^(t−2)−1)/(q̄−1) to two.
-    With π = 1/((E−1)c + K) the user reports each point orthogonal to the own value with probability E·π and any other
-    with π, so the ratio of two users' probabilities for one report is at most E ≤ e^ε. A report supports the values
-    orthogonal to it.
+    Values and reports are the K points of PG(t−1, q̄). Two points are orthogonal if the sum of the products of their
+    coordinates is 0 modulo q̄; c = (q̄^(t−1)−1)/(q̄−1) points are orthogonal to one point, (q̄^(t−2)−1)/(q̄−1) to two
+    points. With π = 1/((E−1)c + K) the device reports each point orthogonal to its user's value with probability E·π
+    and any other point with π, so the ratio of two users' probabilities for one report is at most E ≤ e^ε. A report
+    supports the values orthogonal to it.
 
-    The default prime and dimension have the fewest points within 2 % of the least variance with d ≤ K ≤ max(4d, 2¹⁶).
-    If no such K has a prime near E + 1, the variance is larger: at ε = 8 and d = 30,000 it is 2.7 times OLH's. `ldp
-    plan` compares the protocols.
+    The default prime and dimension have the fewest points within 2 % of the lowest variance, among
+    d ≤ K ≤ max(4d, 2¹⁶). If no such K has a prime near E + 1, the variance is larger: at ε = 8 and d = 30,000 it is 2.7
+    times the variance of OLH. `ldp plan` compares the protocols.
 
-    Report: ``index``, the number of a point, 1, 2 or 4 bytes. State: K counters. Server: one increment a report;
-    decoding is O(K log K) and takes about 50 bytes a counter.
+    Report: ``index``, the number of a point, 1, 2 or 4 bytes. State: K counters. Server: one increment per report;
+    decoding is O(K log K) and needs about 50 bytes per counter.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        prime: q̄, with d ≤ K ≤ 2²⁶; given together with the dimension or not at all.
+        prime: q̄, with d ≤ K ≤ 2²⁶; pass both prime and dimension, or neither.
         dimension: t ≥ 2, the number of coordinates of a point.
 
     Example:
@@ -76,7 +73,7 @@ class PGR(PreferredMessages):
         if prime is None and dimension is None:
             prime, dimension = best_geometry(self.E, self.domain_size)
         elif prime is None or dimension is None:
-            raise TypeError("prime and dimension are given together or not at all")
+            raise TypeError("only one of prime and dimension given; pass both or neither")
         self.prime = as_integer("prime", prime, 2, MAX_POINTS)
         self.dimension = as_integer("dimension", dimension, 2, MAX_POINTS.bit_length())
         if not _is_prime(self.prime):
@@ -97,14 +94,14 @@ class PGR(PreferredMessages):
 
     @property
     def state_size(self) -> int:
-        """The number of points, K."""
+        """Number of points, K."""
         return self.points
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(index,): a uniform point of the value's hyperplane with probability (E−1)c/((E−1)c + K), else of all."""
+        """Returns a report (index,); see `Oracle.perturb_one`."""
         value = self._checked_value(value)
         near, place = sampling.coin(self._near), sampling.integer(self.hyperplane)
-        other = sampling.integer(self.points)  # all three always drawn: the work is the same
+        other = sampling.integer(self.points)  # all three are always drawn, so that the time is constant
         chosen = orthogonal(value, place, self.prime, self.dimension)
         return (chosen if near else other,)
 
@@ -120,10 +117,10 @@ class PGR(PreferredMessages):
         reports["index"] = np.where(near, chosen, others)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Number of reports that support each value: (d,) int64, exact; see `Oracle.support`.
+        """Returns the exact number of reports that support each value: (d,) int64.
 
-        Counters that sum to more than 2³³ are decoded in parts, some binary digits at a time, so that no rounding
-        error comes near 1/2: see `hyperplane_sums`.
+        Counters that sum to more than 2³³ are decoded in parts of some binary digits, so that rounding errors stay well
+        below 1/2; see `hyperplane_sums`.
 
         Raises:
             TypeError: a state that is not int64.
@@ -131,12 +128,12 @@ class PGR(PreferredMessages):
         """
         check_state(state, self.state_size)
         if state.min() < 0:
-            raise ValueError(f"state has the counter {state.min()}; counters are 0 or more")
+            raise ValueError(f"state has the counter {state.min()}; allowed is 0 or more")
         return self._sums(state)[: self.domain_size].copy()
 
     @property
     def most_supported(self) -> int:
-        """Of the point 1, 0, …, 0, to which the first c values are orthogonal: see `Oracle.most_supported`."""
+        """Supported values of the point 1, 0, …, 0: the first c values."""
         return min(self.domain_size, self.hyperplane)
 
     def _messages(
@@ -145,13 +142,13 @@ class PGR(PreferredMessages):
         return orthogonals(values, places, self.prime, self.dimension)
 
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Orthogonality is symmetric: `support` of the set as if it were a state, for all points."""
+        """Decodes the set like a state, because orthogonality is symmetric."""
         members = self.zeros()
         members[subset] = 1
         return self._sums(members)
 
     def _sums(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each point the sum of the counters of all points orthogonal to it: (K,) int64, exact."""
+        """Sums the counters of all points orthogonal to each point: (K,) int64."""
         import numpy as np
 
         if self.prime == 2:
@@ -166,7 +163,7 @@ class PGR(PreferredMessages):
         return counts
 
     def _binary_sums(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(F[v] + n)/2: the only multiple of a point is itself, and word v+1 is that of point v."""
+        """Returns (F[v] + n)/2 for q̄ = 2, where point v has the word v+1."""
         import numpy as np
 
         from ldp import kernels
@@ -179,15 +176,15 @@ class PGR(PreferredMessages):
 
 
 def points(prime: int, dimension: int) -> int:
-    """The number of points with t coordinates: (q̄^t − 1)/(q̄ − 1)."""
+    """Returns the number of points with t coordinates, (q̄^t − 1)/(q̄ − 1)."""
     vectors: int = prime**dimension
     return (vectors - 1) // (prime - 1)
 
 
 def best_geometry(E: Fraction, domain_size: int) -> tuple[int, int]:
-    """The prime q̄ and dimension t of the fewest points whose variance at f = 0 is within 2 % of the least.
+    """Returns the prime q̄ and dimension t with the fewest sufficient points.
 
-    Allowed are d ≤ K ≤ max(4d, 2¹⁶) points.
+    Their variance at f = 0 is within 2 % of the lowest variance among d ≤ K ≤ max(4d, 2¹⁶) points.
 
     Example:
         >>> best_geometry(Fraction(2), 1024), best_geometry(Fraction(150), 1024), best_geometry(Fraction(150), 10**6)
@@ -198,7 +195,7 @@ def best_geometry(E: Fraction, domain_size: int) -> tuple[int, int]:
         most = max(EXCESS * domain_size, ALWAYS)
         if points(2, dimension) > most:
             break
-        # a point of the line has one orthogonal point: that is GRR over K values, best for the smallest K
+        # on a line each point has one orthogonal point, as in GRR over K values: the smallest K is best
         prime = max(2, domain_size - 1) if dimension == 2 else 2
         while points(prime, dimension) < domain_size:
             prime += 1
@@ -215,9 +212,9 @@ def best_geometry(E: Fraction, domain_size: int) -> tuple[int, int]:
 
 
 def _variance(E: Fraction, prime: int, dimension: int) -> Fraction:
-    """q(1−q)/(p−q)²: n times the variance of the estimate of a value that nobody has."""
+    """Returns n times the variance of the estimate at f = 0, q(1−q)/(p−q)²."""
     everything, one, two = (points(prime, dimension - k) for k in range(3))
-    support = (E - 1) * two + one  # q and 1 − q, times the weight 1/π
+    support = (E - 1) * two + one  # q/π; the rest is (1 − q)/π
     rest = (E - 1) * (one - two) + everything - one
     return support * rest / ((E - 1) * (one - two)) ** 2
 
@@ -227,10 +224,10 @@ def _is_prime(number: int) -> bool:
 
 
 def word(index: int, prime: int, dimension: int) -> int:
-    """The word of a point: its t coordinates as the digits of a number in base q̄, the first of them 1.
+    """Returns the word of a point, with constant time.
 
-    With m digits after the 1 it is the index + 1 and q̄^i − 2q̄^(i−1) more for each i = 1..m. The steps do not depend
-    on the index: their time must not reveal it.
+    A word with m digits after the 1 is index + 1 plus q̄^i − 2q̄^(i−1) for each i = 1..m. The steps do not depend on the
+    index, because their time must not reveal it.
 
     Example:
         >>> [word(index, 3, 3) for index in range(6)]
@@ -245,7 +242,7 @@ def word(index: int, prime: int, dimension: int) -> int:
 
 
 def number(word: int, prime: int, dimension: int) -> int:
-    """The number of the point with a word, by the same steps for every word."""
+    """Returns the number of the point with a word, with constant time."""
     found, head = word - 1, 1
     for _ in range(dimension - 1):
         found -= (prime - 2) * head * (word >= head * prime)
@@ -254,11 +251,11 @@ def number(word: int, prime: int, dimension: int) -> int:
 
 
 def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
-    """The point at a place 0..c−1 of a value's hyperplane; every point of it has exactly one place.
+    """Returns the point at a place 0..c−1 of a value's hyperplane.
 
-    With l the last non-zero coordinate of the value, the other coordinates of an orthogonal point are those of any
-    point of one dimension less, and they determine the one at l. If all before l are 0, so is the one at l. The value
-    is the user's secret: no branch or number of steps depends on it.
+    Every point of the hyperplane has exactly one place. Let l be the last non-zero coordinate of the value. The other
+    coordinates of an orthogonal point form any point with t−1 coordinates, and determine coordinate l. If all
+    coordinates before l are 0, coordinate l is 0. The value is secret: no branch or number of steps depends on it.
 
     Example:
         >>> [orthogonal(5, place, 3, 3) for place in range(4)]  # value 5 is 101: of 011 and so on
@@ -266,11 +263,11 @@ def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
     """
     own, others = word(value, prime, dimension), word(place, prime, dimension - 1)
     passed, last, at, product, found = False, 0, 0, 0, 0
-    unit, after = 1, 0  # after: the coordinate of the place's point that is next to this one, towards the end
+    unit, after = 1, 0  # after: the previously read coordinate of the place's point
     for _ in range(dimension):
         own, a = divmod(own, prime)
         others, b = divmod(others, prime)
-        before, here = passed, (a != 0) > passed  # l is nearer to the end; it is this one
+        before, here = passed, (a != 0) > passed  # whether l was read earlier; whether this coordinate is l
         passed |= here
         last += a * here
         at += unit * here
@@ -284,11 +281,11 @@ def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
 def orthogonals(
     values: npt.NDArray[np.int64], places: npt.NDArray[np.int64], prime: int, dimension: int
 ) -> npt.NDArray[np.int64]:
-    """`orthogonal` for each of (n,) values and places. O(t) a value."""
+    """Applies `orthogonal` to each of (n,) values and places. O(t) per value."""
     import numpy as np
 
     heads = prime ** np.arange(dimension, dtype=np.int64)
-    firsts = np.array([points(prime, m) for m in range(dimension)], np.int64)  # the points with these heads
+    firsts = np.array([points(prime, m) for m in range(dimension)], np.int64)  # points with these words
 
     def words(indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         level = np.searchsorted(firsts, indices, side="right") - 1
@@ -314,7 +311,7 @@ def orthogonals(
 
 
 def _inverses(numbers: npt.NDArray[np.int64], prime: int) -> npt.NDArray[np.int64]:
-    """1/a modulo the prime, as a^(q̄−2), of each a that is not 0."""
+    """Returns 1/a = a^(q̄−2) modulo the prime for each non-zero a."""
     import numpy as np
 
     powers, result = numbers, np.ones_like(numbers)
@@ -328,22 +325,22 @@ def _inverses(numbers: npt.NDArray[np.int64], prime: int) -> npt.NDArray[np.int6
 
 
 def hyperplane_sums(counters: npt.NDArray[np.int64], prime: int, dimension: int) -> npt.NDArray[np.float64]:
-    """For each point the sum of the counters of all points orthogonal to it, for an odd prime.
+    """Sums the counters of all points orthogonal to each point; q̄ is odd.
 
     The sum is linear in the Fourier transform F of the counters lifted to all q̄^t − 1 multiples of the points:
-    (F[v] + n)/q̄. The lift is q̄ − 1 times as long as the counters, so it is never made. The points (1, a) are all
-    vectors a of one dimension less, the points (0, u) the points u of one dimension less, and
+    (F[v] + n)/q̄. The lift is q̄ − 1 times as long as the counters, so it is not built. With one dimension less, the
+    points (1, a) are all vectors a, the points (0, u) all points u, and
 
         sum(0, v) = Σ counter(1, a), <a, v> = 0         + sum(v) among the points (0, u)
         sum(1, λv) = Σ counter(1, a), <a, v> = −1/λ     + sum(v) among the points (0, u)
         sum(1, 0) = Σ counter(0, u).
 
-    The first sums, for one v over all right sides s, are the transform of length q̄ of s -> Σ_{<a, v> = s}, and by the
-    slice theorem that is the transform of counter(1, ·) at the multiples λv: one transform over q̄^(t−1) vectors, then
-    one of length q̄ for each direction v. Half of the multiples are enough, since the counters are real.
+    For one v, let g(s) = Σ_{<a, v> = s} counter(1, a) be the first sums. By the slice theorem, the transform of g, of
+    length q̄, is the transform of counter(1, ·) at the multiples λv. So one transform over q̄^(t−1) vectors and one of
+    length q̄ for each direction v suffice. Half of the multiples are enough, because the counters are real.
 
-    The error of a result is at most C·2⁻⁵³·n. An axis adds to C at most 2(q̄ + 3) where it is summed directly, and
-    600·√q̄ where it is a convolution with a chirp (q̄ above 80): C < 2¹⁸ for K ≤ 2²⁶, an error below 1/4 for n up to
+    The error of a result is at most C·2⁻⁵³·n. An axis adds to C at most 2(q̄ + 3) if it is summed directly, and 600·√q̄
+    if it is a convolution with a chirp (q̄ above 80). For K ≤ 2²⁶ this gives C < 2¹⁸, and an error below 1/4 for n up to
     2³³.
 
     Args:
@@ -373,14 +370,14 @@ def hyperplane_sums(counters: npt.NDArray[np.int64], prime: int, dimension: int)
 
 
 def _slices(affine: npt.NDArray[np.int64], multiples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """The sums of the counters at all vectors a with <a, v> = s: (q̄, directions) for s and v."""
+    """Sums the counters at all vectors a with <a, v> = s: (q̄, directions)."""
     import numpy as np
     from scipy import fft
 
     if affine.ndim == 1:
         return affine.astype(np.float64)[:, None]
     prime, half = affine.shape[0], affine.shape[0] // 2
-    # the first axis is the halved one: the multiples of a direction by 1..half begin with 0 or 1..half
+    # the transform halves the first axis: the multiples of a direction by 1..half begin with 0..half
     spectrum = fft.rfftn(affine, axes=(*range(1, affine.ndim), 0)).ravel()
     lines = np.empty((half + 1, multiples.shape[1]), np.complex128)
     lines[0] = spectrum[0]
@@ -391,11 +388,11 @@ def _slices(affine: npt.NDArray[np.int64], multiples: npt.NDArray[np.int64]) -> 
 
 
 def _multiples(prime: int, dimension: int) -> npt.NDArray[np.int64]:
-    """λv as a number in base q̄, for λ = 1..q̄−1 and the points v in their order: (q̄−1, points)."""
+    """Returns λv in base q̄ for λ = 1..q̄−1 and all points v: (q̄−1, points)."""
     import numpy as np
 
     factors = np.arange(1, prime)[:, None]
-    # λw for all vectors w of m coordinates; a point of m+1 coordinates is 1 and then one of them
+    # λw for all vectors w of m coordinates; a point of m+1 coordinates is 1 followed by a vector w
     vectors = np.zeros((prime - 1, 1), np.int64)
     blocks = []
     for m in range(dimension):

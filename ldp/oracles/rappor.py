@@ -1,4 +1,4 @@
-"""Unary encoding with explicit probabilities, with and without RAPPOR's permanent response."""
+"""Unary encoding with explicit probabilities, and RAPPOR."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ldp.sampling import epsilon_above, parse_probability
 
 
 class Unary(ExplicitChannel, UnaryEncoding):
-    """Unary encoding with explicit p and q: a 1 stays with probability p, a 0 becomes 1 with q.
+    """Unary encoding with explicit probabilities p and q.
 
-    A report spends ε = ln(p(1−q)/((1−p)q)). Firefox's ``unaryEncodeDiffPrivacy`` is one; Cobalt's levels are
-    (p, q) = (.99, .01), (.9, .1) and (.75, .25).
+    A 1 stays with probability p, a 0 becomes 1 with probability q. A report spends ε = ln(p(1−q)/((1−p)q)). Firefox's
+    ``unaryEncodeDiffPrivacy`` uses this channel; Cobalt's levels are (p, q) = (.99, .01), (.9, .1) and (.75, .25).
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: d bits
-    added a report.
+    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: adds d
+    bits per report.
 
     Args:
-        p: probability that the own bit is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
+        p: probability that the bit of the user's value is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
         q: probability that another bit is 1; 0 < q < p.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        epsilon: "infinite" if p is 1, which is refused otherwise: a report then excludes values.
+        epsilon: required as "infinite" if p is 1, because a report then excludes values; otherwise omit it.
 
     Example:
         >>> unary = Unary("0.75", "0.25", domain_size=100)
@@ -50,29 +50,29 @@ class Unary(ExplicitChannel, UnaryEncoding):
 
 
 class RAPPOR(ExplicitChannel, UnaryEncoding):
-    """RAPPOR with one bit a value: a permanent response with f, randomized again with p and q.
+    """RAPPOR with one bit per value: a permanent and a fresh response.
 
-    Source: Erlingsson, Pihur and Korolova (CCS 2014), where p and q have each other's names. The permanent response
-    makes a bit 1 with probability f/2, 0 with f/2, else leaves it; a client draws it once and keeps it. In a report a
-    bit is 1 with probability p where it is 1 in the permanent response, and q where it is 0. Together
+    Source: Erlingsson, Pihur and Korolova (CCS 2014), where the names p and q are swapped. The permanent response sets
+    a bit to 1 with probability f/2, to 0 with f/2, else keeps it. A client draws it once and stores it. In a report a
+    bit is 1 with probability p if it is 1 in the permanent response, else with q. The probabilities of a 1 for the bit
+    of the user's value and for another bit are this oracle's `p` and `q`:
 
-        p* = (1−f/2)·p + (f/2)·q   and   q* = (f/2)·p + (1−f/2)·q
+        p* = (1−f/2)·p + (f/2)·q   and   q* = (f/2)·p + (1−f/2)·q.
 
-    are the probabilities of a 1 for the own bit and for another: this oracle's `p` and `q`. One report spends
-    ln(p*(1−q*)/((1−p*)q*)), and all reports of one permanent response together at most 2·ln((1−f/2)/(f/2)), the
-    `lifetime`. `perturb` draws both responses afresh.
+    One report spends ln(p*(1−q*)/((1−p*)q*)). All reports of one permanent response together spend at most
+    2·ln((1−f/2)/(f/2)), the `lifetime`. `perturb` draws both responses for each report.
 
     Report, state, server: as `Unary`.
 
     Args:
-        f: of the permanent response, 0 < f < 1.
-        p: of the fresh response where the bit is 1; q < p ≤ 1.
-        q: of the fresh response where the bit is 0; 0 ≤ q < p.
+        f: parameter of the permanent response, 0 < f < 1.
+        p: probability of a 1 in a report if the permanent bit is 1; q < p ≤ 1.
+        q: probability of a 1 in a report if the permanent bit is 0; 0 ≤ q < p.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        epsilon: left out.
+        epsilon: omit it.
 
     Attributes:
-        f: as given.
+        f: parameter of the permanent response.
         lifetime: ε of all reports of one permanent response, rounded up to a millionth.
 
     Example:
@@ -97,7 +97,7 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
         self.f = parse_probability("f", f)
         if not 0 < self.f < 1:
             raise ValueError(
-                f"f is {f}; it must be above 0 and below 1, and left out without a permanent response"
+                f"f is {f}; it must be above 0 and below 1; omit f if there is no permanent response"
             )
         self._fresh = _ordered(p, q)
         half, (one, zero) = self.f / 2, self._fresh
@@ -113,17 +113,17 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
 
     @property
     def promise(self) -> str:
-        """The ε of one report, and of all of one permanent response; see `Oracle.promise`."""
+        """The ε of one report and of all reports of a permanent response, as text."""
         return f"{super().promise}, and ε ≤ {float(self.lifetime)} for all of one permanent response"
 
 
 def _ordered(p: str | int | Fraction, q: str | int | Fraction) -> tuple[Fraction, Fraction]:
-    """Parses the probabilities of a 1 for a set bit and for another; TypeError or ValueError."""
+    """Parses p and q, the probabilities of a 1 for a set bit and for another."""
     one, zero = parse_probability("p", p), parse_probability("q", q)
     if one <= zero:
-        other = "; RAPPOR's paper calls them the other way round" if one < zero else ""
+        other = "; the RAPPOR paper swaps their names" if one < zero else ""
         raise ValueError(
-            f"p is {one} and q is {zero}; p, the probability of a 1 where the bit is set, must be above q, where it is"
-            f" not{other}"
+            f"p is {one} and q is {zero}; p, the probability of a 1 for a bit that is set, must be above q, that for"
+            f" another bit{other}"
         )
     return one, zero

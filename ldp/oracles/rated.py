@@ -1,4 +1,4 @@
-"""A binary response whose rate comes with each report: as browsers publish it beside what they report."""
+"""Binary randomized response with a rate in each report."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ if TYPE_CHECKING:
 
 MOST_RATES = 16
 UNDECLARED = 255
-"""What stands in a report for a rate that the document does not declare: it is rejected, and counted as such."""
+"""Rate index of a report whose rate is not in the document; workers reject it with the reason ``rate``."""
 
 
 class RatedResponse(Response):
-    """Randomized response of two values at one of several rates; each report carries its rate.
+    """Randomized response of two values; each report carries its rate.
 
-    A client replaces its value with probability r, the rate, by a fair coin: it is reported with probability p = 1 −
-    r/2, the other with q = r/2 (``randomizedTriggerRate`` of the W3C's Navigation Timing). The reports of each rate
-    are counted separately, and `RatedEstimate` combines them. With two values the variance of a count does not depend
-    on the users'.
+    With probability r, the rate, a client replaces its value by a fair coin. A report thus has the value with
+    probability p = 1 − r/2 and the other with q = r/2 (``randomizedTriggerRate`` of the W3C's Navigation Timing). The
+    reports of each rate are counted separately, and `RatedEstimate` combines them. With two values the variance of a
+    count does not depend on the values of the users.
 
-    Report: ``rate``, its index, and ``value``, a byte each. State: two counters a rate. Server: one increment a report.
+    Report: ``rate``, an index, and ``value``, one byte each. State: two counters per rate. Server: one increment per
+    report.
 
     Args:
-        rates: 1 to 16, ascending, each above 0 and below 1, as "1/2", "0.4994798" or a Fraction.
+        rates: 1 to 16 ascending rates, each above 0 and below 1, as "1/2", "0.4994798" or a Fraction.
         domain_size: 2.
-        epsilon: left out.
+        epsilon: omit it.
 
     Attributes:
-        rates: as given, exact.
-        epsilon: of the lowest rate: no report spends more.
-        p: of the highest rate, which `perturb` uses.
-        q: of the highest rate.
+        rates: the exact rates.
+        epsilon: ε at the lowest rate, the most that a report spends.
+        p: probability at the highest rate, which `perturb` uses.
+        q: probability at the highest rate.
 
     Example:
         >>> rated = RatedResponse(["0.4994798", "3/4"])
@@ -55,7 +56,7 @@ class RatedResponse(Response):
         self, rates: Sequence[str | Fraction], domain_size: int = 2, *, epsilon: str | None = None
     ) -> None:
         if not isinstance(rates, list | tuple):
-            raise TypeError(f"rates must be a list of texts, not {type(rates).__name__}")
+            raise TypeError(f"rates must be a list of strings, not {type(rates).__name__}")
         if not 1 <= len(rates) <= MOST_RATES:
             raise ValueError(f"there are {len(rates)} rates; allowed are 1 to {MOST_RATES}")
         self.rates = tuple(sampling.parse_probability(f"rates[{i}]", rate) for i, rate in enumerate(rates))
@@ -74,12 +75,12 @@ class RatedResponse(Response):
         return f"{type(self).__name__}({[str(rate) for rate in self.rates]!r})"
 
     def parameters(self) -> dict[str, Any]:
-        """The protocol's part of a stream's public document: see `Oracle.parameters`."""
+        """Returns the protocol's part of the document; see `Oracle.parameters`."""
         rates = [sampling.written(rate) for rate in self.rates]
         return {"protocol": self.name, "rates": rates, "domain_size": 2}
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(rate, value), at the highest rate: see `Oracle.perturb_one`."""
+        """Returns a report (rate, value) at the highest rate."""
         return (len(self.rates) - 1, *super().perturb_one(value))
 
     def _perturb(
@@ -90,11 +91,11 @@ class RatedResponse(Response):
 
     @property
     def state_size(self) -> int:
-        """Two counters a rate: how many reports of it are of each value."""
+        """Length of the state: the reports of each value at each rate."""
         return 2 * len(self.rates)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports have a rate of the document; see `Oracle.declared`."""
+        """Returns a mask of the reports with a declared rate: (n,) bool."""
         arguments.check_reports(reports, self.report_dtype)
         known: npt.NDArray[np.bool_] = reports["rate"] < len(self.rates)
         return known
@@ -103,22 +104,22 @@ class RatedResponse(Response):
         from ldp import kernels
 
         if not self.declared(reports).all():
-            raise ValueError(f"a report's rate is none of the {len(self.rates)} that are declared")
+            raise ValueError(f"a report has a rate that is not one of the {len(self.rates)} declared rates")
         kernels.count_indices(state, 2 * reports["rate"] + reports["value"])
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each value the number of reports of it, at whatever rate: see `Oracle.support`."""
+        """Returns the number of reports of each value over all rates: (2,) int64."""
         counts: npt.NDArray[np.int64] = super().support(state).reshape(-1, 2).sum(axis=0)
         return counts
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:  # noqa: ARG002  # of the contract
-        """Raises ValueError: counts without rates do not determine an estimate; use `estimate_state`."""
+        """Raises ValueError, because counts without rates determine no estimate."""
         raise ValueError(
-            "supports alone do not say at which rates the reports were; give the state's counters, two a rate"
+            "supports are given, but do not contain the rates of the reports; pass the state's counters, two per rate"
         )
 
     def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """The pooled estimate of all rates: see `ldp.oracles.rated_estimate.pooled`."""
+        """Returns the estimate `ldp.oracles.rated_estimate.pooled` over all rates."""
         from ldp.oracles.rated_estimate import pooled
 
         return pooled(self, state, n)

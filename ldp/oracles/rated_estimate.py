@@ -1,16 +1,17 @@
-"""Estimates of reports at several rates: pooled, or by inverse variance.
+"""Estimates from reports at several rates: pooled, or by inverse variance.
 
-With n_r reports at the rate r, of which c_r are of a value, that value's frequency among their users is estimated by
+Let c_r of n_r reports at the rate r have a value. The frequency of the value among their users is estimated by
 f̃_r = (c_r/n_r − q_r)/(p_r − q_r), with p_r − q_r = 1 − r and the variance
 
     σ_r² = p_r·q_r/(n_r(1−r)²) = (1/(1−r)² − 1)/(4n_r).
 
-Pooled, f̃ = Σ (n_r/n)·f̃_r: every report has the same share, as in the W3C's own debiasing. It is unbiased for the
-frequency among all users, whatever their rate depends on, with the variance Σ (n_r/n)²·σ_r²: that of one rate with
-1/(1−r)² the mean over all reports. So a pooled estimate is an `Estimate` of this one channel, and snapshots use it.
+The pooled estimate is f̃ = Σ (n_r/n)·f̃_r. Every report has the same share, as in the W3C's debiasing. The estimate is
+unbiased for the frequency among all users, even if rates depend on values. Its variance Σ (n_r/n)²·σ_r² equals the
+variance at a single rate whose 1/(1−r)² is the mean over all reports. A pooled estimate is therefore an `Estimate` of
+this one channel. Snapshots use it.
 
-By inverse variance, `RatedEstimate.combined` weights less noisy reports more. That is valid only if a user's rate does
-not depend on the value.
+The estimate by inverse variance (`RatedEstimate.combined`) gives less noisy reports more weight. It is valid only if a
+user's rate does not depend on the value.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class Combined:
-    """The estimate by inverse variance: (2,) frequencies with their intervals and standard error.
+    """The estimate by inverse variance, (2,), with intervals and errors.
 
-    `alike` is the probability that the rates' own estimates differ so much by chance, by Cochran's χ² (1 for a single
-    rate). If it is small, the rate depends on the value: use the pooled estimate.
+    `alike` is the p-value of Cochran's χ² test that the estimates of all rates agree (1 for a single rate). If it is
+    small, the rate depends on the value: use the pooled estimate.
     """
 
     frequencies: Vector
@@ -55,10 +56,10 @@ class Combined:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RatedEstimate(Estimate):
-    """The pooled estimate of reports at several rates.
+    """The pooled estimate from reports at several rates.
 
     Attributes:
-        oracle: one rate with the same error: the response with 1/(p−q)² the mean of 1/(1−r)² over the reports.
+        oracle: the response at a single rate with the same error: 1/(p−q)² is the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
         state: (rates, 2) int64, read-only: reports of each value at each rate.
     """
@@ -67,18 +68,20 @@ class RatedEstimate(Estimate):
     state: Counts = field(kw_only=True, repr=False)
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
-        """Returns the estimate of each rate that has reports."""
+        """Yields each rate that has reports, and its estimate."""
         for rate, counts in zip(self.rated.rates, self.state, strict=True):
             if counts.any():
                 yield rate, Response(channel(rate)[0], 2).estimate(counts, int(counts.sum()))
 
     def combined(self, level: float = 0.95) -> Combined:
-        """Returns the estimate by inverse variance, valid if no user's rate depends on the value.
+        """Returns the estimate by inverse variance.
 
-        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of them, so f̃_r
-        is off by v_r = σ_r² + S²/n_r, and weights 1/v_r, scaled to sum 1, minimise the variance around the frequency
-        among these users: 1/Σ(1/v_r) − S²/n. f is the estimate itself, clipped to [0, 1], found with its weights by
-        turns.
+        It is valid only if rates do not depend on values.
+
+        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of all users, so
+        f̃_r has the variance v_r = σ_r² + S²/n_r. The weights 1/v_r, scaled to sum 1, minimise the variance around the
+        frequency among these users, 1/Σ(1/v_r) − S²/n. Because f is the estimate itself, clipped to [0, 1], estimate
+        and weights are computed by iteration.
 
         Raises:
             ValueError: level, the coverage, is not strictly between 0 and 1.
@@ -110,10 +113,10 @@ class RatedEstimate(Estimate):
         return Combined(frequencies, frequencies - reach, frequencies + reach, error, alike)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
-        """Anytime-valid intervals of the pooled frequencies, even if rates depend on values or change.
+        """Returns anytime-valid intervals of the pooled frequencies.
 
-        See `ldp.intervals.confidence_sequence.of_rates`. Raises ValueError for a level that is not strictly between 0
-        and 1.
+        They are valid even if rates depend on values or change; see `ldp.intervals.confidence_sequence.of_rates`.
+        Raises ValueError for a level that is not strictly between 0 and 1.
         """
         channels = [channel(rate) for rate in self.rated.rates]
         low, high = confidence_sequence.of_rates(
@@ -122,12 +125,12 @@ class RatedEstimate(Estimate):
         return (low, high) if values is None else (low[values], high[values])
 
     def merge(self, *others: Estimate) -> Estimate:
-        """The estimate of all reports of several windows: see `Estimate.merge`. The rates' counts are added."""
+        """Returns the estimate of several windows; see `Estimate.merge`."""
         merged: list[RatedEstimate] = []
         for other in (self, *others):
             if not isinstance(other, RatedEstimate) or other.rated != self.rated:
                 given = other.rated if isinstance(other, RatedEstimate) else other
-                raise TypeError(f"only estimates of {self.rated} merge, not one of {given!r}")
+                raise TypeError(f"an estimate is from {given!r}; merge needs estimates from {self.rated}")
             merged.append(other)
         windows, labels = windows_and_labels(merged)
         state = np.sum([one.state for one in merged], axis=0).ravel()
@@ -135,10 +138,9 @@ class RatedEstimate(Estimate):
         return replace(both, windows=windows, labels=labels)
 
     def support(self) -> Counts:
-        """Raises ValueError: counts exist only per rate; see `state` and `each`."""
+        """Raises ValueError, because counts exist only per rate; see `each`."""
         raise ValueError(
-            "reports at several rates have counts for each rate, and none for all; each() has the estimate of each"
-            " rate, which has counts"
+            "reports at several rates have no common counts; use the counts of each rate's estimate from each()"
         )
 
     def _about(self) -> str:
@@ -147,11 +149,11 @@ class RatedEstimate(Estimate):
 
 
 def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedEstimate:
-    """Returns the pooled estimate Σ_r (c_r − q_r·n_r)/(1−r) / n, rounded once; unbiased.
+    """Returns the pooled estimate Σ_r (c_r − q_r·n_r)/(1−r) / n, rounded once.
 
     Args:
         rated: the protocol.
-        state: (2·rates,) int64: for each rate the reports of either value.
+        state: (2·rates,) int64: for each rate the reports of both values.
         n: the number of reports, n ≥ 1.
 
     Raises:
@@ -168,7 +170,7 @@ def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedE
     check_state(state, rated.state_size)
     as_counts(state, n, rated.state_size)
     if (total := exact_total(state)) != n:
-        raise ValueError(f"the counters sum to {total}; each report is one, so allowed is n = {n}")
+        raise ValueError(f"the counters sum to {total}; each report counts once, so allowed is n = {n}")
     by_rate = state.reshape(-1, 2).copy()
     by_rate.flags.writeable = False
     sums, mean = [Fraction(0), Fraction(0)], Fraction(0)
@@ -179,6 +181,6 @@ def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedE
         ]
         mean += Fraction(reports, n) / (1 - rate) ** 2
     frequencies = np.array([float(each / n) for each in sums])
-    # 1/(p−q)² = mean; the root is not rational
+    # p − q = 1/√mean is irrational, so it is rounded to a fraction
     apart = Fraction(math.isqrt((mean.denominator << 2 * _BITS) // mean.numerator), 1 << _BITS)
     return RatedEstimate(frequencies, n, Response((1 + apart) / 2, 2), rated=rated, state=by_rate)

@@ -1,4 +1,4 @@
-"""Randomized response with explicit probability: one of d values, the own one with probability p."""
+"""Generalized Randomized Response with an explicit probability."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class Response(ExplicitChannel, GRR):
     """Generalized Randomized Response with explicit p: the channel of `GRR`.
 
-    The user reports the own value with probability p and any other with q = (1−p)/(d−1) each; a report spends ε =
-    ln(p/q). A client that replaces the value, with probability r, by one drawn evenly from all d has p = 1 − r + r/d.
+    The device reports its user's value with probability p and any other with q = (1−p)/(d−1) each. A report spends
+    ε = ln(p/q). If a client replaces the value with probability r by a uniform value of all d, p is 1 − r + r/d.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
+    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment per report.
 
     Args:
-        p: as "3/4", "0.75" or a Fraction; 1/d < p < 1.
+        p: probability of the user's value, as "3/4", "0.75" or a Fraction; 1/d < p < 1.
         domain_size: d, 2 ≤ d ≤ 2²⁴.
-        epsilon: left out.
+        epsilon: omit it.
 
     Example:
         >>> response = Response("3/4", domain_size=4)
@@ -46,15 +46,15 @@ class Response(ExplicitChannel, GRR):
                 "; with p below 1/2 swap the two values" if self.p < self.q and self.domain_size == 2 else ""
             )
             raise ValueError(
-                f"p is {self.p}; it must be above 1/{self.domain_size}, or a report says nothing of its value{turned}"
+                f"p is {self.p}; it must be above 1/{self.domain_size}, so that reports carry information{turned}"
             )
         self._set_epsilon((self.p, self.q), epsilon)
         self.fields = {"index": self.domain_size}
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """(index,): see `Oracle.perturb_one`."""
+        """Returns a report (index,); see `Oracle.perturb_one`."""
         value = self._checked_value(value)
-        # the own value with probability p − q, else any of all
+        # the mixture that p and q imply: the value with probability p − q, else a uniform value
         keep, other = sampling.coin(self.p - self.q), sampling.integer(self.domain_size)
         return (value if keep else other,)
 
@@ -73,5 +73,5 @@ class Response(ExplicitChannel, GRR):
 
 
 def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
-    """P and q of a rate: of the own value, and of the other."""
+    """Returns p and q of a rate."""
     return 1 - rate / 2, rate / 2

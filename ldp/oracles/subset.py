@@ -1,4 +1,4 @@
-"""Subset Selection (paper, Section III-B): a random subset, more often one with the own value."""
+"""Subset Selection (paper, Section III-B): the report is a random subset."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _CROWD = 900_000_000  # users simulated together: numpy draws without replacement from less than 10⁹
-_SCRATCH = 1 << 20  # members drawn together, at most; it bounds the memory that `perturb` needs
+_SCRATCH = 1 << 20  # most members drawn together, which bounds the memory of `perturb`
 
 
 class SubsetSelection(Oracle):
-    """Subset Selection: a subset of k values with the own one is E times as likely as one without.
+    """Subset Selection: the report is a random subset of k values.
 
-    A report supports its members: the own value with p = kE/(kE+d−k), any other with q = [p(k−1)+(1−p)k]/(d−1). The
-    estimates sum to 1 exactly. k is next to d/(E+1), chosen once; then it is a parameter of the stream. The paper's
-    nearest integer has up to 17 % more variance than the better neighbour at k = 1.
+    Subsets with the user's value are E times as likely as others. A report supports its members: its user's value with
+    p = kE/(kE+d−k), any other with q = [p(k−1)+(1−p)k]/(d−1). The estimates sum to exactly 1. k is an integer next to
+    d/(E+1), and a parameter of the stream. At k = 1, the paper's nearest integer has up to 17 % more variance than the
+    other integer next to d/(E+1).
 
-    Report: whichever is smaller for this d and k: ``indices``, the k members in strictly ascending order (another order
-    could reveal which came first), each in the smallest unsigned integer for d−1; or ``bits``, ⌈d/8⌉ bytes with
-    exactly k ones, value v in bit v mod 8 of byte v div 8, padding 0. ``indices`` on a tie. State: d counters. Server:
-    k increments or d bits added a report.
+    Report: the smaller of two forms for d and k, ``indices`` on a tie. ``indices`` are the k members in strictly
+    ascending order (another order could reveal the first one), each in the smallest unsigned integer for d−1. ``bits``
+    are ⌈d/8⌉ bytes with exactly k bits set, value v in bit v mod 8 of byte v div 8, padding 0. State: d counters.
+    Server: k increments per report, or adds d bits.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -58,7 +59,7 @@ class SubsetSelection(Oracle):
             self.length = -(-d // 8)
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """The indices, or the bytes of the bits: see `Oracle.perturb_one`."""
+        """Returns the indices, or the bytes of the bits; see `Oracle.perturb_one`."""
         members = sampling.subset(self._checked_value(value), self.domain_size, self.k, self.E)
         if self._as_indices:
             return members
@@ -92,7 +93,7 @@ class SubsetSelection(Oracle):
             kernels.count_bits(state, self.column(reports, "bits"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """In crowds, whose counts add. O(d·min(n, √k)) each."""
+        """Simulates crowds and adds their counts. O(d·min(n, √k)) per crowd."""
         import numpy as np
 
         crowds = -(-int(histogram.sum()) // _CROWD)
@@ -105,22 +106,23 @@ class SubsetSelection(Oracle):
     def _simulate_crowd(
         self, histogram: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Goes through the values in order, and keeps how many users have how many members still to come.
+        """Draws values in order, for groups of users by their missing members.
 
-        A report is a mixture: with probability (pd−k)/(d−k) the own value and a uniform (k−1)-subset of the others,
-        else a uniform k-subset of all values. With r values left, a user with j members to come takes the next value
-        with probability j/r; one whose own value is still to come, with j others to come, with j/(r−1). Those whose
-        own value is the next are a sample without replacement of all such users.
+        A report is a mixture: with probability (pd−k)/(d−k) the user's value and a uniform (k−1)-subset of the others
+        (a waiting user), else a uniform k-subset of all values (a free user). When r values are left, a free user with
+        j missing members selects the next value with probability j/r. A user who still waits, with j other missing
+        members, selects it with j/(r−1). The users whose value is the next are a sample without replacement of all
+        waiting users.
         """
         import numpy as np
 
         d, k = self.domain_size, self.k
         counts = rng.binomial(histogram, float((self.p * d - k) / (d - k)))
-        members = np.arange(k + 1)  # still to come, the number of a group in both rows
-        waiting, free = groups = np.zeros((2, k + 1), np.int64)  # for the own value, or not for it
+        members = np.arange(k + 1)  # missing members of each group
+        waiting, free = groups = np.zeros((2, k + 1), np.int64)  # users by missing members
         waiting[k - 1] = counts.sum()
         free[k] = histogram.sum() - waiting[k - 1]
-        low, high = k - 1, k + 1  # the groups with users are among these
+        low, high = k - 1, k + 1  # only groups in this range have users
         for v, own in enumerate(counts.tolist()):
             while low < high - 1 and not (waiting[low] or free[low]):
                 low += 1
@@ -130,7 +132,7 @@ class SubsetSelection(Oracle):
             waiting[low:high] -= arrived
             left = np.array([[max(d - v - 1, 1)], [d - v]])
             some = max(low, 1)
-            # only where nobody is, more members are still to come than values are left
+            # only empty groups have more missing members than values are left
             taking = rng.binomial(groups[:, some:high], np.minimum(members[some:high] / left, 1.0))
             groups[:, some:high] -= taking
             groups[:, some - 1 : high - 1] += taking
@@ -147,16 +149,16 @@ class SubsetSelection(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """The size of each: see `Oracle.most_supported`."""
+        """Size of a subset; see `Oracle.most_supported`."""
         return self.k
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """Given whether the own value is a member, the other members are a uniform subset of the others."""
+        """Returns V_u, given that the other members are a uniform subset."""
 
         def variance(own: int) -> Fraction:
-            """By the law of total variance, with the own value 1 or 0 times in the set."""
+            """Applies the law of total variance; `own` is 1 if the set has the value."""
             rest = m - own
-            shift = own - Fraction(rest, others)  # of the mean, if the own value is a member
+            shift = own - Fraction(rest, others)  # difference of the mean if the value is a member
             return (
                 self.p * _drawn(others, rest, self.k - 1)
                 + (1 - self.p) * _drawn(others, rest, self.k)
@@ -167,7 +169,7 @@ class SubsetSelection(Oracle):
         return variance(1), variance(0)
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The k members stand outside, or inside, as far as there is room."""
+        """Returns the extremes: most members outside, or most members inside."""
         outside = self.domain_size - subset.size
         return max(0, self.k - outside), min(subset.size, self.k)
 
@@ -191,23 +193,22 @@ class SubsetSelection(Oracle):
 
 
 def best_k(E: Fraction, d: int) -> int:
-    """The size of a subset: of the integers next to d/(E+1) in 1..d−1 that of least variance."""
+    """Returns the integer in 1..d−1 next to d/(E+1) with the lower variance."""
     below = int(d / (E + 1))
     return min((max(below, 1), min(below + 1, d - 1)), key=lambda k: _variance(*_probabilities(E, d, k)))
 
 
 def _probabilities(E: Fraction, d: int, k: int) -> tuple[Fraction, Fraction]:
-    """P and q."""
     p = k * E / (k * E + d - k)
     return p, (p * (k - 1) + (1 - p) * k) / (d - 1)
 
 
 def _variance(p: Fraction, q: Fraction) -> Fraction:
-    """The variance of the estimate for a value that nobody has (Equation 5), times n."""
+    """Returns n times the variance of f̃ at frequency 0 (Equation 5)."""
     return q * (1 - q) / (p - q) ** 2
 
 
 def _drawn(size: int, marked: int, draws: int) -> Fraction:
-    """The variance of the hypergeometric distribution."""
+    """Returns the variance of the hypergeometric distribution."""
     spread = draws * marked * (size - marked) * (size - draws)
-    return Fraction(spread, size * size * max(size - 1, 1))  # one thing, drawn or not, does not vary
+    return Fraction(spread, size * size * max(size - 1, 1))  # for size 1 the spread is 0

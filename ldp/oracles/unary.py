@@ -1,7 +1,7 @@
-"""Unary encoding: the report is a vector of bits, one for each value, each perturbed by itself.
+"""Unary encoding: reports have one independently perturbed bit per value.
 
-`OUE` (paper, Section III-B) and `SUE`, basic RAPPOR; they differ only in how a bit is perturbed, and so do those of
-`ldp.oracles.rappor`, where that is given.
+`OUE` (paper, Section III-B) and `SUE` (basic RAPPOR) differ only in the probabilities of a 1 bit. The channels of
+`ldp.oracles.rappor` have explicit probabilities.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 UNLIKELY = 10**12
-"""One honest report in so many is rejected: half of them for too few ones, half for too many."""
+"""Inverse of the rate at which the Hamming weight check rejects honest reports, half of it on either side."""
 
 _UNIT = 1 << 256
 
 
 class UnaryEncoding(Oracle):
-    """The bit of the own value is 1 with probability p, each other with q, all independent.
+    """Unary encoding: independent bits, 1 with probability p or q.
 
-    Two users' vectors differ in two bits, so the ratio of their probabilities for one report is at most
-    p(1−q)/((1−p)q), which is E for all of them.
+    The bit of the user's value is 1 with probability p, any other bit with q. The vectors of two users differ in two
+    bits, so the ratio of their probabilities for one report is at most p(1−q)/((1−p)q) = E.
     """
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
@@ -38,16 +38,15 @@ class UnaryEncoding(Oracle):
         self._set_fields()
 
     def _set_fields(self) -> None:
-        """Says what a report is, once d is known."""
         self.fields = {"bits": 256}
         self.length = -(-self.domain_size // 8)
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """The bytes of the bits: see `Oracle.perturb_one`."""
+        """Returns the bytes of the bits; see `Oracle.perturb_one`."""
         value = self._checked_value(value)
         own, others = sampling.coin(self.p), sampling.mask(self.q, self.domain_size)
         bits = bytearray(others.to_bytes(-(-self.domain_size // 8), "little"))
-        at, bit = divmod(value, 8)  # one byte is changed, wherever it is
+        at, bit = divmod(value, 8)
         bits[at] = bits[at] & ~(1 << bit) | own << bit
         return tuple(bits)
 
@@ -81,22 +80,22 @@ class UnaryEncoding(Oracle):
 
     @cached_property
     def weight_bounds(self) -> tuple[int, int]:
-        """The fewest and the most ones of an honest report, except one in 10¹²."""
+        """Smallest and largest accepted Hamming weight."""
         return weight_bounds(self.p, self.q, self.domain_size)
 
     @property
     def most_supported(self) -> int:
-        """The most ones of an accepted report; see `Oracle.most_supported`."""
+        """Largest accepted Hamming weight; see `Oracle.most_supported`."""
         return self.weight_bounds[1]
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The fewest and the most ones in the set of an accepted report; see `Oracle.supported_of`."""
+        """Returns the fewest and the most 1 bits of an accepted report in a set."""
         low, high = self.weight_bounds
         outside = self.domain_size - subset.size
         return max(0, low - outside), min(subset.size, high)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which reports have a number of ones within `weight_bounds`. O(d) a report."""
+        """Returns a mask of the reports within `weight_bounds`. O(d) per report."""
         from ldp import kernels
 
         low, high = self.weight_bounds
@@ -108,12 +107,12 @@ class UnaryEncoding(Oracle):
 
 
 class OUE(UnaryEncoding):
-    """Optimized Unary Encoding: a 1 stays with probability 1/2, a 0 becomes 1 with 1/(E+1).
+    """Optimized Unary Encoding: p = 1/2 and q = 1/(E+1).
 
-    The variance for a value that nobody has is that of OLH with the same E, for every d.
+    The standard error at frequency 0 equals that of OLH with the same E, for every d.
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: d bits
-    added a report.
+    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: adds d
+    bits per report.
 
     `epsilon` and `domain_size` are as for `ldp.oracle`.
 
@@ -132,7 +131,7 @@ class OUE(UnaryEncoding):
 
 
 class SUE(UnaryEncoding):
-    """Symmetric Unary Encoding (basic RAPPOR): every bit flips with probability 1/(H+1).
+    """Symmetric Unary Encoding (basic RAPPOR): p = H/(H+1) and q = 1/(H+1).
 
     H is the rational just below e^(ε/2), ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴, and E = H² ≤ e^ε. Report, state, server: as `OUE`.
 
@@ -155,15 +154,15 @@ class SUE(UnaryEncoding):
 
 
 def weight_bounds(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
-    """The fewest and the most ones of an honest report, except with probability 10⁻¹².
+    """Returns bounds of an honest report's Hamming weight, at a risk of 10⁻¹².
 
-    A report has X + Y ones, independent: X the own bit, 1 with probability p, and Y of the other d−1 bits, each 1 with
-    probability q. The bounds are the largest ``low`` with P[ones < low] ≤ 5·10⁻¹³ and the smallest ``high`` with
-    P[ones > high] ≤ 5·10⁻¹³.
+    The Hamming weight is X + Y, independent: X is the bit of the user's value, 1 with probability p, and Y the sum of
+    the other d−1 bits, each 1 with probability q. The bounds are the largest ``low`` with P[weight < low] ≤ 5·10⁻¹³ and
+    the smallest ``high`` with P[weight > high] ≤ 5·10⁻¹³.
 
-    They decide what counts, so they must be the same integers on every machine: the law is computed in integers, from
-    its mode outwards, as multiples of 2⁻²⁵⁶ of the mode's probability. Each step rounds down by at most one unit; a
-    tail would have to be within a factor of 1 ± 2⁻¹⁶⁰ of 5·10⁻¹³ for that to matter.
+    The bounds decide which reports count, so they must be the same integers on every machine. The law is therefore
+    computed in integers, from its mode outwards, as multiples of 2⁻²⁵⁶ of the mode's probability. Each step rounds down
+    by at most one unit. This matters only if a tail is within a factor of 1 ± 2⁻¹⁶⁰ of 5·10⁻¹³.
 
     Returns:
         0 ≤ low ≤ high ≤ d. O(√(d·q)) steps of big integers: at most 0.3 s at d = 2²⁴.
@@ -188,7 +187,7 @@ def weight_bounds(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
     first = mode - len(below) + 1
     own, none = p.numerator, p.denominator - p.numerator
     law = [none * y + own * x for y, x in zip([*of_others, 0], [0, *of_others], strict=True)]
-    most = sum(law) // (2 * UNLIKELY)  # of what a tail may have
+    most = sum(law) // (2 * UNLIKELY)  # largest probability of a tail
     low = first + sum(tail <= most for tail in accumulate(law))
     high = first + len(law) - 1 - sum(tail <= most for tail in accumulate(reversed(law)))
     return low, high

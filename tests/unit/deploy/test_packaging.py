@@ -239,7 +239,7 @@ def test_one_version_is_said_everywhere() -> None:
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        ("ldp", "ldp: not installed: click; pip install ldp-worker brings what the commands need\n"),
+        ("ldp", "ldp: not installed: click; pip install ldp-worker installs all packages of the commands\n"),
         ("worker", "ldp-worker: not installed: click; the extra has it: pip install 'ldp-worker[worker]'\n"),
     ],
 )

@@ -72,18 +72,18 @@ def test_both_adapters_make_the_same_of_confidences(tmp_path):
 
 @pytest.mark.parametrize("bits", ["0" * 10, "0" * 12, "0" * 10 + "2", " " * 11, "", "٠" * 11])
 def test_other_texts_are_refused_and_not_repeated(bits):
-    with pytest.raises(ValueError, match="not 11 characters of 0 and 1, as the stream"):
+    with pytest.raises(ValueError, match="not 11 characters 0 or 1, one per value"):
         unary_frame(TOPICS, bits)
 
 
 def test_reports_of_another_kind_are_refused():
-    with pytest.raises(TypeError, match="a text of bits is a report of unary encoding"):
+    with pytest.raises(TypeError, match="a string of bits is a report of unary encoding"):
         unary_frame(CONFIDENCE, "00")
-    with pytest.raises(TypeError, match="must be a text"):
+    with pytest.raises(TypeError, match="must be a string"):
         unary_frame(TOPICS, 5)
     with pytest.raises(TypeError, match="a report of a response with rates"):
         confidence_frame(TOPICS, {"value": "low", "randomizedTriggerRate": 0.5})
-    with pytest.raises(ValueError, match=r"neither .low. nor .high.$"):
+    with pytest.raises(ValueError, match=r"another value than .low. or .high.$"):
         confidence_frame(CONFIDENCE, {"value": "secret", "randomizedTriggerRate": 0.5})
     for rate in (None, "0.5", True):
         with pytest.raises(TypeError, match="it must be a number"):

@@ -139,19 +139,19 @@ def test_documents_and_frames(oracle):
         ({"protocol": "response", "p": "1/2", "domain_size": 2}, "p is 1/2; it must be above 1/2"),
         ({"protocol": "response", "p": "2/8", "domain_size": 5}, "in lowest terms it is '1/4'"),
         ({"protocol": "response", "p": 0.75, "domain_size": 5}, "must be a string 'num/den'"),
-        ({"protocol": "response", "p": "3/2", "domain_size": 5}, "a probability is 0 to 1"),
+        ({"protocol": "response", "p": "3/2", "domain_size": 5}, "allowed is 0 to 1"),
         ({"protocol": "response", "p": "1/0", "domain_size": 5}, "divides by zero"),
-        ({"protocol": "response", "p": "1/1", "domain_size": 2}, "q is 0: a report never supports"),
+        ({"protocol": "response", "p": "1/1", "domain_size": 2}, "q is 0; it must be above 0"),
         ({"protocol": "unary", "p": "1/1", "q": "0/1", "domain_size": 2, "epsilon": "infinite"}, "q is 0"),
         ({"protocol": "response", "p": "3/4", "domain_size": 1}, "domain_size is 1; allowed is 2"),
         ({"protocol": "response", "p": "3/4", "domain_size": 2, "epsilon": "infinite"}, "give ε ≤ 1.098613"),
-        ({"protocol": "response", "p": "3/4", "domain_size": 2, "epsilon": "1/1"}, "response has exactly"),
-        ({"protocol": "unary", "p": "1/4", "q": "3/4", "domain_size": 2}, "RAPPOR's paper"),
+        ({"protocol": "response", "p": "3/4", "domain_size": 2, "epsilon": "1/1"}, "response needs exactly"),
+        ({"protocol": "unary", "p": "1/4", "q": "3/4", "domain_size": 2}, "the RAPPOR paper"),
         ({"protocol": "unary", "p": "1/1", "q": "1/4", "domain_size": 2}, "make epsilon infinite"),
         ({"protocol": "unary", "p": "1/4", "q": "0/1", "domain_size": 2}, "q is 0"),
         ({"protocol": "unary", "f": "0/1", "p": "3/4", "q": "1/4", "domain_size": 2}, "f is 0"),
         ({"protocol": "grr", "epsilon": "infinite", "domain_size": 2}, "epsilon is 'infinite'"),
-        ({"protocol": "rr", "p": "3/4", "domain_size": 2}, "there are grr, "),
+        ({"protocol": "rr", "p": "3/4", "domain_size": 2}, "allowed are grr, "),
     ],
 )
 def test_what_is_refused(document, said):
@@ -165,7 +165,7 @@ def test_a_channel_is_asked_for_by_its_name():
         ldp.oracle("unary", domain_size=3, p="3/4")
     with pytest.raises(TypeError, match="grr needs epsilon"):
         ldp.oracle("grr", domain_size=3)
-    with pytest.raises(ValueError, match="leave it out"):
+    with pytest.raises(ValueError, match="omit it"):
         ldp.oracle("unary", "1", domain_size=3, p="3/4", q="1/4")
 
 

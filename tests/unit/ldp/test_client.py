@@ -26,8 +26,8 @@ def test_labels_and_indices_are_one_domain():
 @pytest.mark.parametrize(
     ("value", "error", "says"),
     [
-        ("violet", ValueError, "none of the stream's 3 labels"),
-        ("0", ValueError, "none of the stream's 3 labels"),
+        ("violet", ValueError, "not one of the stream's 3 labels"),
+        ("0", ValueError, "not one of the stream's 3 labels"),
         (-4711, ValueError, "outside 0 to 2"),
         (3, ValueError, "outside 0 to 2"),
         (True, TypeError, "type bool"),
@@ -105,15 +105,15 @@ def test_a_packed_frame_can_be_packed_again():
 @pytest.mark.parametrize(
     ("frame", "error", "says"),
     [
-        (b"", ValueError, "frame 1 is none; a binary frame of this stream begins with 01890535f0"),
-        (b"\x01\x00\x00\x00\x00\x00", ValueError, "frame 1 has the fingerprint 00000000; .* with 01890535f0"),
-        (b'{"fingerprint":"890535f0","reports":[[1,0]]}', ValueError, "frame 1 is none; "),
-        (b"rouge", ValueError, "frame 1 is none; "),
-        ("the header alone", ValueError, "frame 1 has 5 bytes; allowed are 5, and 5 for each of one or more"),
+        (b"", ValueError, "frame 1 is not a frame; a binary frame of this stream begins with 01890535f0"),
+        (b"\x01\x00\x00\x00\x00\x00", ValueError, "frame 1 has fingerprint 00000000; .* with 01890535f0"),
+        (b'{"fingerprint":"890535f0","reports":[[1,0]]}', ValueError, "frame 1 is not a frame; "),
+        (b"rouge", ValueError, "frame 1 is not a frame; "),
+        ("the header alone", ValueError, "frame 1 has 5 bytes; allowed are 5 plus 5 for each of one or more"),
         (
             "and half a report",
             ValueError,
-            "frame 1 has 12 bytes; allowed are 5, and 5 for each of one or more",
+            "frame 1 has 12 bytes; allowed are 5 plus 5 for each of one or more",
         ),
         ("text", TypeError, "frame 1 is of type str"),
     ],

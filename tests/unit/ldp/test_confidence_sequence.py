@@ -151,5 +151,5 @@ def test_estimates_and_queries_return_the_interval():
     outside = 2 * q, float(max(variances[rest]))
     both = np.array([float(counts[0] + counts[2])])
     assert ldp.query.anytime_interval(estimate, [2, 0], 0.9) == of_sets(both, 1000, inside, outside, 2, 0.9)
-    with pytest.raises(ValueError, match=r"frequencies that are no counts'"):
+    with pytest.raises(ValueError, match="is not from a count"):
         ldp.Estimate([1 / 13] * 13, 1000, oracle).anytime_interval()

@@ -236,9 +236,9 @@ def test_values_are_lines(monkeypatch, block):
 
 @pytest.mark.parametrize(
     ("stream", "wrong", "allowed"),
-    [(COLOURS, wrong, "none of the stream's 3 labels") for wrong in ("purple", "", " red", "0")]
+    [(COLOURS, wrong, "not one of the 3 labels") for wrong in ("purple", "", " red", "0")]
     + [
-        (GRR, wrong, "no index from 0 to 2")
+        (GRR, wrong, "not an index from 0 to 2")
         for wrong in ("3", "-1", "+1", " 1", "1.0", "1_0", "٢", "", "9" * 5000, str(2**64))
     ],
 )
@@ -376,7 +376,7 @@ def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colou
     assert result.exit_code == 1
     assert "violet" not in result.output
     line, out = re.search(
-        r"stdin, line (\d+) is none .*; ([\d,]+) reports written before it$", result.stderr
+        r"stdin, line (\d+) is not one .*; ([\d,]+) reports written before it$", result.stderr
     ).groups()
     assert int(line) == 40_001
     assert int(out.replace(",", "")) == result.stdout.count("\n") == 2 * files.LINES_BLOCK // 4

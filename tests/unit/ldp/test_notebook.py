@@ -34,7 +34,7 @@ def test_labels_change_nothing_else():
     assert window.labels == LABELLED.labels
     assert window.merge(ESTIMATE.within(10, 20)).labels == LABELLED.labels
     assert ESTIMATE.within(10, 20).merge(window).labels == LABELLED.labels
-    with pytest.raises(ValueError, match="different labels do not merge"):
+    with pytest.raises(ValueError, match="different labels cannot be merged"):
         window.merge(ESTIMATE.labelled(list("abcd")).within(10, 20))
 
 
@@ -132,10 +132,10 @@ def test_pandas_comes_first_and_polars_where_it_is_not(monkeypatch):
 @pytest.mark.parametrize(
     ("more", "options", "said"),
     [
-        ({"low": ESTIMATE.frequencies}, {}, "'low' is there already"),
+        ({"low": ESTIMATE.frequencies}, {}, "'low' is a duplicate"),
         ({"other": [0.5, 0.5]}, {}, r"'other' has shape \(2,\), not \(4,\)"),
         ({}, {"level": 1.0}, "strictly between 0 and 1"),
-        ({}, {"library": "arrow"}, "there are pandas, polars"),
+        ({}, {"library": "arrow"}, "allowed are pandas, polars"),
     ],
 )
 def test_invalid_columns_are_refused(more, options, said):

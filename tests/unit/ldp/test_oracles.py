@@ -658,7 +658,7 @@ def test_best_g_has_the_least_variance():
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "says"),
     [
-        ("rappor", {}, ValueError, "there are grr, olh, oue, sue, subset, hadamard, pgr"),
+        ("rappor", {}, ValueError, "allowed are grr, olh, oue, sue, subset, hadamard, pgr"),
         ("grr", {"epsilon": 1.0}, TypeError, "float"),
         ("grr", {"domain_size": 0}, ValueError, "domain_size is 0"),
         ("olh", {"domain_size": "7"}, TypeError, "domain_size"),

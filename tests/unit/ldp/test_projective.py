@@ -173,8 +173,8 @@ def test_best_geometry_has_the_fewest_points_that_are_good_enough(d):
 @pytest.mark.parametrize(
     ("own", "error", "says"),
     [
-        ({"prime": 3}, TypeError, "together"),
-        ({"dimension": 3}, TypeError, "together"),
+        ({"prime": 3}, TypeError, "pass both or neither"),
+        ({"dimension": 3}, TypeError, "pass both or neither"),
         ({"prime": 4, "dimension": 3}, ValueError, "prime is 4"),
         ({"prime": 3.0, "dimension": 3}, TypeError, "prime must be"),
         ({"prime": 3, "dimension": True}, TypeError, "dimension must be"),

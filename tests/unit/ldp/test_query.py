@@ -211,12 +211,12 @@ def test_all_of_the_top_are_covered_where_that_is_hardest_and_not_much_more():
 @pytest.mark.parametrize(
     ("name", "values", "error", "said"),
     [
-        ("q", 0, TypeError, "query 'q': 0 given; a list or tuple of value indices is needed"),
+        ("q", 0, TypeError, "query 'q': values are 0; they must be a list or tuple of value indices"),
         ("q", (0.0,), TypeError, "query 'q': a value must be an integer"),
         ("q", (-1,), ValueError, "query 'q': a value is -1"),
-        ("q", (1, 1), ValueError, "query 'q' must list at least one value, each once"),
+        ("q", (1, 1), ValueError, "query 'q' must list at least one value, and no value twice"),
         ("", (1,), ValueError, "a query's name is empty"),
-        ("\udfff", (1,), ValueError, "which UTF-8 cannot write"),
+        ("\udfff", (1,), ValueError, "surrogates are not allowed"),
         ("a\0", (1,), ValueError, "control characters are not allowed"),
         ("x" * 201, (1,), ValueError, "201 characters; allowed are 200"),
     ],

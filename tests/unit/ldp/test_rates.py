@@ -145,14 +145,14 @@ def test_windows_merge_and_snapshots_give_the_estimate_back():
     assert isinstance(both, RatedEstimate)
     assert (both.frequencies == due.frequencies).all()
     assert both.windows == ((0, 7_200_000),)
-    with pytest.raises(TypeError, match="only estimates of"):
+    with pytest.raises(TypeError, match="merge needs estimates from"):
         both.merge(ldp.Response("3/4", 2).estimate([1, 1], 2).within(0, 1))
-    with pytest.raises(TypeError, match="only estimates of"):
+    with pytest.raises(TypeError, match="merge needs estimates from"):
         both.merge(ldp.RatedResponse(["1/2"]).estimate_state(np.array([1, 1]), 2).within(0, 1))
 
 
 def test_a_state_takes_no_undeclared_rate():
-    with pytest.raises(ValueError, match="none of the 3 that are declared"):
+    with pytest.raises(ValueError, match="not one of the 3 declared rates"):
         RATED.accumulate(RATED.zeros(), np.array([(3, 0)], RATED.report_dtype))
 
 
@@ -171,7 +171,7 @@ def test_what_the_own_client_sends_is_at_the_highest_rate():
         (["1/2", "1/2"], "they must ascend"),
         (["0", "1/2"], "rates[0] is 0; allowed is above 0 and below 1"),
         ([0.5], "rates[0] is the float 0.5"),
-        ("1/2", "rates must be a list of texts, not str"),
+        ("1/2", "rates must be a list of strings, not str"),
     ],
 )
 def test_rates_that_are_refused(rates, said):

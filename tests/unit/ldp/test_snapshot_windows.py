@@ -187,9 +187,9 @@ def test_windows_that_were_read_merge_to_what_was_counted():
     assert (merged.n, merged.windows) == (1001, ((HOUR, 3 * HOUR),))
     with pytest.raises(ValueError, match="overlap: reports in both would be counted twice"):
         merged.merge(taken(hour(2, name="24h every 1h", hours=24)).estimate())
-    with pytest.raises(ValueError, match="an estimate of the whole stream does not merge"):
+    with pytest.raises(ValueError, match="an estimate of the whole stream cannot be merged"):
         merged.merge(taken().estimate())
-    with pytest.raises(ValueError, match="their counts mean different things"):
+    with pytest.raises(ValueError, match="their counts are not comparable"):
         merged.merge(taken(hour(9), d=6).estimate())
     with pytest.raises(ValueError, match="has the methods norm; base is required"):
         taken(hour(1), methods=["norm"]).estimate()

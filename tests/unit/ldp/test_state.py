@@ -161,17 +161,17 @@ WHOLE, WINDOW = State(GRR, 1, [1, 0, 0], 1), State(GRR, 1, [1, 0, 0], 1, windows
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (WHOLE, OLH, "states of two documents"),
-        (WHOLE, replace(WHOLE, stream=replace(GRR, labels=("a", "b", "c"))), "states of two documents"),
-        (WHOLE, WINDOW, "all time has the reports of every window"),
-        (WINDOW, WHOLE, "all time has the reports of every window"),
+        (WHOLE, OLH, "only states of one document"),
+        (WHOLE, replace(WHOLE, stream=replace(GRR, labels=("a", "b", "c"))), "only states of one document"),
+        (WHOLE, WINDOW, "all time contains the reports of every window"),
+        (WINDOW, WHOLE, "all time contains the reports of every window"),
         (WINDOW, replace(WINDOW, windows=((5, 15),)), r"\(0, 10\) and \(5, 15\) overlap"),
         (
             replace(WHOLE, log=(OffsetRange("r", 0, 0, 5),)),
             replace(WHOLE, log=(OffsetRange("r", 0, 4, 9),)),
             "offsets 0 to 4",
         ),
-        (*[State(GRR, 1 << 62, [1 << 62, 0, 0], 1)] * 2, "reports together is"),
+        (*[State(GRR, 1 << 62, [1 << 62, 0, 0], 1)] * 2, "the total of reports is"),
     ],
 )
 def test_states_that_do_not_add_are_refused(one, other, said):
@@ -197,7 +197,7 @@ def test_counters_that_no_reports_have_are_refused(name):
         ({"reports": -1}, "reports is -1"),
         ({"reports": 600.0}, "reports must be an integer"),
         ({"records": 0}, "records is 0; allowed is 1 to 600"),
-        ({"records": 33}, "36 records were read; the log has 34 offsets"),
+        ({"records": 33}, "36 records in 34 offsets of the log"),
         ({"rejected": []}, "rejected is \\[\\]"),
         ({"rejected": {"json": 0}}, "rejected for json is 0"),
         ({"rejected": {"A reason": 1}}, "a reason is 'A reason'"),
@@ -210,7 +210,7 @@ def test_counters_that_no_reports_have_are_refused(name):
         ({"log": [{"topic": "r", "partition": 0, "start": 0, "offset": 99}]}, "not in canonical form"),
         ({"log": {}}, "not in canonical form"),
         ({"width": 3}, "width is 3"),
-        ({"width": 4}, "there are 6 bytes of counters; 3 of 4 bytes are due"),
+        ({"width": 4}, "the counters have 6 bytes; 3 counters need 4 bytes each"),
         ({"document": {}}, "protocol is None"),
         ({"document": {**GRR.document(), "domain_size": 4}}, "there are 3 labels for 4 values"),
         ({"more": 1}, "other keys than document, log"),
@@ -226,11 +226,11 @@ def test_a_header_that_says_what_cannot_be_is_refused(wrong, said, tmp_path):
 def test_every_truncation_and_every_flipped_bit_is_seen():
     data = SMALL.to_bytes()
     for end in range(len(data)):
-        with pytest.raises(ValueError, match=r"no state|truncated"):
+        with pytest.raises(ValueError, match=r"not a state|truncated"):
             State.from_bytes(data[:end])
     for i in range(len(data)):
         for bit in range(8):
-            with pytest.raises(ValueError, match=r"no state|version|damaged"):
+            with pytest.raises(ValueError, match=r"not a state|version|damaged"):
                 State.from_bytes(data[:i] + bytes([data[i] ^ 1 << bit]) + data[i + 1 :])
     with pytest.raises(ValueError, match="damaged"):
         State.from_bytes(data + b"\n")
@@ -238,7 +238,7 @@ def test_every_truncation_and_every_flipped_bit_is_seen():
 
 def test_a_newer_version_is_named():
     data = SMALL.to_bytes()
-    with pytest.raises(ValueError, match="it is of version 2; this reads version 1"):
+    with pytest.raises(ValueError, match="the state file has version 2; supported is version 1"):
         State.from_bytes(sealed(data[:8] + b"\x02" + data[9:-32]))
 
 
@@ -283,7 +283,7 @@ def test_a_link_is_followed_and_a_folder_is_refused(tmp_path):
     SMALL.write(tmp_path / "link.ldp")
     assert State.read(tmp_path / "a.ldp") == SMALL
     assert (tmp_path / "link.ldp").is_symlink()
-    with pytest.raises(FileExistsError, match="is no file"):
+    with pytest.raises(FileExistsError, match="is not a file"):
         SMALL.write(tmp_path)
 
 

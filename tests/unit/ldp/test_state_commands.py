@@ -73,11 +73,11 @@ def test_states_that_do_not_add_are_refused_with_the_file_name():
     Path("link.ldp").symlink_to("monday.ldp")
     Path("short.ldp").write_bytes(Path("monday.ldp").read_bytes()[:-1])
     for given, expected in (
-        (("monday.ldp", "other.ldp"), "other.ldp cannot be added to the states before it: states of two doc"),
+        (("monday.ldp", "other.ldp"), "other.ldp cannot be added to the states before it: the states have"),
         (("a.ldp", "b.ldp"), "b.ldp cannot be added to the states before it: r, partition 0, offsets 0 to 4"),
         (("monday.ldp", "link.ldp"), "link.ldp is given twice"),
-        (("monday.ldp", "short.ldp"), "short.ldp: it is truncated or damaged"),
-        (("monday.jsonl",), "monday.jsonl: this is no state"),
+        (("monday.ldp", "short.ldp"), "short.ldp: the state file is truncated or damaged"),
+        (("monday.jsonl",), "monday.jsonl: not a state file"),
         (("gone.ldp",), "'gone.ldp' does not exist"),
         ((), "Missing argument 'STATE...'"),
     ):

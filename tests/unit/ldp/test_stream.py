@@ -112,7 +112,7 @@ def test_bad_names(name):
         (["a", "b", "a"], ValueError, "labels 0 and 2"),
         (["a", "", "b"], ValueError, "label 1 is empty"),
         (["a", 2, "b"], TypeError, "label 1 is 2"),
-        (["a", "b", "\ud800"], ValueError, "UTF-8"),
+        (["a", "b", "\ud800"], ValueError, "surrogates"),
         (["a", "b\0", "c"], ValueError, r"label 1 is 'b\\x00'; control characters are not allowed"),
         (["a", "b", "\x1b[2J"], ValueError, "control characters are not allowed"),
         ("abc", TypeError, "labels must be"),
@@ -154,15 +154,15 @@ def test_invalid_predicates():
         SHAPES.where("red*", "blue disc")
     with pytest.raises(ValueError, match="no label satisfies <function"):
         SHAPES.where(lambda _: False)
-    with pytest.raises(ValueError, match="at least one predicate"):
+    with pytest.raises(ValueError, match="at least one is needed"):
         SHAPES.where()
-    with pytest.raises(TypeError, match="not 3"):
+    with pytest.raises(TypeError, match="is 3"):
         SHAPES.where("red*", 3)
     with pytest.raises(ValueError, match="stream s has no labels"):
         ldp.Stream("s", GRR).where("red*")
 
 
 def test_a_document_of_a_newer_version_is_refused_as_such():
-    said = r"stream s: the document is of version 2, a newer one; this reads version 1, which has no key 'version'"
+    said = r"stream s: the document has version 2, which is newer; supported is version 1, which has no key 'version'"
     with pytest.raises(ValueError, match=said):
         ldp.Stream.from_document("s", ldp.Stream("s", GRR).document() | {"version": 2, "protocol": "new"})

@@ -149,12 +149,12 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         (STREAM.replace("= 10", "= 0"), "streams[0].domain_size: 0 given; a whole number of"),
         (STREAM.replace("domain_size = 10", ""), "streams[0].domain_size: nothing given"),
         (STREAM + 'labels = ["a", "b"]', "streams[0]: stream colours: there are 2 labels for 10 values"),
-        (STREAM + "hash = 'md5'", "streams[0]: hash is 'md5'; there are mul32, xxh32"),
+        (STREAM + "hash = 'md5'", "streams[0]: hash is 'md5'; allowed are mul32, xxh32"),
         (STREAM + "g = 1", "streams[0]: g is 1; allowed is 2 to 65536"),
         (STREAM + "k = 3", "streams[0].k: 3 given; olh takes g and hash"),
         (GRR + "g = 3", "streams[0].g: 3 given; grr takes no parameters of its own"),
         (SUBSET + "prime = 3", "streams[0].prime: 3 given; subset takes k"),
-        (PGR + "prime = 3", "streams[0]: prime and dimension are given together or not at all"),
+        (PGR + "prime = 3", "streams[0]: only one of prime and dimension given; pass both or neither"),
         (STREAM.replace("colours", "a b"), "streams[0].name: 'a b' given"),
         (STREAM + STREAM, "streams: the name 'colours' is given twice"),
         (
@@ -620,7 +620,7 @@ def test_given_channels_can_be_served():
             given("response", p="0.75", domain_size=5),
             'write it in quotes, "0.75": a probability is taken exactly',
         ),
-        (given("response", p='"3/2"', domain_size=5), "p is 3/2; a probability is 0 to 1"),
+        (given("response", p='"3/2"', domain_size=5), "p is 3/2; allowed is 0 to 1"),
         (
             given("response", q='"1/2"', domain_size=5),
             "streams[0].q: '1/2' given; response takes p and rates",
@@ -632,7 +632,7 @@ def test_given_channels_can_be_served():
         ),
         (given("response", rates="[0.5]", domain_size=2), 'write it in quotes, "0.5"'),
         (given("unary", p='"3/4"', domain_size=5), "streams[0]: unary needs p and q, or f and p and q"),
-        (given("unary", p='"3/4"', q='"1/4"', epsilon='"1"', domain_size=5), "so leave it out"),
+        (given("unary", p='"3/4"', q='"1/4"', epsilon='"1"', domain_size=5), "the probabilities determine it"),
         (given("unary", p="1", q='"1/4"', domain_size=5), "these probabilities make epsilon infinite"),
     ],
 )
