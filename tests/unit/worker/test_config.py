@@ -632,7 +632,7 @@ def test_given_channels_can_be_served():
         ),
         (given("response", rates="[0.5]", domain_size=2), 'write it in quotes, "0.5"'),
         (given("unary", p='"3/4"', domain_size=5), "streams[0]: unary needs p and q, or f and p and q"),
-        (given("unary", p='"3/4"', q='"1/4"', epsilon='"1"', domain_size=5), "the probabilities determine it"),
+        (given("unary", p='"3/4"', q='"1/4"', epsilon='"1"', domain_size=5), "for unary omit it"),
         (given("unary", p="1", q='"1/4"', domain_size=5), "these probabilities make epsilon infinite"),
     ],
 )
