@@ -30,7 +30,7 @@ SHELVES = {
     ),
     "internals": (
         "Internals: change it",
-        "architecture packages partition-lifecycle storage-format import benchmarks reproduce",
+        "architecture packages partition-lifecycle storage-format import benchmarks",
     ),
     "contributing": ("Contributing: write for it", "style glossary"),
 }
