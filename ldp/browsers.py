@@ -5,7 +5,8 @@
   replaces it by a fair coin with probability ``randomizedTriggerRate``. This is a report of ``response`` with that rate
   among the document's ``rates``, 0 for "low" and 1 for "high".
 
-``clients/javascript/browsers.js`` does the same in JavaScript. Both draw no coins, and this module needs no numpy.
+``clients/javascript/browsers.js`` does the same in JavaScript. Both only convert values and draw no coins. This module
+does not need numpy.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Client:
         """Packs the reports of many binary frames into few, in order.
 
         Use it on a device that stores its reports until it is online. Packing draws no coins and spends no ε. The
-        reports in a frame are accepted or rejected together, share one timestamp, and reveal that one sender has them.
+        reports in a frame are accepted or rejected together, share one timestamp, and show that one device sent them.
         Only version, fingerprint and length are checked: decode frames of other senders first (`ldp.frames.decode`).
         `most_reports` is the operator's limit of reports per record (`streams.most_reports`). Frames have at most
         10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are several times longer.

@@ -62,7 +62,7 @@ def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | N
     If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). It exceeds the upper
     end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
     k > (C − nπ)/π. The result is the smaller number. If reports have several rates, a report at the highest rate has
-    the largest effect: it adds (1 − q)/(p − q) or −q/(p − q) to the sum of which the pooled estimate is the mean.
+    the largest effect: it contributes (1 − q)/(p − q) or −q/(p − q) to the mean that is the pooled estimate.
 
     Args:
         estimate: Base, from counts.

@@ -240,9 +240,9 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     The data choose these values: they are frequent or overestimated (the winner's curse). Each side has half of the
     risk 1 − level. Each of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
     only 1/k. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k values that
-    are truly the most frequent. If a value v among the top k is underestimated, a value of T is underestimated too.
-    Either v is in T, or fewer than k other values are above v, so that a u of T is not above v and
-    c_u ≤ c_v < t(f_v) ≤ t(f_u).
+    are truly the most frequent. If a value v among the top k is underestimated, a value of T is underestimated too: v,
+    if it is in T. Otherwise fewer than k values have a higher count than v, so some u of T has c_u ≤ c_v < t(f_v) ≤
+    t(f_u).
 
     At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact law
     of the counts (`ldp.intervals.binomial_tail`), in [0, 1].

@@ -184,7 +184,7 @@ def subset(symbol: int, m: int, k: int, E: Fraction) -> tuple[int, ...]:
     member. The members ascend, because another order would reveal the first one.
     """
     own = coin(_member(m, k, E))
-    # if the given symbol is a member, it replaces the first draw: m − 1, which is none of the others, marks its place
+    # if the given symbol is a member, m − 1 replaces the first draw: it sorts last, and the result omits it
     drawn = integer(m - k)
     others = {(drawn, m - 1)[own]}
     for last in range(m - k, m - 1):

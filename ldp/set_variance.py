@@ -96,7 +96,7 @@ class SetVariance:
         return inside, outside, min(m, self._oracle.most_supported)
 
     def _averages(self, estimate: Estimate) -> tuple[float, float]:
-        """Returns V_inside and V_outside; the former twice for the whole domain."""
+        """Returns V_inside and V_outside, or V_inside twice for the whole domain."""
         self._check(estimate)
         if max(self._inside.size, self._outside.size) == 1:
             inside, outside = self._inside, self._outside

@@ -10,8 +10,8 @@ A binary frame:
     report  its integers in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the fewest
             that hold all integers below the bound. A vector (bits, indices) has one such integer per element.
 
-A record whose first byte is ``{`` is a JSON frame; any other has an unknown version. docs/reference/wire-format.md
-defines both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
+A first byte ``{`` begins a JSON frame; other first bytes are unknown. docs/reference/wire-format.md defines both
+formats for clients in other languages, and ``tests/vectors`` contains valid and invalid frames.
 """
 
 from collections.abc import Iterable

@@ -28,8 +28,8 @@ them is at least m/(k·level). Here m is the number of tests: e-BH (Wang and Ram
 **Over time.** Each comparison has its own level. For one bound over all discoveries of many comparisons, give the t-th
 comparison the level α·6/(π²t²).
 
-**Intervals.** For k discoveries among m tests, intervals of level 1 − level·k/m, computed from the same e-values, cover
-except for an expected share of at most the level (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
+**Intervals.** For k discoveries among m tests, the same e-values give intervals of level 1 − level·k/m. The expected
+share of intervals that miss is at most the level (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
 """
 
 from __future__ import annotations

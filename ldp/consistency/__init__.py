@@ -1,4 +1,4 @@
-"""Post-processing methods: Base, the paper's ten (IV) and an eleventh."""
+"""Post-processing methods: Base, the paper's ten (Section IV), one more."""
 
 from __future__ import annotations
 

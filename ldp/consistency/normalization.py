@@ -99,7 +99,7 @@ def project_on_simplex(values: Vector) -> Vector:
 
 
 def _may_be_kept(shifted: Vector) -> Vector:
-    """Preselects values that can be positive in the solution; the largest is 0."""
+    """Preselects values, with maximum 0, that can be positive in the solution."""
     # the kept part of any m values sums to at most 1 after −δ is subtracted from each: −δ ≥ (their sum − 1)/m
     near = shifted[shifted > -1.0]
     while True:

@@ -85,9 +85,9 @@ def of_sets(
 ) -> tuple[Vector, Vector]:
     """Returns anytime-valid intervals of sets from (k,) sums of supports.
 
-    `inside` is the mean, and an upper bound of the variance, of the number of the set's values that a report supports
-    if its user has a value of the set. `outside` is the same for other users, with a smaller mean. `most` is the
-    largest number. Level and result are as for `of_values`.
+    Let X be the number of the set's values that a report supports. `inside` is the mean of X, and an upper bound of its
+    variance, if the report's user has a value of the set. `outside` is the same for other users, with a smaller mean.
+    `most` is the largest X. Level and result are as for `of_values`.
     """
     deviation = math.sqrt(max(inside[1], outside[1]))
     if not deviation:  # reports are not random

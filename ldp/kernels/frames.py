@@ -63,7 +63,7 @@ def frames_capacity(span: int, size: int, fields: int) -> int:
 
     `size` is the bytes of a report; `fields` the number of its integers, 0 for a vector.
     """
-    # one more report for items that are not kept, and one word because writes have full words
+    # plus one report, for items beyond the limit, and one word, because writes are in full words
     return max(span, span // least_text(size, fields) * size) + size + _WORD
 
 

@@ -36,7 +36,7 @@ def choose_subsets(
     """Turns draws, (n, k) int64, into subsets of 0..m−1 in place.
 
     It uses Floyd's algorithm like `ldp.sampling.subset`. Draw j of each row is uniform below m−k+j. Row i contains
-    symbols[i] if own[i]. Members are unordered.
+    symbols[i] exactly if own[i] is true. Members are unordered.
     """
     k = draws.shape[1]
     taken = np.zeros(m, np.bool_)
