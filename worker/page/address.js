@@ -1,8 +1,8 @@
-/** What is looked at, as it stands in the page's address behind the #. */
+/** The current view, encoded in the fragment (#) of the page's URL. */
 
 const KEYS = ["stream", "window", "start", "view", "method", "interval", "sort", "find", "offset"];
 
-/** What an address that does not say looks at. */
+/** Values of keys that the URL omits. */
 export const FIRST = {
   stream: "",
   window: "all",
@@ -15,7 +15,7 @@ export const FIRST = {
   offset: "0",
 };
 
-const MOST_FOUND = 200; // characters of a text that is looked for, as its field takes
+const MOST_FOUND = 200; // characters of a search text; the search field has the same limit
 const ALLOWED = {
   start: /^\d{0,15}$/,
   view: /^(one|all)$/,
@@ -24,17 +24,17 @@ const ALLOWED = {
   offset: /^\d{1,9}$/,
 };
 
-/** Reads the address; what it does not say, or says as nobody could mean it, is as in FIRST. */
+/** Reads the view from the URL; missing and invalid keys have the values of FIRST. */
 export function read() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const place = Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? FIRST[key]]));
+  const given = new URLSearchParams(location.hash.slice(1));
+  const place = Object.fromEntries(KEYS.map((key) => [key, given.get(key) ?? FIRST[key]]));
   place.find = place.find.slice(0, MOST_FOUND);
   for (const [key, allowed] of Object.entries(ALLOWED)) if (!allowed.test(place[key])) place[key] = FIRST[key];
   return place;
 }
 
-/** The address of a place, as a link has it. */
+/** Returns the URL fragment of a view, for links. */
 export function href(place) {
-  const said = KEYS.filter((key) => place[key] !== FIRST[key]).map((key) => [key, place[key]]);
-  return `#${new URLSearchParams(said)}`;
+  const given = KEYS.filter((key) => place[key] !== FIRST[key]).map((key) => [key, place[key]]);
+  return `#${new URLSearchParams(given)}`;
 }

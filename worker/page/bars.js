@@ -1,4 +1,4 @@
-/** A table with bars in its cells: what is asked for, its bar and interval, and the same as numbers. */
+/** Table of values or queries, with a bar, an interval and numbers in each row. */
 
 import { keyed, make, write } from "./dom.js";
 import { drawBar, drawWhisker, ruled, scaleOver } from "./scale.js";
@@ -16,8 +16,8 @@ const COLUMNS = [
 ];
 
 /**
- * Draws rows {key, rank?, label, said?, fraction, low?, high?, tolerance?, recommended?}; fractions, or null. A column that
- * no row has anything of is not there. The drawing says what the numbers say, so whoever hears the page hears them alone.
+ * Draws rows {key, rank?, label, set?, fraction, low?, high?, tolerance?, recommended?}, with fractions or null. Columns
+ * without contents are omitted. Bars repeat the numbers, so screen readers skip the bars.
  */
 export function drawBars(table, { rows, digits, caption, interval, what = "Value" }) {
   const scale = scaleOver(rows.flatMap((row) => [row.fraction, row.low, row.high]));
@@ -38,8 +38,8 @@ export function drawBars(table, { rows, digits, caption, interval, what = "Value
     table.tBodies[0],
     rows,
     (row) => row.key,
-    () => bornRow(columns),
-    (node, row) => renewRow(node, row, scale, digits),
+    () => newRow(columns),
+    (node, row) => updateRow(node, row, scale, digits),
   );
 }
 
@@ -78,7 +78,7 @@ function drawAxis(axis, scale) {
   );
 }
 
-function bornRow(columns) {
+function newRow(columns) {
   const cells = columns.map(({ name }) => {
     if (name === "label") {
       return make("th", { scope: "row", role: "rowheader", class: name }, make("bdi"), make("span", { class: "of" }));
@@ -94,7 +94,7 @@ function bornRow(columns) {
   return make("tr", { role: "row" }, ...cells);
 }
 
-function renewRow(node, row, scale, digits) {
+function updateRow(node, row, scale, digits) {
   for (const cell of node.cells) {
     switch (cell.classList[0]) {
       case "rank":
@@ -103,7 +103,7 @@ function renewRow(node, row, scale, digits) {
       case "label":
         write(cell.firstElementChild, shown(row.label));
         cell.title = row.label.length > 24 ? shown(row.label) : "";
-        saySet(cell.lastElementChild, row.said);
+        writeSet(cell.lastElementChild, row.set);
         break;
       case "plot":
         ruled(cell, scale);
@@ -126,8 +126,8 @@ function renewRow(node, row, scale, digits) {
   }
 }
 
-/** Says which values a set has, the first of them by name: {labels, size}. */
-function saySet(node, set) {
+/** Writes the labels of a set's first values, and the number of the others; a set is {labels, size}. */
+function writeSet(node, set) {
   node.hidden = set === undefined;
   if (set === undefined) return;
   const labels = set.labels.slice(0, MOST_NAMED);

@@ -1,6 +1,6 @@
-/** Elements made of text alone: nothing here parses markup. */
+/** Makes and updates elements. Content is set as text only, never parsed as markup. */
 
-/** An element with attributes; those that are null, undefined or false are left out. Children are elements or text. */
+/** Makes an element. Attributes that are null, undefined or false are omitted; children are elements or text. */
 export function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,16 +14,16 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Sets a text, and nothing where it stands already: a selection stays, and a screen reader is silent. */
+/** Sets a text if it differs, so that an equal text keeps its selection and screen readers do not repeat it. */
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
 /**
- * Lets a parent have one child for each item, in order. A child stays the same element while its item's key is there,
- * so it keeps the focus, and its bars move from where they were.
+ * Gives a parent one child per item, in order. An item's element is reused while the item's key exists, so the element
+ * keeps the focus, and its bars animate from their last position.
  */
-export function keyed(parent, items, key, born, renew) {
+export function keyed(parent, items, key, create, update) {
   const keys = items.map((item, at) => String(key(item, at)));
   const wanted = new Set(keys);
   const there = new Map();
@@ -33,15 +33,15 @@ export function keyed(parent, items, key, born, renew) {
   }
   let at = parent.firstElementChild;
   items.forEach((item, place) => {
-    const node = there.get(keys[place]) ?? born(item, place);
+    const node = there.get(keys[place]) ?? create(item, place);
     node.dataset.key = keys[place];
     if (node === at) at = at.nextElementSibling;
     else parent.insertBefore(node, at);
-    renew(node, item, place);
+    update(node, item, place);
   });
 }
 
-/** Moves a strip that is longer than it is wide, and not the page, until what is chosen is on it. */
+/** Scrolls an overflowing strip, but not the page, so that the selected item is visible. */
 export function reveal(strip) {
   const chosen = strip.querySelector("label:has(:checked), [aria-current]");
   if (chosen === null) return;
@@ -51,7 +51,7 @@ export function reveal(strip) {
   }
 }
 
-/** Fills a fieldset's box with native radios; options are {value, text, title?}. */
+/** Fills a fieldset with native radio buttons; options are {value, text, title?}. */
 export function choices(fieldset, options, chosen, change) {
   const name = fieldset.id;
   fieldset.hidden = options.length < 2;

@@ -1,4 +1,4 @@
-/** A snapshot as people read it: its numbers, its values, its queries. */
+/** Draws a snapshot: numbers, values and queries. */
 
 import { drawBars } from "./bars.js";
 import { byId, choices, keyed, make, write } from "./dom.js";
@@ -6,10 +6,10 @@ import { MEANS } from "./methods.js";
 import { drawSides } from "./sides.js";
 import { between, count, digitsOf, percent, periodOf, shown } from "./text.js";
 
-/** How many values a page has. */
+/** Number of values per page. */
 export const PAGE = 25;
 
-/** Draws what `excerpt` says as `place` asks for it; `go` takes what is to be looked at instead. */
+/** Draws an excerpt of a snapshot for the view `place`; `go` changes the view. */
 export function drawExcerpt(excerpt, place, go) {
   const { published } = excerpt;
   const method = published.includes(place.method) ? place.method : published[0];
@@ -37,59 +37,59 @@ function milliseconds(date) {
 }
 
 function drawNumbers(excerpt, { digits }) {
-  const { window, document: said } = excerpt;
-  const epsilon = excerpt.epsilon ?? said.epsilon;
-  write(byId("facts"), `${shown(said.protocol).toUpperCase()} · ${count(excerpt.domain_size)} values`);
+  const { window, document: parameters } = excerpt;
+  const epsilon = excerpt.epsilon ?? parameters.epsilon;
+  write(byId("facts"), `${shown(parameters.protocol).toUpperCase()} · ${count(excerpt.domain_size)} values`);
   write(byId("reports"), count(excerpt.reports));
-  write(byId("reports-means"), `${periodSaid(window)}. A person may send several.`);
-  const spent = quotient(epsilon);
-  write(byId("epsilon"), Number.isFinite(spent) ? short(spent, String(epsilon)) : "—");
-  const times = Math.exp(spent);
+  write(byId("reports-means"), `${periodText(window)}. A device may send several reports.`);
+  const loss = quotient(epsilon);
+  write(byId("epsilon"), Number.isFinite(loss) ? short(loss, String(epsilon)) : "—");
+  const times = Math.exp(loss);
   write(byId("epsilon-times"), Number.isFinite(times) ? ` = ${times < 1000 ? times.toFixed(2) : count(times)}` : "");
   write(byId("error"), Number.isFinite(excerpt.standard_error) ? `± ${percent(excerpt.standard_error, digits)} %` : "—");
   write(byId("sequence"), `#${count(excerpt.sequence)}`);
-  write(byId("complete"), completeSaid(excerpt));
+  write(byId("complete"), completeText(excerpt));
   byId("complete").classList.toggle("marked", !excerpt.complete);
 }
 
-/** A document's ε as a number: a decimal, or a fraction such as 1/3. */
+/** Parses a document's ε: a decimal number, or a fraction such as 1/3. */
 function quotient(text) {
   const [over, under = "1"] = String(text).split("/");
   return Number(over) / Number(under);
 }
 
-/** As a decimal if that is short, else as a fraction if that is. */
+/** Formats ε exactly as a short decimal or fraction, else rounded. */
 function short(number, text) {
-  const exact = [String(number), text].find((said) => said.length <= 8);
+  const exact = [String(number), text].find((form) => form.length <= 8);
   return exact ?? `≈ ${number.toPrecision(5)}`;
 }
 
-function periodSaid(window) {
-  if (window.start === null) return "Of all time";
+function periodText(window) {
+  if (window.start === null) return "All time";
   const period = { start: milliseconds(window.start), end: milliseconds(window.end) };
-  return `${periodOf(period)}, ${window.final ? "final" : "provisional: late reports still count"}`;
+  return `${periodOf(period)}, ${window.final ? "final" : "provisional: delayed reports still count"}`;
 }
 
-function completeSaid({ complete, gaps, uncounted }) {
-  if (complete) return "Complete: every report up to here, each counted exactly once.";
+function completeText({ complete, gaps, uncounted }) {
+  if (complete) return "Complete: includes every report up to this snapshot, counted exactly once.";
   const lost = Object.entries(gaps ?? {}).map(([partition, ranges]) => {
     const records = ranges.reduce((sum, [begin, end]) => sum + end - begin, 0);
     return `${count(records)} records of partition ${partition} were lost before they were counted`;
   });
-  const out = (uncounted ?? []).map((partition) => `partition ${partition} is left out`);
-  return `▲ Incomplete: ${[...lost, ...out].join("; ") || "something was lost before it was counted"}.`;
+  const missing = (uncounted ?? []).map((partition) => `partition ${partition} has no counts`);
+  return `▲ Incomplete: ${[...lost, ...missing].join("; ") || "records were lost before they were counted"}.`;
 }
 
 function drawChoices(excerpt, { method, anytime, sides, level }, go) {
   const { published } = excerpt;
   const views = [
     { value: "one", text: "One method" },
-    { value: "all", text: "All side by side" },
+    { value: "all", text: "All methods" },
   ];
   choices(byId("views"), published.length > 1 ? views : [], sides ? "all" : "one", (view) => go({ view }));
   const intervals = [
-    { value: "pointwise", text: `${level}, pointwise` },
-    { value: "anytime", text: `${level}, anytime-valid` },
+    { value: "pointwise", text: `pointwise ${level}` },
+    { value: "anytime", text: `anytime-valid ${level}` },
   ];
   const offered = !sides && hasAnytime(excerpt) ? intervals : [];
   choices(byId("intervals"), offered, anytime ? "anytime" : "pointwise", (interval) => go({ interval }));
@@ -98,23 +98,19 @@ function drawChoices(excerpt, { method, anytime, sides, level }, go) {
   byId("method-means").hidden = sides;
   byId("interval-means").hidden = sides;
   const sum = excerpt.sums[method];
-  const adds = Number.isFinite(sum) ? ` All values add up to ${percent(sum, 1)} %.` : "";
-  write(byId("method-means"), `${method}: ${MEANS[method] ?? "as it is published."}${adds}`);
-  const meant = anytime
-    ? `Each interval holds with ${level} at all times together: it is anytime-valid, so you can stop watching at any time.`
-    : `Each interval holds its value with ${level} at one time chosen in advance.`;
-  const kept = method === "base" ? "" : " It is Base’s, whatever the method.";
-  const poisoning = " Poisoning tolerance: the fewest poisoning reports that would move the estimate out of its interval.";
-  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + kept + poisoning : "");
+  const total = Number.isFinite(sum) ? ` The sum of all values is ${percent(sum, 1)} %.` : "";
+  write(byId("method-means"), `${method}: ${MEANS[method] ?? "a published method."}${total}`);
+  const coverage = anytime
+    ? `An anytime-valid interval covers the true frequency with ${level} at all times together, so you can stop at any time.`
+    : `A pointwise interval covers the true frequency with ${level} at one time that you choose in advance.`;
+  const ofBase = method === "base" ? "" : " Only Base has intervals, so this method shows those of Base.";
+  const poisoning = " Poisoning tolerance: the fewest additional reports that move the estimate out of its interval.";
+  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? coverage + ofBase + poisoning : "");
 }
 
-/** Only Base has intervals; under another method's name they are still Base's. */
-function whose(method) {
-  return method === "base" ? "" : "Base’s ";
-}
-
-function intervalSaid(method, level) {
-  return `${whose(method)}${level} interval`;
+/** Names Base in the title of an interval under another method, because only Base has intervals. */
+function intervalTitle(method, title) {
+  return method === "base" ? title : `${title} of Base`;
 }
 
 function ends(row, anytime) {
@@ -131,7 +127,7 @@ function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {
   byId("values").hidden = sides || values.length === 0;
   byId("sides-box").hidden = !sides || values.length === 0;
   byId("empty").hidden = values.length > 0;
-  write(byId("empty"), place.find === "" ? "There are no values here." : `No value’s name has “${shown(place.find)}” in it.`);
+  write(byId("empty"), place.find === "" ? "There are no values on this page." : `No label contains “${shown(place.find)}”.`);
   const caption = `Values by ${sides ? "all methods" : method}, of ${count(excerpt.reports)} reports, in percent`;
   if (sides) {
     const rows = values.map((row, at) => ({ key: at, label: labelOf(row), frequencies: row.frequencies }));
@@ -146,7 +142,7 @@ function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {
       ...ends(row, anytime),
       tolerance: row.poisoning_tolerance,
     }));
-    drawBars(byId("values"), { rows, digits, caption, interval: intervalSaid(method, level) });
+    drawBars(byId("values"), { rows, digits, caption, interval: intervalTitle(method, `${level} interval`) });
   }
   const last = offset + values.length;
   byId("pages").hidden = matching <= PAGE && offset === 0;
@@ -173,24 +169,25 @@ function drawQueries(excerpt, { method, anytime, sides, digits, level }) {
     const rows = queries.map((query) => ({
       key: query.name,
       label: query.name,
-      said: setOf(query, query.labels),
+      set: setOf(query, query.labels),
       fraction: query.answers[method],
       ...ends(query, anytime),
       tolerance: query.poisoning_tolerance,
       recommended: query.recommended?.method,
     }));
-    const told = queries.some((query) => query.recommended);
-    const kept = told ? rows.map((row) => ({ ...row, recommended: row.recommended ?? "none" })) : rows;
-    drawBars(byId("queries"), { rows: kept, digits, caption, what: "Query", interval: intervalSaid(method, level) });
+    const some = queries.some((query) => query.recommended);
+    const filled = some ? rows.map((row) => ({ ...row, recommended: row.recommended ?? "none" })) : rows;
+    const interval = intervalTitle(method, `${level} interval`);
+    drawBars(byId("queries"), { rows: filled, digits, caption, what: "Query", interval });
   }
-  write(byId("questions-means"), recommendedSaid([...queries, ...top]));
+  write(byId("questions-means"), recommendedText([...queries, ...top]));
 }
 
-function recommendedSaid(all) {
+function recommendedText(all) {
   const chosen = all.flatMap(({ recommended }) => (recommended ? [recommended.sequence] : []));
-  if (chosen.length === 0) return "No method is recommended yet: none is clearly best, or none was looked for.";
-  const from = `collections much like that of snapshot #${count(Math.max(...chosen))}`;
-  return `Recommended is the method that was clearly nearest to the truth when ${from} were simulated; where none was, none is.`;
+  if (chosen.length === 0) return "No method is recommended yet: no method is clearly best, or the simulations have not run.";
+  const source = `simulations of data like snapshot #${count(Math.max(...chosen))}`;
+  return `The recommended method was clearly closest to the truth in ${source}. “none”: no method was clearly closest.`;
 }
 
 function drawTops(excerpt, { method, digits, level }) {
@@ -216,14 +213,14 @@ function drawTops(excerpt, { method, digits, level }) {
         low: query.low?.[at],
         high: query.high?.[at],
       }));
-      const interval = `${whose(method)}${level}, all together`;
+      const interval = intervalTitle(method, `simultaneous ${level} interval`);
       drawBars(table, { rows, digits, caption: `${shown(query.name)} by ${method}, in percent`, interval });
     },
   );
 }
 
-/** One line of it for those who hear it. */
-export function saidOf(excerpt) {
+/** Summarizes an excerpt in one line for screen readers. */
+export function summaryOf(excerpt) {
   const [first] = excerpt.values;
   const method = excerpt.published[0];
   const digits = digitsOf(excerpt.standard_error);

@@ -1,4 +1,4 @@
-/** JSON of others: its objects have no prototype, so that a key such as "constructor" finds nothing that is not there. */
+/** Parses untrusted JSON into objects without a prototype, so that a missing key such as "constructor" is undefined. */
 
 export function parse(text) {
   return JSON.parse(text, (_, value) =>

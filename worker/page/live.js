@@ -1,14 +1,14 @@
-/** What comes by itself: server-sent events, and where they cannot be had, asking every few seconds. */
+/** Receives updates by server-sent events, or by polling if event streams are refused. */
 
 import { parse } from "./json.js";
 
 const AGAIN_MS = 3000;
 const ANSWER_MS = 10_000;
-const SILENT_MS = 25_000; // who has nothing to say says so every ten seconds
+const SILENT_MS = 25_000; // the worker sends a keep-alive event every 10 s
 
 /**
- * Follows a stream's windows of one name. `on` has streams(list), snapshot(news), of what is new or gone, and state(word):
- * "connecting", "live", "asking" (no events, but answers) and "lost". A page that nobody sees holds no connection.
+ * Follows a stream's windows of one name. `on` has the callbacks streams(list), snapshot(news) for new and deleted
+ * snapshots, and state(word): "connecting", "live", "polling" or "lost". A hidden page holds no connection.
  */
 export class Live {
   #on;
@@ -26,7 +26,7 @@ export class Live {
     });
   }
 
-  /** Follows these from now on. */
+  /** Follows another stream or window name. */
   watch(stream, window) {
     const query = stream === "" ? "" : `?${new URLSearchParams({ stream, window })}`;
     if (query === this.#query && this.#source !== null) return;
@@ -45,27 +45,27 @@ export class Live {
     this.#stop();
     const source = new EventSource(`events${this.#query}`);
     this.#source = source;
-    const hear = (name, tell) =>
+    const listen = (name, handle) =>
       source.addEventListener(name, (event) => {
-        this.#heard();
-        tell(event);
+        this.#expectNext();
+        handle(event);
       });
-    hear("open", () => this.#on.state("live"));
-    hear("streams", (event) => this.#on.streams(parse(event.data)));
-    hear("snapshot", (event) => this.#on.snapshot(parse(event.data)));
-    hear("gone", (event) => this.#on.snapshot(parse(event.data)));
-    hear("alive", () => {});
+    listen("open", () => this.#on.state("live"));
+    listen("streams", (event) => this.#on.streams(parse(event.data)));
+    listen("snapshot", (event) => this.#on.snapshot(parse(event.data)));
+    listen("gone", (event) => this.#on.snapshot(parse(event.data)));
+    listen("alive", () => {});
     source.addEventListener("error", () => {
-      // the browser tries a broken connection again by itself, but not one that was refused
+      // the browser reconnects after a broken connection, but not after a refused one
       if (source.readyState !== EventSource.CLOSED) return this.#on.state("lost");
       clearTimeout(this.#silence);
-      this.#ask(source);
+      this.#poll(source);
     });
-    this.#heard();
+    this.#expectNext();
   }
 
-  /** Begins to wait for the next word; a worker that hangs, or a line that is cut, says none. */
-  #heard() {
+  /** Restarts the timeout of the next event; a hung worker or a broken connection sends none. */
+  #expectNext() {
     clearTimeout(this.#silence);
     this.#silence = setTimeout(() => {
       this.#on.state("lost");
@@ -73,7 +73,7 @@ export class Live {
     }, SILENT_MS);
   }
 
-  async #ask(source) {
+  async #poll(source) {
     let answered = false;
     try {
       const answer = await fetch("streams", { signal: AbortSignal.timeout(ANSWER_MS) });
@@ -83,7 +83,7 @@ export class Live {
       answered = false;
     }
     if (source !== this.#source) return;
-    this.#on.state(answered ? "asking" : "lost");
+    this.#on.state(answered ? "polling" : "lost");
     this.#timer = setTimeout(() => this.#start(), AGAIN_MS);
   }
 }

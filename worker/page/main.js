@@ -1,15 +1,15 @@
-/** The page: what the address asks for is read from the worker, drawn, and drawn again when there is something newer. */
+/** Reads the view from the URL, loads its snapshot from the worker, draws it, and updates it when a newer one exists. */
 
 import { FIRST, href, read } from "./address.js";
 import { byId, keyed, make, reveal, write } from "./dom.js";
-import { PAGE, drawExcerpt, saidOf } from "./excerpt.js";
+import { PAGE, drawExcerpt, summaryOf } from "./excerpt.js";
 import { parse } from "./json.js";
 import { Live } from "./live.js";
 import { drawAlarm, drawCounting, drawStreams, noteRates } from "./streams.js";
 import { shown } from "./text.js";
 import { drawWindows } from "./windows.js";
 
-const SAID_EVERY_MS = 20_000;
+const ANNOUNCE_EVERY_MS = 20_000;
 const TYPED_MS = 200;
 const WAIT_MS = 2000;
 const ANSWER_MS = 10_000;
@@ -17,13 +17,13 @@ const ANSWER_MS = 10_000;
 let place = read();
 let streams = null;
 let excerpt = null;
-let asking = null;
+let request = null;
 let again = false;
 let waiting = null;
-let drawn = ""; // which snapshot the excerpt is of
-let unread = 0;
-let telling = null;
-let saidAt = -Infinity;
+let drawn = ""; // the snapshot that the excerpt belongs to
+let failures = 0;
+let announcing = null;
+let announcedAt = -Infinity;
 let lostAt = null;
 
 const live = new Live({
@@ -44,7 +44,7 @@ const live = new Live({
   },
 });
 
-/** Goes elsewhere; what is another thing to look at gets a place in the browser's history. */
+/** Changes the view; another stream or window gets an entry in the browser's history. */
 function go(change) {
   const next = { ...place, ...change };
   if (!("offset" in change) && !("method" in change || "interval" in change || "view" in change)) next.offset = FIRST.offset;
@@ -53,7 +53,7 @@ function go(change) {
   arrive(next);
 }
 
-/** Which snapshot a place looks at. */
+/** Returns a key of a view's snapshot. */
 function which({ stream, window, start }) {
   return JSON.stringify([stream, window, start]);
 }
@@ -65,8 +65,8 @@ function arrive(next) {
   drawList();
   const same = ["stream", "window", "start", "sort", "find", "offset"].every((key) => before[key] === place[key]);
   if (which(before) !== which(place)) {
-    clearTimeout(telling);
-    saidAt = -Infinity;
+    clearTimeout(announcing);
+    announcedAt = -Infinity;
   }
   if (before.stream !== place.stream) {
     blank();
@@ -77,7 +77,7 @@ function arrive(next) {
   else load();
 }
 
-/** Looks at a stream and windows that there are, where the address names none. */
+/** Selects an existing stream and window name if the URL has none. */
 function settle() {
   if (streams !== null && streams.length > 0) {
     const stream = place.stream === "" ? streams[0] : streams.find(({ name }) => name === place.stream);
@@ -108,74 +108,74 @@ function drawList() {
   back.href = href({ ...place, window: FIRST.window, start: "", offset: FIRST.offset });
 }
 
-/** Asks for what is looked at; of several askings at once the last one counts. */
+/** Loads the excerpt of the current view; a newer request replaces an older one. */
 async function load() {
   clearTimeout(waiting);
-  if (streams === null || document.hidden) return; // whoever is seen again is connected again, and loads
+  if (streams === null || document.hidden) return; // a page that becomes visible connects and loads again
   const wanted = JSON.stringify([place.stream, place.window, place.start, place.sort, place.find, place.offset]);
-  if (asking !== null && asking.wanted === wanted) {
+  if (request !== null && request.wanted === wanted) {
     again = true;
     return;
   }
-  asking?.control.abort();
+  request?.control.abort();
   const mine = { wanted, control: new AbortController() };
-  asking = mine;
+  request = mine;
   again = false;
   const limit = setTimeout(() => mine.control.abort(), ANSWER_MS);
   let answer = null;
-  let said = null;
+  let body = null;
   try {
     answer = await fetch(source(), { signal: mine.control.signal });
-    said = parse(await answer.text());
+    body = parse(await answer.text());
   } catch {
-    answer = null; // cut off, or no longer wanted
+    answer = null; // interrupted, timed out or replaced
   }
   clearTimeout(limit);
-  if (asking !== mine) return;
-  asking = null;
-  if (answer === null) unanswered("The worker does not answer.", "");
-  else take(answer.status, said);
+  if (request !== mine) return;
+  request = null;
+  if (answer === null) retryLater("The worker does not respond.", "");
+  else take(answer.status, body);
   if (again) load();
 }
 
 function source() {
-  const asked = { sort: place.sort, offset: place.offset, top: String(PAGE) };
-  if (place.window !== FIRST.window) asked.window = place.window;
-  if (place.start !== "") asked.start = place.start;
-  if (place.find !== "") asked.find = place.find;
-  return `streams/${encodeURIComponent(place.stream)}/excerpt?${new URLSearchParams(asked)}`;
+  const query = { sort: place.sort, offset: place.offset, top: String(PAGE) };
+  if (place.window !== FIRST.window) query.window = place.window;
+  if (place.start !== "") query.start = place.start;
+  if (place.find !== "") query.find = place.find;
+  return `streams/${encodeURIComponent(place.stream)}/excerpt?${new URLSearchParams(query)}`;
 }
 
-function take(status, said) {
+function take(status, body) {
   if (status === 200) {
     const before = excerpt;
-    [excerpt, drawn, unread] = [said, which(place), 0];
+    [excerpt, drawn, failures] = [body, which(place), 0];
     note(null);
     draw();
-    if (before?.snapshot !== said.snapshot || before?.sequence !== said.sequence) tell();
+    if (before?.snapshot !== body.snapshot || before?.sequence !== body.sequence) announce();
   } else if (status === 404 || status === 400) {
     blank();
-    if (status === 404) noteGone(said);
-    else note(shown(said.error));
-  } else unanswered("The snapshots are not read yet.", shown(said.error));
+    if (status === 404) noteGone(body);
+    else note(shown(body.error));
+  } else retryLater("The worker has not read the snapshots yet.", shown(body.error));
 }
 
-/** Asks again later. What is shown stays meanwhile if it is of what is looked at, and is said to be old if that lasts. */
-function unanswered(text, means) {
+/** Schedules a retry. An excerpt of the current view stays; after two failures, a note marks it as possibly outdated. */
+function retryLater(text, means) {
   waiting = setTimeout(load, WAIT_MS);
-  unread += 1;
+  failures += 1;
   if (excerpt === null || drawn !== which(place)) {
     blank();
     note(text, means);
-  } else if (unread > 1) note("The snapshot cannot be read now. What is shown may be old.", means);
+  } else if (failures > 1) note("The snapshot cannot be read now. These values may be outdated.", means);
 }
 
-/** Shows no snapshot. */
+/** Hides the snapshot. */
 function blank() {
   excerpt = null;
   byId("shown").hidden = true;
   write(byId("facts"), "");
-  write(byId("said"), "");
+  write(byId("announcement"), "");
 }
 
 function draw() {
@@ -187,19 +187,19 @@ function draw() {
   if (unseen) for (const strip of [byId("strip"), byId("methods").querySelector("div")]) reveal(strip);
 }
 
-/** Says the newest number to those who hear the page, not more often than one can listen to. */
-function tell() {
-  clearTimeout(telling);
-  const left = saidAt + SAID_EVERY_MS - performance.now();
+/** Announces the newest numbers to screen readers, at most every 20 s. */
+function announce() {
+  clearTimeout(announcing);
+  const left = announcedAt + ANNOUNCE_EVERY_MS - performance.now();
   if (left > 0) {
-    telling = setTimeout(tell, left);
+    announcing = setTimeout(announce, left);
   } else if (excerpt !== null) {
-    saidAt = performance.now();
-    write(byId("said"), saidOf(excerpt));
+    announcedAt = performance.now();
+    write(byId("announcement"), summaryOf(excerpt));
   }
 }
 
-function noteGone(said) {
+function noteGone(refusal) {
   const stream = streams.find(({ name }) => name === place.stream);
   if (stream === undefined) {
     const others = streams.map(({ name }) => [shown(name), { ...FIRST, stream: name }]);
@@ -208,22 +208,22 @@ function noteGone(said) {
   }
   const newest = { ...place, start: "", offset: FIRST.offset };
   const ways = [
-    [`The newest of ${place.window}`, newest],
+    [`Newest window of ${place.window}`, newest],
     ["All time", { ...newest, window: FIRST.window }],
   ].filter(([, to]) => stream.windows.includes(to.window) && href(to) !== href(place));
-  const coming = "The first one appears here by itself, as soon as it is published.";
-  const forged = "The stream’s head does not name them with their number. Check who may write to the snapshot topic.";
-  if (said.unnamed) note("Messages on the snapshot topic are not shown.", forged, ways);
+  const coming = "The first one appears here when it is published.";
+  const unlisted = "The stream’s head does not list their sequence number. Check who may write to the snapshot topic.";
+  if (refusal.unnamed) note("Messages on the snapshot topic are not shown.", unlisted, ways);
   else if (place.window === FIRST.window) note("There is no snapshot yet.", coming, ways);
   else if (place.start === "") note(`There is no window of ${shown(place.window)} yet.`, coming, ways);
   else note("This window is no longer on the topic.", "", ways);
 }
 
-/** Says something above all else, what it means, and ways on from there; null to say nothing. */
+/** Shows a note above the snapshot, with an explanation and links; null hides the note. */
 function note(text, means = "", ways = []) {
   byId("notice").hidden = text === null;
   if (text === null) return;
-  write(byId("notice-said"), text);
+  write(byId("notice-text"), text);
   write(byId("notice-means"), means);
   byId("notice-means").hidden = means === "";
   keyed(
@@ -240,15 +240,15 @@ function drawState(state) {
   if (state === "lost") lostAt ??= new Date();
   else if (state !== "connecting") lostAt = null;
   const time = lostAt?.toLocaleTimeString("en-GB");
-  const said = {
+  const text = {
     connecting: "Connecting …",
     live: "Live",
-    asking: "Every few seconds",
-    lost: `Connection lost at ${time}; trying again`,
+    polling: "Polling every few seconds",
+    lost: `Connection lost at ${time}; reconnecting`,
   }[state];
   byId("connection").dataset.state = state;
-  write(byId("connection-said"), said);
-  if (state === "live" || state === "asking") load();
+  write(byId("connection-text"), text);
+  if (state === "live" || state === "polling") load();
 }
 
 let typed = null;
@@ -263,11 +263,11 @@ byId("next").addEventListener("click", () => turn(PAGE));
 
 function turn(by) {
   const button = byId(by < 0 ? "previous" : "next");
-  if (button.getAttribute("aria-disabled") === "true") return; // not disabled, which would take the focus away
+  if (button.getAttribute("aria-disabled") === "true") return; // the attribute disabled would drop the focus
   go({ offset: String(Math.max(0, Number(place.offset) + by)) });
 }
 
-// the address is what is looked at, so a link within the page goes by hand
+// the URL fragment encodes the view, so this link moves the focus by script
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId(event.target.dataset.to).focus();

@@ -1,8 +1,8 @@
-/** One scale for many bars: from where to where, and where its ticks are. */
+/** A common scale of bars, with its range and ticks. */
 
 const MOST_TICKS = 5;
 
-/** A scale over fractions that has 0 on it; `at` is a fraction's place in percent of the width. */
+/** Returns a scale over fractions that includes 0; `at` maps a fraction to percent of the width. */
 export function scaleOver(fractions) {
   const there = fractions.filter((fraction) => Number.isFinite(fraction));
   const most = Math.max(0, ...there);
@@ -10,7 +10,7 @@ export function scaleOver(fractions) {
   const span = most - least || 1;
   const power = 10 ** Math.floor(Math.log10(span / MOST_TICKS));
   const step = power * ([1, 2, 5, 10].find((times) => span / (times * power) <= MOST_TICKS) ?? 10);
-  // steadier than the ends themselves: it does not move with every snapshot
+  // rounded ends, so that the scale does not change with every snapshot
   const end = most === 0 ? 0 : Math.ceil((most * 1.001) / (step / 2)) * (step / 2);
   const begin = Math.floor(least / (step / 5)) * (step / 5);
   const width = end - begin || 1;
@@ -20,12 +20,12 @@ export function scaleOver(fractions) {
   return { at, ticks, step: (100 * step) / width, digits: Math.max(0, -Math.floor(Math.log10(100 * step) + 1e-9)) };
 }
 
-/** Lets a plot know where 0 is and how far apart its lines are. */
+/** Sets the position of 0 and the distance of grid lines in a plot. */
 export function ruled(plot, scale) {
   const rest = scale.at(0) % scale.step;
   plot.style.setProperty("--zero", `${scale.at(0)}%`);
   plot.style.setProperty("--step", `${Math.min(100, scale.step)}%`);
-  // a background's place in percent is of what its size leaves free
+  // CSS positions a background in percent of the free space: width minus background size
   plot.style.setProperty("--rest", scale.step >= 100 ? "0%" : `${(100 * rest) / (100 - scale.step)}%`);
 }
 

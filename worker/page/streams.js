@@ -1,4 +1,4 @@
-/** The streams of this worker, and what it counts of the chosen one. */
+/** Draws the list of streams, and the counting of the selected stream. */
 
 import { href, FIRST } from "./address.js";
 import { byId, keyed, make, write } from "./dom.js";
@@ -7,7 +7,7 @@ import { count, rate, shown } from "./text.js";
 const KEPT = 60;
 const rates = new Map();
 
-/** Keeps a stream's rate, for its line. */
+/** Stores each stream's rate for its line chart. */
 export function noteRates(streams) {
   for (const { name, rate: now } of streams) {
     const before = rates.get(name) ?? [];
@@ -33,21 +33,21 @@ export function drawStreams(streams, chosen) {
       state.dataset.state = stream.state === "serving" ? "serving" : "other";
       write(state, shown(stream.state));
       const { newest, windows } = stream;
-      const none = windows.includes("all") ? "no snapshot yet" : "in windows alone";
+      const none = windows.includes("all") ? "no snapshot yet" : "windows only";
       const facts = [newest ? `${count(newest.reports)} reports` : none, ...(stream.rate === null ? [] : [rate(stream.rate)])];
       write(news, facts.join(" · "));
     },
   );
 }
 
-/** Says above all numbers that a stream is not counted as it should be, and why. */
+/** Shows an alarm with the cause if the worker does not serve the stream. */
 export function drawAlarm(stream) {
   const alarm = byId("alarm");
   alarm.hidden = stream === undefined || stream.state === "serving";
-  if (!alarm.hidden) write(alarm, `This worker says “${shown(stream.state)}”. What is shown may be old.`);
+  if (!alarm.hidden) write(alarm, `This worker reports “${shown(stream.state)}”. These values may be outdated.`);
 }
 
-/** Draws the facts of counting, a name and what is to be said of it each. */
+/** Draws the facts of counting as pairs of name and value. */
 export function drawCounting(stream) {
   byId("counting").hidden = false;
   const here = Object.entries(stream.partitions);
@@ -57,10 +57,10 @@ export function drawCounting(stream) {
   const facts = [
     ["State", shown(stream.state)],
     ["Rate", rate(stream.rate)],
-    ["Lag, offsets to count", count(stream.lag)],
-    ["Records accepted", count(stream.accepted)],
-    ["Partitions here", counted.join(", ") || "none"],
-    ["Counted elsewhere", elsewhere.join(", ") || "none"],
+    ["Lag in offsets", count(stream.lag)],
+    ["Accepted records", count(stream.accepted)],
+    ["Own partitions", counted.join(", ") || "none"],
+    ["Other partitions", elsewhere.join(", ") || "none"],
     ["Topic", shown(stream.topic)],
     ["Fingerprint", shown(stream.fingerprint)],
     ["Rejected records", rejected.length === 0 ? "none" : count(rejected.reduce((sum, [, number]) => sum + number, 0))],
@@ -71,10 +71,10 @@ export function drawCounting(stream) {
     facts,
     ([name]) => name,
     () => make("div", {}, make("dt"), make("dd")),
-    (row, [name, said]) => {
+    (row, [name, value]) => {
       write(row.firstElementChild, name);
-      if (name === "Rate") drawRate(row.lastElementChild, said, rates.get(stream.name) ?? []);
-      else write(row.lastElementChild, said);
+      if (name === "Rate") drawRate(row.lastElementChild, value, rates.get(stream.name) ?? []);
+      else write(row.lastElementChild, value);
     },
   );
 }
@@ -82,7 +82,7 @@ export function drawCounting(stream) {
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDE, HIGH] = [72, 16];
 
-function drawRate(cell, said, kept) {
+function drawRate(cell, text, kept) {
   if (cell.childElementCount === 0) {
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
@@ -96,5 +96,5 @@ function drawRate(cell, said, kept) {
     return `${x.toFixed(1)},${(HIGH - 1 - (now / most) * (HIGH - 2)).toFixed(1)}`;
   });
   cell.querySelector("polyline").setAttribute("points", points.join(" "));
-  write(cell.lastElementChild, said);
+  write(cell.lastElementChild, text);
 }

@@ -1,7 +1,7 @@
-/** How labels, numbers and times are written. */
+/** Formats labels, numbers and times. */
 
 const MOST_SHOWN = 160;
-// What moves, hides or ends text; joiners stay, for emoji and scripts are made with them.
+// Characters that move, hide or end text. Joiners are kept, because emoji and some scripts need them.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
@@ -12,7 +12,7 @@ function pictured(character) {
   return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }
 
-/** A text of others so that all of it is seen: control characters as pictures, spaces at the ends as ␠. */
+/** Makes an untrusted text visible: control characters as symbols, spaces at the ends as ␠. */
 export function shown(text) {
   const whole = String(text);
   if (whole === "") return "(empty)";
@@ -25,31 +25,31 @@ export function shown(text) {
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-/** A count with its thousands apart, or a dash. */
+/** Formats a count with thousands separators, or a dash. */
 export function count(number) {
   return number === null || number === undefined ? "—" : whole.format(number);
 }
 
-/** A rate: the smaller, the more digits. */
+/** Formats a rate, with a decimal below 10. */
 export function rate(number) {
   if (number === null || number === undefined) return "—";
   return `${number > 0 && number < 10 ? number.toFixed(1) : whole.format(number)}/s`;
 }
 
-/** How many digits a percentage has behind the point, if its error is to have two that say something. */
+/** Number of decimals at which a standard error in percent has two significant digits. */
 export function digitsOf(error) {
   if (!(error > 0)) return 2;
   return Math.min(8, Math.max(0, 1 - Math.floor(Math.log10(100 * error))));
 }
 
-/** A fraction in percent, without the sign %; minus is a minus. */
+/** Formats a fraction in percent without the sign %, with a real minus sign. */
 export function percent(fraction, digits) {
   if (fraction === null || fraction === undefined) return "—";
   const format = { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative" };
   return (100 * fraction).toLocaleString("en", format).replace("-", "−");
 }
 
-/** An interval in percent. */
+/** Formats an interval in percent. */
 export function between(low, high, digits) {
   return low === null || low === undefined ? "—" : `${percent(low, digits)} … ${percent(high, digits)}`;
 }
@@ -66,7 +66,7 @@ const dayAndYear = inUtc({ day: "numeric", month: "short", year: "numeric" });
 const time = inUtc({ hour: "2-digit", minute: "2-digit" });
 const seconds = inUtc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-/** When a window starts, as short as its length allows. */
+/** Formats a window's start, as short as its length allows. */
 export function startOf({ start, end }) {
   const length = end - start;
   if (length % DAY_MS === 0 && start % DAY_MS === 0) return day(start);
@@ -77,7 +77,7 @@ export function dayOf({ start }) {
   return day(start);
 }
 
-/** From when to when a window is. */
+/** Formats a window's period. */
 export function periodOf({ start, end }) {
   if ((end - start) % DAY_MS === 0 && start % DAY_MS === 0) {
     return end - start === DAY_MS ? dayAndYear(start) : `${dayAndYear(start)} – ${dayAndYear(end - DAY_MS)}`;

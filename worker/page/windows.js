@@ -1,16 +1,16 @@
-/** Windows as a time line of native radios: its columns are as high as their reports are many. */
+/** Time line of windows as native radio buttons; the height of a column shows the number of reports. */
 
 import { byId, choices, keyed, make, write } from "./dom.js";
 import { count, dayOf, periodOf, startOf } from "./text.js";
 
 const MOST_SHOWN = 200;
 
-/** The name of windows, as people read it. */
+/** Title of a window name. */
 export function named(window) {
   return window === "all" ? "All time" : `Windows of ${window}`;
 }
 
-/** Draws which windows there are; `go` takes what is to be looked at. */
+/** Draws the existing windows; `go` changes the view. */
 export function drawWindows(stream, place, go) {
   const names = stream.windows;
   byId("windows").hidden = names.length < 2 && names[0] === "all";
@@ -33,12 +33,12 @@ function drawLine(windows, place, go) {
     byId("strip"),
     [...windows, null],
     (window) => window?.start ?? "newest",
-    (window) => bornWindow(window, go),
-    (label, window, at) => renewWindow(label, window, windows[at - 1], most, place),
+    (window) => newWindow(window, go),
+    (label, window, at) => updateWindow(label, window, windows[at - 1], most, place),
   );
 }
 
-function bornWindow(window, go) {
+function newWindow(window, go) {
   const value = window === null ? "" : String(window.start);
   const input = make("input", { type: "radio", name: "start", value });
   input.addEventListener("change", () => go({ start: value }));
@@ -47,23 +47,23 @@ function bornWindow(window, go) {
   return make("label", { class: window === null ? "newest" : null }, input, column, ...parts);
 }
 
-function renewWindow(label, window, earlier, most, place) {
+function updateWindow(label, window, earlier, most, place) {
   const [input, column, time, kind, day] = label.children;
   input.checked = input.value === place.start;
   if (window === null) {
-    input.setAttribute("aria-label", "The newest, always");
+    input.setAttribute("aria-label", "Always the newest window");
     write(time, "newest");
     write(kind, "follow");
     return;
   }
-  const said = window.final ? "final" : "provisional";
-  const whole = window.complete ? "" : ", incomplete";
-  input.setAttribute("aria-label", `${periodOf(window)}, ${said}${whole}, ${count(window.reports)} reports`);
-  label.title = `${periodOf(window)}\n${said}${whole}, ${count(window.reports)} reports`;
+  const state = window.final ? "final" : "provisional";
+  const gaps = window.complete ? "" : ", incomplete";
+  input.setAttribute("aria-label", `${periodOf(window)}, ${state}${gaps}, ${count(window.reports)} reports`);
+  label.title = `${periodOf(window)}\n${state}${gaps}, ${count(window.reports)} reports`;
   label.classList.toggle("provisional", !window.final);
   column.firstElementChild.style.height = `${Math.max(2, (100 * window.reports) / most)}%`;
   write(time, startOf(window));
-  write(kind, window.complete ? said : `${said} ▲`);
+  write(kind, window.complete ? state : `${state} ▲`);
   const known = earlier !== undefined && dayOf(earlier) === dayOf(window);
   write(day, known || startOf(window) === dayOf(window) ? "" : dayOf(window));
 }

@@ -101,7 +101,7 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
             )
             assert cells(page, "values", "label") == [COLOURS[v] for v in order]
             assert cells(page, "values", "interval") == ranges
-            whose = "95 % interval, %" if method == "base" else "Base’s 95 % interval, %"
+            whose = "95 % interval, %" if method == "base" else "95 % interval of Base, %"
             assert page.locator("thead .interval").all_inner_texts()[:2] == [whose, whose]
             assert page.locator("#queries tbody .number").inner_text() == percent(sum(frequencies[:2]), error)
             assert page.locator("#tops .number").all_inner_texts()[1:] == [
@@ -110,9 +110,9 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
             assert f"method={method}" in page.url or method == "base"
         assert cells(page, "values", "tolerance") == ["123" if v < 4 else "—" for v in order]
         assert page.locator("#queries .recommended").all_inner_texts() == ["Recommended", "norm-sub"]
-        choose(page, "intervals", "95 %, anytime-valid")
+        choose(page, "intervals", "anytime-valid 95 %")
         assert cells(page, "values", "interval") == anytime
-        choose(page, "views", "All side by side")
+        choose(page, "views", "All methods")
         sides = page.locator("#sides tbody tr").all()
         for row, value in zip(sides, order, strict=True):
             assert row.locator(".figure").all_inner_texts() == [
@@ -164,7 +164,7 @@ def test_bars_and_whiskers_are_to_scale(standin, chromium):
         slope, begin = np.polyfit(fractions, pixels, 1)
         assert slope > 100
         assert np.abs(np.array(fractions) * slope + begin - pixels).max() < 0.5
-        choose(page, "views", "All side by side")
+        choose(page, "views", "All methods")
         drawn = page.locator("#sides .bar").evaluate_all("nodes => nodes.map(node => node.offsetWidth)")
         said = [shown.methods[method][v] for v in order for method in METHODS]
         assert np.abs(np.array(drawn) - np.array(said) * max(drawn) / max(said)).max() < 1.5
@@ -196,12 +196,12 @@ def test_live_updates_keep_focus_and_scroll_position(standin, chromium):
         expect(button).to_be_focused()
         assert page.evaluate("[window.same, scrollY]") == [True, before]
         assert (
-            page.locator("#said").inner_text().startswith("10,000")
+            page.locator("#announcement").inner_text().startswith("10,000")
         )  # it was reported just now, so it is not repeated yet
         standin.streams[0]["state"] = "stopped"
         standin.renew()
         expect(page.locator("#streams .state")).to_have_text("stopped")
-        expect(page.locator("#alarm")).to_have_text("This worker says “stopped”. What is shown may be old.")
+        expect(page.locator("#alarm")).to_contain_text("This worker reports “stopped”. These values may")
         standin.streams[0]["state"] = "serving"
         standin.renew()
         expect(page.locator("#alarm")).to_be_hidden()
@@ -221,7 +221,7 @@ def test_the_page_reconnects_after_a_lost_connection(chromium):
         second.refusing = True
         with second:
             second.snapshots["colours", "all", ""] = collected(n=20_000, snapshot="1" * 32)
-            expect(page.locator("#connection")).to_have_text("Every few seconds")
+            expect(page.locator("#connection")).to_have_text("Polling every few seconds")
             expect(page.locator("#reports")).to_have_text("20,000")
             second.refusing = False
             expect(page.locator("#connection")).to_have_text("Live")
@@ -245,11 +245,11 @@ def test_the_page_reconnects_to_a_silent_worker(standin, chromium):
             standin.alive()
             standin.streams[0]["lag"] = lag
             standin.renew()
-            expect(page.locator("#counting")).to_contain_text(f"Lag, offsets to count{lag}")
+            expect(page.locator("#counting")).to_contain_text(f"Lag in offsets{lag}")
         assert listened(standin) == 1
         standin.refusing = True
         page.clock.fast_forward(30_000)
-        expect(page.locator("#connection")).to_have_text("Every few seconds")
+        expect(page.locator("#connection")).to_have_text("Polling every few seconds")
         assert listened(standin) > 1
 
 
@@ -264,7 +264,7 @@ def test_the_page_keeps_its_values_while_the_topic_is_unreadable(standin, chromi
         standin.unread = True
         standin.publish(collected(n=20_000, sequence=2, snapshot="2" * 32), "colours")
         alert = page.get_by_role("alert")
-        expect(alert).to_contain_text("The snapshot cannot be read now. What is shown may be old.")
+        expect(alert).to_contain_text("The snapshot cannot be read now. These values may be outdated.")
         expect(page.locator("#reports")).to_have_text("10,000")
         asked = len(standin.asked)
         page.locator("#find-text").fill("re")
@@ -276,7 +276,7 @@ def test_the_page_keeps_its_values_while_the_topic_is_unreadable(standin, chromi
         # the page shows no numbers of another stream
         expect(page.locator("#title")).to_have_text("shapes")
         expect(page.locator("#shown")).to_be_hidden()
-        expect(alert).to_contain_text("The snapshots are not read yet.")
+        expect(alert).to_contain_text("The worker has not read the snapshots yet.")
         standin.unread = False
         expect(page.locator("#reports")).to_have_text("30,000")
         expect(alert).to_be_hidden()
@@ -330,7 +330,7 @@ def test_hostile_labels_and_names_are_shown_as_text(chromium):
         )
         page.locator("#find-text").fill("<script>")
         expect(page.locator("#values tbody tr")).to_have_count(1)
-        choose(page, "views", "All side by side")
+        choose(page, "views", "All methods")
         expect(page.locator("#sides tbody bdi")).to_have_text([HOSTILE[1]])
         allowed = re.compile(
             r"/(|page/[a-z]+\.(js|css|svg)|streams(/[^/?]+/excerpt\?.*)?|events(\?.*)?|favicon.ico)$"
@@ -370,7 +370,7 @@ def test_windows_form_a_timeline_with_history(standin, chromium):
             "22 Nov 2026, 12:00 – 18:00 UTC, final, incomplete, 2,000 reports",
             "22 Nov 2026, 18:00 – 24:00 UTC, final, 3,000 reports",
             "23 Nov 2026, 00:00 – 06:00 UTC, provisional, 4,000 reports",
-            "The newest, always",
+            "Always the newest window",
         ]
         assert line.locator(".kind").all_inner_texts() == [
             "final",
@@ -403,7 +403,7 @@ def test_the_page_offers_the_newest_window_for_a_deleted_one(standin, chromium):
         open_at(page, standin, stream="colours", window="6h", start="5")
         expect(page.get_by_role("alert")).to_contain_text("This window is no longer on the topic.")
         expect(page.locator("#shown")).to_be_hidden()
-        page.get_by_role("link", name="The newest of 6h").click()
+        page.get_by_role("link", name="Newest window of 6h").click()
         expect(page.locator("#reports")).to_have_text("4,000")
         expect(page.locator("#connection")).to_have_text("Live")
         standin.remove("colours", "6h", "")  # while one looks at it
