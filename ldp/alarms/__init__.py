@@ -1,4 +1,4 @@
-"""Alarms against poisoning reports, by laws that do not depend on the users' values.
+"""Alarms on poisoning reports, by laws that no user's value affects.
 
 Some statistics of honest reports depend only on the coins: the Hamming weight of a unary report, OLH's seed, the
 number of equal reports. The strongest poisoning reports (`ldp.poisoning`) violate one of these laws. An honest report

@@ -56,7 +56,7 @@ class HammingWeight(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether the number of 1 bits in the oracle's reports has a known law."""
+        """Returns whether the number of 1 bits in a report has a known law."""
         if not isinstance(oracle, UnaryEncoding) or isinstance(oracle, RAPPOR):
             return False
         return oracle.p < 1 or oracle.domain_size > 1
@@ -71,13 +71,13 @@ class HammingWeight(Martingale):
         self._reports = self._total = 0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) well-formed reports; returns whether to raise an alarm. O(bytes)."""
+        """Adds (n,) valid reports; returns whether to raise an alarm. O(bytes)."""
         from ldp import kernels
 
         return self.count(reports.size, int(kernels.count_ones(self._oracle.column(reports, "bits")).sum()))
 
     def count(self, reports: int, ones: int) -> bool:
-        """Adds a number of reports and their total of 1 bits; returns whether to raise an alarm. O(1)."""
+        """Adds numbers of reports and 1 bits; returns whether to raise an alarm."""
         self._reports += reports
         self._total += ones
         return self._reaches(self._tilts * self._total - self._reports * self._logs)

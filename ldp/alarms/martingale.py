@@ -1,4 +1,4 @@
-"""Base class of the alarms' tests: an anytime-valid test by a mean of martingales."""
+"""Base class of the alarms' tests, by a mean of martingales."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Martingale(ABC):
-    """Tests one law of honest reports after every block, with one risk for all blocks.
+    """Tests one law of honest reports after every block, at one total risk.
 
     `evidence` is the logarithm of the mean of non-negative (super)martingales that start at 1. By Ville's inequality
     (1939) the mean reaches 1/level with probability `level` at most, which bounds the probability of a false alarm
@@ -48,7 +48,7 @@ class Martingale(ABC):
 
     @abstractmethod
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) well-formed reports; returns whether to raise an alarm."""
+        """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
 
     @property
     @abstractmethod
@@ -56,6 +56,6 @@ class Martingale(ABC):
         """The evidence since `begin` as text."""
 
     def _reaches(self, logs: npt.NDArray[np.float64]) -> bool:
-        """Sets the evidence from (k,) logarithms of martingales; returns whether to raise an alarm. O(k)."""
+        """Sets the evidence from (k,) logarithms; returns whether to alarm. O(k)."""
         self.evidence = float(np.logaddexp.reduce(logs) - math.log(logs.size))
         return self.evidence >= self._bound

@@ -24,7 +24,7 @@ _TILTS = 2.0 ** (np.arange(17) / 2)
 
 
 class Repeats(Martingale):
-    """Tests the number of reports that repeat within a block against an upper bound.
+    """Tests the number of repeated reports in a block against an upper bound.
 
     For any value, no report has a probability above π: p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for unary
     encoding, p/C(d−1, k−1) for Subset Selection. So the i-th of independent reports equals one of the i−1 reports
@@ -67,11 +67,11 @@ class Repeats(Martingale):
         self._again, self._pairs = 0, 0.0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) well-formed reports; returns whether to raise an alarm. O(bytes)."""
+        """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
         return self.count(reports.size, repeats_in(reports))
 
     def count(self, reports: int, again: int) -> bool:
-        """Adds a block by its numbers of reports and repeats; returns whether to raise an alarm. O(1)."""
+        """Adds numbers of reports and repeats; returns whether to raise an alarm."""
         self._again += again
         self._pairs += reports * (reports - 1) / 2
         expected = math.exp(self.log_peak) * self._pairs
@@ -85,7 +85,7 @@ class Repeats(Martingale):
 
 
 def _log_peak(oracle: Oracle) -> float:
-    """Returns the logarithm of the largest probability of any report of any value."""
+    """Returns the logarithm of the largest probability of any report."""
     p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
     if isinstance(oracle, OLH):
         return math.log(p) - 32 * math.log(2)
@@ -96,6 +96,6 @@ def _log_peak(oracle: Oracle) -> float:
 
 
 def repeats_in(reports: npt.NDArray[np.void]) -> int:
-    """Returns the number of (n,) reports that equal an earlier report. O(bytes)."""
+    """Returns the number of (n,) reports that equal an earlier one. O(bytes)."""
     data, size = reports.tobytes(), reports.dtype.itemsize
     return reports.size - len({data[at : at + size] for at in range(0, len(data), size)})

@@ -1,4 +1,4 @@
-"""Tests report parts that are uniform for any value: OLH's seeds, parities of Hadamard indices."""
+"""Tests report parts that are uniform for any value, such as OLH's seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WEIGHTS = 10.0 ** np.arange(7)
 
 
 class Uniform(Martingale):
-    """Tests that reports fall uniformly into bins, as honest reports of any value do.
+    """Tests that reports fall uniformly into bins, as honest reports do.
 
     OLH: the seed is uniform below 2³². So its product with an odd number modulo 2³² is uniform, and the upper 6 bits of
     the product give 64 bins.
@@ -78,7 +78,7 @@ class Uniform(Martingale):
         return self.count(np.bincount(bins, minlength=self.bins))
 
     def count(self, counts: npt.NDArray[np.int64]) -> bool:
-        """Adds the number of reports in each of the (m,) bins; returns whether to raise an alarm. O(m)."""
+        """Adds (m,) numbers of reports per bin; returns whether to alarm. O(m)."""
         self._counts += counts
         n, m, a = int(self._counts.sum()), self.bins, _WEIGHTS
         each = (gammaln(a[:, None] + self._counts) - gammaln(a)[:, None]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Raises alarms on a sample of a stream's reports, by every test that applies."""
+"""Raises alarms on a sample of a stream's reports by all tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TESTS = (HammingWeight.name, Uniform.name, Repeats.name)
 
 @dataclass(frozen=True)
 class Alarm:
-    """A failed test (`ones`, `uniform` or `repeats`), its number of reports, and the evidence in words."""
+    """A failed test of `TESTS`, its number of reports, and the evidence."""
 
     test: str
     reports: int
@@ -36,7 +36,7 @@ class Alarm:
 
 
 class Watch:
-    """Tests a sample of a stream's reports; false alarms are rarer than once in 10⁶ hours.
+    """Tests a sample of reports; false alarms are rarer than 1 in 10⁶ hours.
 
     The sample is at most one block of 4,096 reports or 4 MiB per second. It has all reports of a slow stream, and
     consecutive reports from a random place in each batch of a fast stream. All tests share `risk` in each period. A
@@ -78,7 +78,7 @@ class Watch:
             test.begin()
 
     def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
-        """Tests a sample of (n,) well-formed reports, and returns new alarms. O(bytes of the sample)."""
+        """Tests a sample of (n,) valid reports; returns new alarms. O(sample)."""
         if not self._tests or not reports.size:
             return []
         now, most = self._clock(), self._block.size

@@ -90,7 +90,7 @@ def aggregate(
 
 
 class _Rejections:
-    """Collects the first places of each reason, and writes all rejected records to a file if given."""
+    """Collects places per reason, and writes rejected records to a file."""
 
     def __init__(self, file: TextIO | None) -> None:
         self.places: dict[str, list[str]] = {}

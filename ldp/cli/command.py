@@ -1,4 +1,4 @@
-"""Shared parts of commands: the group, --document, reading files with a progress bar, writing.
+"""Shared parts of the commands: --document, reading and writing files.
 
 Commands import heavy modules when they run, so that --help is fast.
 """
@@ -50,7 +50,7 @@ def _read_document(_context: click.Context, _option: click.Parameter, path: Path
 
 
 def document_option(*, required: bool = True) -> Callable[[_Function], _Function]:
-    """Returns the option ``--document``, which passes the stream, or None, to a command."""
+    """Returns the option ``--document``, which passes a stream or None."""
     return click.option(
         "--document",
         "stream",
@@ -94,7 +94,7 @@ def write_state(state: State, path: Path) -> None:
 def opened(
     paths: Sequence[str], status: Callable[[], str], *, quiet: bool = False
 ) -> Iterator[Iterator[tuple[str, Readable]]]:
-    """Yields names and files, one open at a time; shows progress and `status` on a terminal."""
+    """Yields names and open files in turn; shows progress and `status`."""
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 

@@ -67,7 +67,7 @@ def _of_state(data: bytes, stream: Stream | None) -> Found:
 
 
 def _of_counts(data: bytes, stream: Stream) -> Found:
-    """Returns the estimate of counts; the number of records is unknown, so there are no offsets."""
+    """Returns the estimate of counts, without offsets."""
     from ldp.arguments import as_json
     from ldp.counts import read_counts
 

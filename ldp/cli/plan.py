@@ -96,7 +96,7 @@ def _effects(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
 
 
 def _joined(lines: Sequence[tuple[str, ...]], notes: list[str], made: Plan) -> str:
-    """Returns a table, the notes on it, the chosen parameters and the inapplicable protocols."""
+    """Returns a table, notes, chosen parameters and inapplicable protocols."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     notes += [f"{row.protocol}, best with {own}" for row in made.rows if (own := _parameters(row))]

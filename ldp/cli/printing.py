@@ -1,4 +1,4 @@
-"""Prints an estimate as a snapshot or as a table, and defines the options for it."""
+"""Options and functions that print an estimate as a snapshot or table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Printing:
-    """Output options: the stream's name, the table's length (None for a snapshot), methods (empty for all)."""
+    """Output options: `top` is None for a snapshot, `methods` empty for all."""
 
     name: str
     top: int | None
@@ -34,7 +34,7 @@ class Printing:
             raise click.BadParameter(str(error), param_hint="--name") from None
 
     def show(self, stream: Stream, estimate: Estimate, offsets: Mapping[int, int]) -> None:
-        """Prints an estimate; `offsets` is empty if the number of records is unknown."""
+        """Prints an estimate; `offsets` is empty for counts."""
         from ldp.snapshot import Cut
 
         if self.top is None:
@@ -62,7 +62,7 @@ class Printing:
 
 
 def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the methods without duplicates; raises BadParameter for unknown ones."""
+    """Returns distinct methods; raises BadParameter for unknown ones."""
     if methods:
         from ldp.consistency import METHODS
 
@@ -89,7 +89,7 @@ _OPTIONS = (
 
 
 def printing_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options, and passes their values to the command as the argument ``printing``."""
+    """Adds the options, which the command receives as ``printing``."""
 
     @functools.wraps(command)
     def printed(*args: Any, name: str, top: int | None, methods: tuple[str, ...], **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ from ldp.terminal import echo, screen
     help="Output folder.",
 )
 def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
-    """Repeat the paper's evaluation from the source tree, and check its claims.
+    """Repeat the paper's evaluation in the source tree, and check its claims.
 
     \b
     distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs
@@ -90,7 +90,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
-    """Yields a function that adds a progress bar and returns its step; hidden without a terminal."""
+    """Yields a function that adds a progress bar and returns its step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

@@ -1,4 +1,4 @@
-"""Compares the frequencies of a client's reports of one value with the protocol's probabilities.
+"""Compares a client's reports of one value with the protocol's law.
 
 A `Rate` counts the reports with one event and is tested by the binomial's exact tails. `Cells` partition all reports
 and are tested by Pearson's χ², with enough expected reports in each cell for the χ² tail to be near the exact one.
@@ -32,7 +32,7 @@ _BINS = 64  # Largest number of cells after grouping
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of reports among n that have an event, and the event's probability under the law."""
+    """Number of reports with an event, and its probability under the law."""
 
     what: str
     count: int
@@ -56,7 +56,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cells:
-    """A partition of all reports: (m,) counts, and the cells' probabilities under the law, with sum 1."""
+    """A partition of all reports: (m,) counts, and (m,) probabilities."""
 
     what: str
     counts: npt.NDArray[np.int64]
@@ -103,7 +103,7 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
 
 
 def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]) -> Iterator[Rate | Cells]:
-    """Yields all comparisons of (n,) reports of one value; `others` are other values whose support is tested."""
+    """Yields comparisons of (n,) reports, including support of `others`."""
     if isinstance(oracle, RatedResponse):
         yield from _rated(oracle, value, reports)
         return
@@ -131,7 +131,7 @@ def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate
 def _pairs(
     oracle: Oracle, value: int, of: dict[int, npt.NDArray[np.bool_]], others: Sequence[int]
 ) -> Iterator[Rate]:
-    """Compares reports that support two values: the user's value and another, or two adjacent `others`."""
+    """Compares support of two values: (own, other) and (other, other)."""
     own, neighbours = pair_probabilities(oracle)
     if own is None or neighbours is None:
         return
@@ -144,7 +144,7 @@ def _pairs(
 
 
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
-    """Probabilities that a report supports the user's value and another, and two others.
+    """Probabilities that a report supports (own, other) and (other, other).
 
     None if the probability depends on the values (OLH, protocols of messages); other tests cover these.
     """
@@ -162,7 +162,7 @@ def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None
 
 
 def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_]) -> Iterator[Rate | Cells]:
-    """Tests that seeds are uniform, coin and bucket independent of their bits, other buckets equally likely."""
+    """Tests seeds and buckets for uniformity and independence."""
     seeds, n = reports["seed"].astype(np.int64), reports.size
     for byte in range(4):
         yield from _even(f"value {value}, byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
@@ -198,7 +198,7 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
-    """Probabilities of a message that supports the user's value, and of one that does not."""
+    """Probabilities of a message with and without the user's value."""
     if isinstance(oracle, PreferredMessages):
         whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
         return oracle.E / whole, 1 / whole
@@ -213,7 +213,7 @@ def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
 def _grouped(
     what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
-    """Groups neighbouring cells until each expects enough reports; yields nothing for fewer than 2 groups."""
+    """Groups cells until each expects enough reports, and yields the groups."""
     n = int(counts.sum())
     least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
     below = np.cumsum(probabilities) - probabilities / 2

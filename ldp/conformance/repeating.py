@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def collision(oracle: Oracle) -> float:
-    """Probability that two reports of one value are equal: Σ P², over all reports."""
+    """Probability that two reports of one value are equal: Σ P²."""
     d = oracle.domain_size
     if isinstance(oracle, OLH):
         return float(_two(oracle.p, (1 - oracle.p) / (oracle.g - 1), oracle.g)) / 2**32
@@ -40,7 +40,7 @@ def collision(oracle: Oracle) -> float:
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
-    """Yields rates of repeated reports in two runs of (n,) reports each, with the same values."""
+    """Yields rates of repeated reports in two runs of (n,) reports each."""
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
@@ -55,7 +55,7 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """Returns the law of the commonest rate, and the reports that have this rate in both runs."""
+    """Returns the law of the commonest rate, and its reports in both runs."""
     commonest = int(np.bincount(first["rate"]).argmax())
     both = (first["rate"] == commonest) & (second["rate"] == commonest)
     return RatedResponse([oracle.rates[commonest]]), first[both], second[both]

@@ -1,4 +1,4 @@
-"""Runs a client: a command that reads one value per line and writes one frame per value."""
+"""Runs a client's command, which reads values and writes frames by line."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PLACES = 3
 
 
 class ClientError(RuntimeError):
-    """Raised if a client exits early, writes invalid frames, or writes another number of lines."""
+    """Raised if a client exits early, or writes wrong frames or lines."""
 
 
 class Command:
-    """A client's command for one stream; a context manager that keeps the document in a temporary file.
+    """A client's command for one stream, with the document in a file.
 
     `PLACE` in the command stands for the document's path; `seconds` is the time limit of one run.
     """
@@ -50,7 +50,7 @@ class Command:
         self._folder.cleanup()
 
     def name(self, value: int) -> str:
-        """Returns the label or the index of a value. Raises ClientError for a label of several lines."""
+        """Returns a value's label or index. Raises ClientError for a line break."""
         if self.stream.labels is None:
             return str(value)
         if len(self.stream.labels[value].splitlines()) != 1:
@@ -58,11 +58,11 @@ class Command:
         return self.stream.labels[value]
 
     def report(self, values: npt.NDArray[np.int64]) -> Reports:
-        """Runs the client and returns one report of each value. Raises ClientError."""
+        """Runs the client; returns one report per value. Raises ClientError."""
         return decoded(self.stream, self.answers([self.name(int(value)) for value in values]))
 
     def answers(self, lines: Sequence[str]) -> list[bytes]:
-        """Runs the client with lines as input; returns its output lines, one for each. Raises ClientError."""
+        """Runs the client on lines; returns its output. Raises ClientError."""
         given = "".join(f"{line}\n" for line in lines).encode()
         try:
             done = subprocess.run(
@@ -84,7 +84,7 @@ class Command:
 
 
 def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
-    """Returns the reports of lines with one frame of one report each. Raises ClientError for other lines."""
+    """Returns the reports of lines of one report each. Raises ClientError."""
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
     # no weight check, because `channel` tests how frequent unlikely reports are

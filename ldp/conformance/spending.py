@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spent:
-    """A lower bound of the ε spent, from an event that is more frequent for `value` than for `other`."""
+    """A lower bound of the spent ε, from an event of `value` and `other`."""
 
     epsilon: float
     event: str
@@ -32,7 +32,7 @@ class Spent:
 
 
 def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent:
-    """Returns a lower bound of the spent ε, which is too large with probability `alarm` at most.
+    """Returns a lower bound of the spent ε, wrong with probability ≤ `alarm`.
 
     An event with probability a for reports of v and b for reports of w needs ε ≥ log(a/b). Events: the report supports
     v and not w; the report does not support w; the report is a certain message, or a certain value at a certain rate.
@@ -54,7 +54,7 @@ Count = tuple[int, int]
 
 
 def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[str, int, int, Count, Count]]:
-    """Returns each event with a pair of values, and for both values the reports with the event and all."""
+    """Returns events for pairs of values with both values' counts and totals."""
     values, found = list(reports), []
     of = {v: {u: supports(oracle, reports[v], u) for u in values} for v in values}
     for v in values:

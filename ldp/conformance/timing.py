@@ -1,4 +1,4 @@
-"""Detects a timing side channel: the time of a report that depends on the value."""
+"""Detects a timing side channel: report times that depend on the value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ APART = 1.2  # Least reported ratio of medians: an observer on a network cannot 
 
 @dataclass(frozen=True)
 class Times:
-    """Median seconds of a report by value, and the p-value of Kruskal and Wallis's test of equal times."""
+    """Median seconds per value, and Kruskal and Wallis's p-value."""
 
     medians: dict[int, float]
     p_value: float
@@ -44,7 +44,7 @@ class Times:
 
 
 def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
-    """Times a client line by line, over mixed values; None if it does not answer line by line."""
+    """Times a client line by line; None if it does not answer by line."""
     seconds = np.empty(order.size)
     with subprocess.Popen(
         command.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

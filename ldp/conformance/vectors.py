@@ -1,4 +1,4 @@
-"""Compares a client that has scripted coins with test vectors, byte for byte.
+"""Compares a client with scripted coins with test vectors by bytes.
 
 The vectors are in ``tests/vectors/wire-1/reports``; tests/vectors/README.md defines the coins of a
 seed. Production clients have no option for scripted coins, so the command is a test build of the client.
@@ -17,7 +17,7 @@ from ldp.stream import Stream
 
 
 def read(path: Path) -> dict[str, list[Any]]:
-    """Returns {"streams": …} with the streams of a file, or of a folder's files in the order of names.
+    """Returns {"streams": …} of a file, or of a folder's files by name.
 
     Raises OSError, ValueError for no JSON or an empty folder, TypeError or AttributeError for JSON of another kind.
     """
@@ -32,7 +32,7 @@ def read(path: Path) -> dict[str, list[Any]]:
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yields the first difference of each stream of the vectors (see `read`) that a client fails.
+    """Yields a client's first difference in each stream of vectors (`read`).
 
     The command reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each. Raises
     KeyError for invalid vectors.

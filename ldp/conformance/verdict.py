@@ -1,4 +1,4 @@
-"""Combines all tests of a client into a verdict: pass, fail, or too few reports."""
+"""Combines all tests into a verdict: pass, fail, or too few reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a conformance test, with the strongest of the findings first.
+    """The result of a conformance test, with the strongest findings first.
 
     `spent` is None for a single value, and `times` is None if the client does not answer line by line.
     """
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """Returns values to report and others to test: own ones, the first, the last and random ones."""
+    """Returns values to report and others to test, including `own`."""
     rng = np.random.default_rng(_SEED)
     drawn = (
         rng.permutation(d)[: MOST_VALUES + OTHERS].tolist()
@@ -56,7 +56,7 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
 
 
 def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
-    """Runs a client twice on the same values, compares its reports with the law, and returns the verdict.
+    """Runs a client twice on the same values, and returns the verdict.
 
     A conforming client fails with probability `alarm` at most. `own` are additional values to test. Raises ClientError
     if the client makes no reports, or a report that a worker would reject.
@@ -87,7 +87,7 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
 
 
 def _least_promised(oracle: Oracle) -> float:
-    """Returns the ε that the tests can detect in a conforming client; with several rates, the ε of the highest rate."""
+    """Returns the detectable ε of a conforming client."""
     return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 

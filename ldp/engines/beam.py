@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Count(beam.CombineFn):  # type: ignore[misc]
-    """Counts records into the bytes of a state, which `ldp.state.State.from_bytes` reads.
+    """Counts records into the bytes of a `ldp.state.State`.
 
     An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
@@ -67,7 +67,7 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         return empty.merge(*tally.states()).to_bytes()
 
     def get_accumulator_coder(self) -> Coder:
-        """Returns a coder that sends tallies as states, so that no machine unpickles foreign data."""
+        """Returns a coder of tallies as states, which avoids unpickling."""
         return _TallyCoder(self._stream, self._most)
 
 

@@ -1,4 +1,4 @@
-"""Spark: counts an archive's records on the executors, and adds the states in a tree.
+"""Spark: counts records on the executors, and adds states in a tree.
 
 Each task counts its Arrow columns into one state per partition of the log. The executors add the states of a partition
 in `LANES` parallel lanes, and then add the lanes. The driver receives one state per partition.
@@ -35,7 +35,7 @@ _STATES = "topic string, partition int, lane int, state binary"
 
 
 def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None) -> list[State]:
-    """Returns the states of a DataFrame's records, one per partition of a topic.
+    """Returns the states of a DataFrame's records, one per partition.
 
     Args:
         records: a DataFrame with frames in the binary column ``value``. With the columns ``topic``, ``partition`` and
@@ -84,7 +84,7 @@ def _counting(stream: Stream, most_reports: int | None) -> Callable[[Batches], B
 
 
 def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
-    """Returns the function with which a task adds states of the same partitions."""
+    """Returns the function with which a task adds states."""
 
     def adding(batches: Batches) -> Batches:
         tally = Tally(stream, most_reports)
@@ -96,7 +96,7 @@ def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Bat
 
 
 def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns the buffer of a binary column, and the starts and ends of its values, without copying."""
+    """Returns buffer, starts and ends of a binary column without copying."""
     import pyarrow as pa
 
     values = values.fill_null(b"") if values.null_count else values
@@ -107,7 +107,7 @@ def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
 
 
 def _places(batch: pa.RecordBatch) -> Places | None:
-    """Returns the places of a batch's records in the log; None without these columns."""
+    """Returns the log positions of a batch's records; None without them."""
     if "offset" not in batch.schema.names:
         return None
     for name in _LOG:

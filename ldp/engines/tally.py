@@ -27,7 +27,7 @@ Partition = tuple[str, int]  # A topic, and the number of one of its partitions
 
 
 class Place(NamedTuple):
-    """The position of a record in Kafka's log, and its timestamp in milliseconds, or None if unknown."""
+    """Position of a record in Kafka's log, and its timestamp in ms or None."""
 
     partition: Partition
     offset: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Positions of m records in Kafka's log: `which` has each record's index into `partitions`; times in ms."""
+    """Log positions of m records; `which` has indices into `partitions`."""
 
     partitions: Sequence[Partition]
     which: npt.NDArray[np.integer]
@@ -67,7 +67,7 @@ class _Part:
 
 @dataclass
 class Tally:
-    """The counts of some of an archive's records; `most_reports` limits the reports of a record.
+    """Counts of records, with a limit `most_reports` of reports per record.
 
     Example:
         >>> import ldp
@@ -86,7 +86,7 @@ class Tally:
     _pending_bytes: int = 0
 
     def count(self, buffer: npt.NDArray[np.uint8], begins: Ints, ends: Ints, places: Places | None) -> None:
-        """Counts records of a column (see `Aggregator.count`) and extends the offset ranges. O(bytes)."""
+        """Counts a column's records (see `Aggregator.count`). O(bytes)."""
         if places is None:
             self._part(None).aggregator.count(buffer, begins, ends)
             return
@@ -102,14 +102,14 @@ class Tally:
             part.reach(OffsetRange(*partition, start, offset, newest, self.most_reports))
 
     def add(self, value: bytes | None, place: Place | None) -> None:
-        """Buffers a record, and counts the buffered records together when there are enough."""
+        """Buffers a record, and counts buffered records when there are enough."""
         self._pending.append((value or b"", place))
         self._pending_bytes += len(value or b"")
         if self._pending_bytes >= PENDING_BYTES or len(self._pending) >= PENDING_RECORDS:
             self._count_pending()
 
     def merge(self, states: Iterable[State]) -> None:
-        """Adds states of other tallies; ValueError for another document or several offset ranges."""
+        """Adds states of other tallies. Raises ValueError for any other state."""
         for state in states:
             if state.stream.document() != self.stream.document() or len(state.log) > 1:
                 raise ValueError(
@@ -122,7 +122,7 @@ class Tally:
                 part.reach(covered)
 
     def states(self) -> list[State]:
-        """Returns one state per partition, and one of the records without a known partition."""
+        """Returns one state per known partition, and one for other records."""
         self._count_pending()
         return [
             State.of(part.aggregator, log=() if part.covered is None else (part.covered,))

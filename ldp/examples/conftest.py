@@ -1,3 +1,3 @@
-"""Examples are programs, not modules: ``tests/unit/ldp/test_examples.py`` runs them."""
+"""Excludes the programs, which tests/unit/ldp/test_examples.py runs."""
 
 collect_ignore_glob = ["*.py"]

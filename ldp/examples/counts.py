@@ -1,4 +1,4 @@
-"""Counts from SQL: a database sums a stream's frames, which are JSON lines."""
+"""Counts from SQL: a database sums a stream's frames in JSON lines."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""A device that reports values, keeps frames while it is offline, and sends them packed.
+"""A device that reports values, keeps frames offline, and packs them.
 
 The program needs only the standard library. The stream's operator provides the document.
 """

@@ -1,4 +1,4 @@
-"""Estimates from the summed counts of two servers, with methods as columns of a data frame."""
+"""Estimates from the counts of two servers, as a data frame."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Queries: sets of values by label, the most frequent values, and the best method for a set."""
+"""Queries: sets by label, most frequent values, best method for a set."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Quality of choosing a method (Section V-D): compares the choice from one collection with the best over many.
+"""Compares the choice of a method with the best one (Section V-D).
 
 The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data.
 """
@@ -47,7 +47,7 @@ BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """Returns the queries of a data set; all data sets use the subgroups of emoji, by rank."""
+    """Returns the queries of a data set, with the subgroups of emoji by rank."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
@@ -63,7 +63,7 @@ def queries(name: str) -> Mapping[str, Queries]:
 
 
 def choice(scale: Scale) -> list[Job]:
-    """Returns jobs for each method's real errors, and for choices; only a third of the repeats have a slow choice."""
+    """Returns jobs for real errors, and for choices in 1/3 of the repeats."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
@@ -106,7 +106,7 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns head and lines of a table by kind of query, over all data; `report.CHOICE` explains the columns."""
+    """Returns head and lines by kind of query; see `report.CHOICE`."""
     values = _values(rows)
     lines: list[tuple[str, ...]] = []
     groups: dict[str, list[Row]] = {}

@@ -39,7 +39,7 @@ TIE = 1.01  # Methods within 1 % of the best count as best
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of Section V, the figures it needs, its test in words and in code, and its data (empty for all)."""
+    """A sentence of Section V with its figures, test and data (or all data)."""
 
     section: str
     quote: str
@@ -49,7 +49,7 @@ class Claim:
     data: tuple[str, ...] = ()
 
     def found(self, rows: Evidence) -> Finding:
-        """Returns the measurement, the overall verdict and the verdict on each data set."""
+        """Returns the measurement and the verdicts, overall and per data set."""
         by_data = {name: self.assess(rows.of(name)).verdict for name in self.data or rows.common(self.needs)}
         return Finding(self.assess(rows).measured, overall(by_data), by_data)
 
@@ -103,7 +103,7 @@ class Bias:
 def best(
     figures: Sequence[str], method: str, among: Sequence[str] = tuple(METHODS), worst: bool = False
 ) -> Callable[[Evidence], Finding]:
-    """Tests that a method has the lowest (or the largest) error of some methods at every point."""
+    """Tests that a method has the lowest (or largest) error at every point."""
 
     def finding(rows: Evidence) -> Finding:
         errors = {name: np.concatenate([rows.values(figure, name) for figure in figures]) for name in among}
@@ -340,7 +340,7 @@ def _variance_flat(rows: Evidence) -> Finding:
 
 @bias("Norm being slightly better (smaller) than Base", COUNTS, "mean variance 0 to 10 % smaller")
 def norm_smaller(rows: Evidence) -> Finding:
-    """Tests that the mean variance of Norm is up to 10 % below the mean variance of Base."""
+    """Tests that Norm's mean variance is 0 to 10 % below Base's variance."""
     quotient = float(Bias(rows, "norm").variance.mean() / Bias(rows, "base").variance.mean())
     return graded([0.9 < quotient < 1.0], f"mean variance, Norm / Base: {quotient:.4f} (expected 1 − 1/d)")
 

@@ -1,4 +1,4 @@
-"""The data of the evaluation: the number of users with each value (Section V, Experimental Setup)."""
+"""The data of the evaluation (Section V, Experimental Setup)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMOJI_USERS = 884_427  # n of the paper's Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population: (d,) numbers of users per value, most frequent first; labels, and sets of values to query."""
+    """A population: (d,) users per value in descending order; labels, sets."""
 
     name: str
     histogram: npt.NDArray[np.int64]
@@ -39,19 +39,19 @@ class Dataset:
 
 
 def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT) -> Dataset:
-    """Returns the paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users."""
+    """Returns the paper's Zipf data: frequencies ∝ 1/v^1.5 over 1..1024."""
     weights = np.arange(1, domain_size + 1, dtype=np.float64) ** -exponent
     return Dataset("zipf", apportion(weights, users), None, {})
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
-    """Returns 10⁶ whole users with (d,) weights of the values, each ≥ 0, the largest first."""
+    """Returns 10⁶ users by (d,) weights ≥ 0, the largest first."""
     return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
-    """Returns 845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups.
+    """Returns 845 emoji by use on Twitter until 2020-06-16, with 93 subgroups.
 
     The paper's data, 1,573 emoji of a keyboard's users, are no longer public.
     """

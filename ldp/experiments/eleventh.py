@@ -1,4 +1,4 @@
-"""Compares an eleventh method, empirical Bayes, with PowerNS and Norm-Sub on the same draws; not in the paper.
+"""Compares empirical Bayes with PowerNS and Norm-Sub (not in the paper).
 
 The data are Emoji and Zipf as in the other figures, and three populations of 10⁶ users over 1,024 values: uniform, and
 geometric with the ratio 0.99 or 0.95.
@@ -30,7 +30,7 @@ PEERS = ("power-ns", "norm-sub")
 
 
 def geometric(name: str, ratio: float) -> Dataset:
-    """Returns frequencies ∝ ratio^v over 1,024 values, as 10⁶ whole users; ratio 1 is uniform."""
+    """Returns 10⁶ users with frequencies ∝ ratio^v over 1,024 values."""
     return shaped(name, ratio ** np.arange(float(ZIPF_DOMAIN)))
 
 
@@ -44,7 +44,7 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
 
 
 def eleventh(scale: Scale) -> list[Job]:
-    """Returns jobs for the root mean square error of three methods, on all values and the 16 most frequent.
+    """Returns jobs for the root mean square errors of three methods.
 
     The case "" has all values, "top 16" the 16 most frequent, and "top 16: mean error" their mean of estimate minus
     truth. Only empirical Bayes has "over power-ns", "over norm-sub" and "top 16 over …": the relative difference of

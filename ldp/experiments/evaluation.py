@@ -64,7 +64,7 @@ def _jobs(
 
 
 def bias(scale: Scale) -> list[Job]:
-    """Returns jobs for the distribution, bias and variance of the counts: Zipf, ε = 1."""
+    """Returns jobs for distribution, bias and variance of counts: Zipf, ε = 1."""
     starts = range(0, scale.runs, BATCH)
     return [
         Job(("bias", "zipf", start), partial(_counts, runs=min(BATCH, scale.runs - start)))
@@ -120,7 +120,7 @@ def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Samp
 
 
 def users(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of single values, n from 200,000 to 2,000,000: Zipf, ε = 1."""
+    """Returns jobs for the error of single values by n: Zipf, ε = 1."""
     return _jobs(("users", "zipf"), scale, _users, n=scale.thin(USERS))
 
 
@@ -131,7 +131,7 @@ def _users(rng: np.random.Generator, n: int) -> list[Sample]:
 
 
 def worth(rows: list[Row]) -> list[Row]:
-    """Converts each MSE to n', the number of users with which Base has this MSE.
+    """Converts MSE to n', the number of users for which Base has this MSE.
 
     n' follows from Equation 3, averaged over the domain. The deviation of n' is a first-order approximation.
     """
@@ -154,7 +154,7 @@ def worth(rows: list[Row]) -> list[Row]:
 
 
 def set_value(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of random sets of 1 % to 90 % of the domain, ε = 1."""
+    """Returns jobs for the error of random sets by size, ε = 1."""
     work = partial(_set_value, large=scale.thin(LARGE), small=scale.thin(SMALL))
     return _jobs(("set-value",), scale, work, name=DATASETS)
 
@@ -185,7 +185,7 @@ def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 
 def synthetic(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of the subgroups on synthetic data, and the best method by this error."""
+    """Returns jobs for errors of subgroups on synthetic data."""
     return _jobs(("synthetic", "emoji"), scale, _synthetic, epsilon=scale.thin(EPSILONS))
 
 

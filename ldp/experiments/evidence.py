@@ -35,7 +35,7 @@ NEARLY_ALL, HALF = 0.95, 0.5
 
 @dataclass(frozen=True)
 class Finding:
-    """A measurement in words, the verdict on a claim, and the verdict on each data set."""
+    """A measurement in words, and the verdicts, overall and per data set."""
 
     measured: str
     verdict: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 def graded(cases: npt.ArrayLike, measured: str) -> Finding:
-    """Grades several cases: the claim holds if 95 % are true, and in part if half are true."""
+    """Grades cases: holds if 95 % are true, in part if half are true."""
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
     verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS
@@ -82,7 +82,7 @@ def number(value: float) -> str:
 
 
 class Evidence:
-    """The rows of an evaluation by curve; `figures` has the names of their figures."""
+    """The rows of an evaluation by curve; `figures` has the figures' names."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -96,7 +96,7 @@ class Evidence:
         return Evidence([row for row in self._rows if row.dataset == dataset])
 
     def common(self, figures: Sequence[str]) -> tuple[str, ...]:
-        """Returns the data sets that have rows, of any case, in each of the figures."""
+        """Returns the data sets with rows of any case in each of the figures."""
         has = {(figure, dataset) for figure, dataset, _, _ in self._curves}
         names = dict.fromkeys(row.dataset for row in self._rows)
         return tuple(name for name in names if all((figure, name) in has for figure in figures))

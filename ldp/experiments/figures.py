@@ -12,7 +12,7 @@ BAR = (0.16, 0.84)  # Quantiles of the repeats: mean ± 1 standard deviation of 
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a figure: mean and standard deviation of `repeats` values at x.
+    """One point of a figure: mean and deviation of `repeats` values at x.
 
     `case` is "" for the plotted curves. The figure "synthetic" plots the cases "real", "norm-sub" and "power-ns", by
     the data with the errors. Further cases are numbers for the report: "sum" of "bias" (over the domain, at x = d),
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figure:
-    """The axes of a figure, and the experiment that computes it; `paper` is its number, or ""."""
+    """A figure's axes and experiment; `paper` is its number, or ""."""
 
     name: str
     paper: str
@@ -71,7 +71,7 @@ FIGURES: dict[str, Figure] = {
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Writes rows as CSV: UTF-8, a header, numbers with 10 significant digits, empty cells for None."""
+    """Writes rows as CSV in UTF-8 with a header; None becomes an empty cell."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(field.name for field in fields(Row))

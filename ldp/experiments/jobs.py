@@ -1,4 +1,4 @@
-"""Runs an evaluation as jobs with separate seeds, so that rows do not depend on order or processes."""
+"""Runs an evaluation as jobs with separate seeds, on many processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Workers = Callable[[Callable[["Job"], list["Sample"]], Sequence["Job"]], Iterabl
 
 @dataclass(frozen=True)
 class Scale:
-    """The amount of work: repeats of each setting, runs of Figures 1 to 3, and the stride along an axis."""
+    """Amount of work: repeats, runs of Figures 1 to 3, stride along an axis."""
 
     repeats: int
     runs: int
@@ -43,7 +43,7 @@ QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Measurements of one curve at (m,) points: mean of `count` repeats, and their squares around it.
+    """Mean of `count` repeats at (m,) points, and the squares around it.
 
     `each` has the (count, m) repeats, or is None if only the mean is known.
     """
@@ -59,7 +59,7 @@ class Sample:
     each: Vector | None = None
 
     def __add__(self, other: Sample) -> Sample:
-        """Combines two samples of the same curve and points (Chan, Golub and LeVeque's update)."""
+        """Adds a sample of the same points (Chan, Golub and LeVeque's update)."""
         count = self.count + other.count
         step = other.mean - self.mean
         mean = self.mean + step * (other.count / count)
@@ -87,14 +87,14 @@ def once(
     value: float | Sequence[float] | Vector,
     case: str = "",
 ) -> Sample:
-    """Returns the sample of one repeat: a number at x, or (m,) numbers at (m,) points."""
+    """Returns the sample of one repeat: numbers at one or (m,) points."""
     points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
     return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1, values[None])
 
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work with a unique key, which determines its coins; `work` is picklable."""
+    """Picklable work with a unique key, which determines its coins."""
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]
@@ -123,7 +123,7 @@ def run(
 
 @contextmanager
 def workers(processes: int) -> Iterator[Workers]:
-    """Yields the map function of a pool of processes, or the builtin map for one process."""
+    """Yields the map function of a pool, or the builtin for one process."""
     if processes == 1:
         yield map
         return

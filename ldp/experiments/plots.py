@@ -45,7 +45,7 @@ CASES = {
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Draws a figure into a PNG. Raises ModuleNotFoundError without matplotlib, ValueError without rows."""
+    """Draws a figure as PNG. Raises ModuleNotFoundError or ValueError."""
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("matplotlib is missing; plots need it: pip install '.[plots]'")
     from matplotlib import style
@@ -74,7 +74,7 @@ def _of(rows: Sequence[Row], dataset: str, case: str, method: str) -> list[Row]:
 
 
 def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws two panels per data set or case; bars show the middle 68 % of the repeats."""
+    """Draws two panels per data set or case; bars show 68 % of the repeats."""
     cases = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case in CASES))
     picture, axes = _grid(len(cases), 2, shared=False)
     for (dataset, case), band in zip(cases, axes, strict=True):
@@ -107,7 +107,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
 
 
 def _ranks(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws a panel per method with a dot per value; the line is the truth, 0 or Base's mean variance."""
+    """Draws a panel per method; the line is truth, 0 or Base's mean variance."""
     picture, axes = _grid(4, 3, shared=True)
     sums = {row.method: row for row in rows if row.case == "sum"}
     base = _of(rows, "zipf", "", "base")

@@ -157,7 +157,7 @@ def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Returns a Markdown table with aligned columns; the columns in `numbers` are right-aligned."""
+    """Returns a Markdown table; the columns in `numbers` are right-aligned."""
     table = [[cell.replace("|", "\\|") for cell in line] for line in (head, *lines)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     right = [index in numbers for index in range(len(widths))]

@@ -1,4 +1,4 @@
-"""Runs the evaluation, and writes a folder with CSV files, pictures and a report."""
+"""Runs the evaluation, and writes CSV files, pictures and a report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXPERIMENTS: Mapping[str, Callable[[Scale], Sequence[Job]]] = {
 
 @dataclass(frozen=True)
 class Reproduced:
-    """The rows, the findings on the claims, the written files (the report last), and whether there are pictures."""
+    """Rows, findings on claims, written files, and whether there are pictures."""
 
     rows: list[Row]
     findings: list[tuple[Claim, Finding]]
@@ -47,7 +47,7 @@ def _drawable() -> bool:
 
 
 def experiments_of(figures: Iterable[str]) -> list[str]:
-    """Returns the experiments that compute some figures. Raises ValueError for an unknown figure."""
+    """Returns the experiments of some figures. Raises ValueError."""
     wanted = set()
     for name in figures:
         if name not in FIGURES:
@@ -65,7 +65,7 @@ def reproduce(
     on_begin: Callable[[str, int], Callable[[], object]] = lambda _what, _jobs: lambda: None,
     pictures: bool = True,
 ) -> Reproduced:
-    """Computes figures, assesses the claims, and writes CSV files, pictures and a report to a folder.
+    """Computes figures, assesses the claims, and writes the output folder.
 
     A figure brings all figures of its experiment: "bias" also writes "distribution" and "variance". A seed always gives
     the same files for the same scale and version of numpy, with any number of processes. `on_begin` receives the name

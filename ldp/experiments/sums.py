@@ -35,7 +35,7 @@ RESCALED = "differs: by definition the sum is at most n; the published 0 comes f
 
 @dataclass(frozen=True)
 class Sum:
-    """One method's sum: published, calculated (each None if unknown) and measured, with standard error and verdict."""
+    """A method's published, calculated (or None) and measured sum."""
 
     method: str
     published: int | None
@@ -46,7 +46,7 @@ class Sum:
 
 
 def sums(rows: Sequence[Row]) -> list[Sum]:
-    """Compares the sums of the figure "bias" with the published ones, in the order of `METHODS`.
+    """Compares the sums of the figure "bias" with the published ones.
 
     Two means over runs agree within 4 standard errors of their difference. Power may differ by 2 %, because its prior
     differs slightly from the paper.
@@ -56,10 +56,10 @@ def sums(rows: Sequence[Row]) -> list[Sum]:
 
 
 def calculated(method: str) -> float | None:
-    """Returns the expected sum for counts X that are normal around the true counts k with Base's variance s².
+    """Returns the expected sum for counts X ~ N(k, s²) with true counts k.
 
-    Base-Pos and Base-Cut keep X ≥ T, with T = 0 for Base-Pos: E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with z = (k − T)/s.
-    Returns None for other methods with a sum except 1.
+    s² is Base's variance. Base-Pos (T = 0) and Base-Cut keep X ≥ T: E X·1{X ≥ T} = k·Φ(z) + s·φ(z), z = (k − T)/s.
+    Returns None for other methods whose sum is not 1.
 
     Example:
         >>> round(calculated("base-cut"))

@@ -20,7 +20,7 @@ Mark = tuple[bytes | None, bytes | None]
 
 
 class Incomplete(ValueError):  # noqa: N818  # not an error: more messages can follow
-    """Raised if messages of a snapshot are missing, or belong to another snapshot."""
+    """Raised if messages are missing or belong to another snapshot."""
 
 
 class NewerSchema(ValueError):  # noqa: N818  # named after the finding
@@ -75,7 +75,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
 
 
 def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
-    """Assembles the newest snapshot of one window, by its name and start in ms.
+    """Assembles the newest snapshot of a window, by name and start in ms.
 
     `received` is as for `assemble`. The snapshot has no rules, lineage, floors or progress, which only heads have.
 
@@ -112,7 +112,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
 
 
 def windows(stream: str, received: Received) -> list[Period]:
-    """Lists a stream's complete windows by name and start; `received` as for `assemble`. O(messages)."""
+    """Lists the complete windows by name and start. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}
     for key, (headers, value) in received.items():
@@ -127,7 +127,7 @@ def windows(stream: str, received: Received) -> list[Period]:
 
 
 def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
-    """Returns the window of a message by its key and headers; None for all time."""
+    """Returns a message's window by key and headers; None for all time."""
     if "end" not in headers:
         return None
     _, name, start, *_ = key.split("/")
@@ -235,7 +235,7 @@ def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> t
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
-    """Returns the snapshot of a head (or body), labels and bodies with vectors as arrays."""
+    """Makes the snapshot of documents with vectors as arrays."""
     one = next(iter(bodies.values()))
     _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
@@ -293,7 +293,7 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
-    """Returns the body of a document; `queries` caches queries, which all bodies share."""
+    """Makes the body of a document; `queries` caches the shared queries."""
     sets = []
     for answer in body["queries"]:
         query = queries.get(answer["name"])

@@ -1,4 +1,4 @@
-"""Validates a snapshot's documents against ``snapshot.schema.json``, with bounds.
+"""Validates documents against ``snapshot.schema.json``, with bounds.
 
 An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
 Unknown fields are ignored.
@@ -230,7 +230,7 @@ def check_head(document: Any) -> None:
 
 
 def check_shared(document: Any) -> None:
-    """Raises ValueError unless a document has the fields of every head and body."""
+    """Raises ValueError unless a document has the shared fields."""
     _ANY("document", document)
 
 
@@ -245,5 +245,5 @@ def check_body(document: Any) -> None:
 
 
 def check_domain(document: Any) -> None:
-    """Raises ValueError unless a document has labels, or their number of chunks."""
+    """Raises ValueError unless a document is a domain."""
     _DOMAIN("domain", document)

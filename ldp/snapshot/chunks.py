@@ -1,4 +1,4 @@
-"""Encodes a chunk of a vector as one message, in one of four lossless content types.
+"""Encodes a chunk of a vector in one of four lossless content types.
 
 The encoder uses float32 if all numbers are exact in float32, else float64. If most numbers are 0, it uses the sparse
 type of the same width, which stores only the indices and values of the other numbers.

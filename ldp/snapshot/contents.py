@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class _BitForBit:
-    """Equality by class and fields, with arrays and floats compared bit for bit."""
+    """Equality by class and fields; arrays and floats bit for bit."""
 
     __hash__ = None  # type: ignore[assignment]  # not hashable, because arrays are not
 
@@ -36,7 +36,7 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Period:
-    """The time window of a snapshot's reports, [start, end) in ms; None for all time.
+    """The time window of a snapshot, [start, end) in ms; None for all time.
 
     `name` is the configured name of the windows, or `all`. `final` is true if the window no longer changes.
     """
@@ -93,7 +93,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a stream on a topic; windows that end by `until` (ms) may also have `older` rows."""
+    """Rows on a topic; windows that end by `until` (ms) may have `older` ones."""
 
     topic: str
     slots: Slots
@@ -139,7 +139,7 @@ class Cut:
 
     @property
     def complete(self) -> bool:
-        """Whether every record before the offsets is counted, and no partition is missing."""
+        """Whether no record before the offsets and no partition is missing."""
         return not self.gaps and not self.uncounted
 
 
@@ -156,7 +156,7 @@ class Recommended:
 
 @dataclass(frozen=True, eq=False)
 class SetAnswer(_BitForBit):
-    """A method's answer for a set of values; fields as in ``snapshot.schema.json``.
+    """A method's answer for a set; fields as in ``snapshot.schema.json``.
 
     The fields after `frequency` are None except for Base: standard error, score interval, anytime-valid interval, and
     poisoning tolerance (−1 for infinity).
@@ -252,7 +252,7 @@ class Snapshot(_BitForBit):
     epsilon: str | None = None
 
     def estimate(self) -> Estimate:
-        """Returns Base as an estimate with its window and labels; disjoint windows merge.
+        """Returns Base as an estimate with window and labels.
 
         Raises:
             ValueError: the snapshot has no reports, or not the method Base.
@@ -272,7 +272,7 @@ class Snapshot(_BitForBit):
         )
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Returns the ends of Base's score intervals, (d,) each. Raises ValueError without Base."""
+        """Returns the (d,) ends of Base's score intervals. Raises ValueError."""
         base = self._base()
         if base.low is None or base.high is None:
             raise ValueError(f"base has no intervals in snapshot {self.sequence} of {self.stream!r}")

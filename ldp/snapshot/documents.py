@@ -140,7 +140,7 @@ def body_document(
 
 
 def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
-    """Returns the number of reports per rate and value, for a response at several rates."""
+    """Returns the number of reports per rate and value, if there are rates."""
     if body.by_rate is None:
         return {}
     rates = zip(snapshot.document["rates"], body.by_rate.tolist(), strict=True)

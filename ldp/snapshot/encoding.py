@@ -17,7 +17,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot, with the snapshot's identity, number of messages and window.
+    """One message of a snapshot, with the snapshot's identity and window.
 
     `body` is the message's value, and empty for a tombstone.
     """
@@ -45,7 +45,7 @@ class Message:
 
 
 def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
-    """Returns all messages of a snapshot: head, domain, then the methods' bodies in their order.
+    """Returns a snapshot's messages: head, domain, and the methods' bodies.
 
     Args:
         snapshot: the snapshot.
@@ -70,7 +70,7 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 
 
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
-    """Returns the messages of one window's snapshot: the methods' bodies in their order.
+    """Returns the messages of a window: the methods' bodies.
 
     The window has its own identity, because later heads leave its messages on the topic. Arguments as for `encode`.
 
@@ -85,7 +85,7 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
 
 
 def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
-    """Returns messages with the identity, number of messages and window of the snapshot."""
+    """Returns messages with the snapshot's identity, window and their number."""
     identity, window = snapshot.identity, snapshot.window
     return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
@@ -93,7 +93,7 @@ def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
 def delete_window(
     snapshot: Snapshot, window: Period, methods: Iterable[str] = tuple(METHODS)
 ) -> list[Message]:
-    """Returns tombstones for all possible messages of a window, or of all time.
+    """Returns tombstones for all possible messages of a window or all time.
 
     `snapshot` is any snapshot of the stream. `methods` are all by default, because the writer of the window may have
     published others.

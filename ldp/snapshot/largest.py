@@ -1,4 +1,4 @@
-"""Bounds the size of a stream's largest message, for the limits of topics and clients."""
+"""Bounds a stream's largest message, for the limits of topics."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ def largest_message(
     partitions: int,
     windows: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
-    """Returns an upper bound of the bytes of any message in a stream's snapshots.
+    """Returns an upper bound of the bytes of any message of a stream.
 
     The bound assumes the longest numbers and no compression. Only more than some dozens of gaps, bounded ranges or
     changes of rules can exceed it. `partitions` is the number of partitions of the stream's topic; `windows` maps a

@@ -1,4 +1,4 @@
-"""Rounds long vectors to float32; the error is far below the noise of the coins."""
+"""Rounds long vectors to float32, with an error far below the noise."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ PART = 100  # Rounding moves a number by at most 1/PART of Base's standard error
 
 
 def rounded(snapshot: Snapshot) -> Snapshot:
-    """Returns a snapshot with chunked vectors rounded to float32, as float64 arrays.
+    """Returns a snapshot with chunked vectors rounded to float32.
 
     A vector is not rounded if rounding moves a number by more than 1 % of Base's standard error, which needs about
     10¹¹ reports. Base's frequencies, sums, and answers for sets are never rounded. O(d) per method.
@@ -38,7 +38,7 @@ def _rounded(body: Body, off: float, *, exact: bool) -> Body:
 
 
 def _nearest(vector: Vector, off: float) -> Vector:
-    """Returns the nearest float32 of each number, or the vector if one differs by more than `off`."""
+    """Rounds to float32, or returns the vector if this moves one by > `off`."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = vector.astype(np.float32).astype(np.float64)
         return near if (np.abs(near - vector) <= off).all() else vector

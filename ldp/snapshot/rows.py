@@ -1,4 +1,4 @@
-"""Rows: a snapshot as flat records for databases, one per value and per answer of a query.
+"""Rows: a snapshot as flat records for databases.
 
 A row's key is stream, window, method, query and rank. Values are ranked by Base, which gives the same ranks for every
 method (`ldp.query.top`). A value that enters the top replaces the one that leaves, so the keys of a window are known in
@@ -49,7 +49,7 @@ class RowKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
-        """Parses a key from any writer; raises ValueError, with the column, for an invalid key."""
+        """Parses a key from any writer. Raises ValueError for an invalid key."""
         columns = _object("key", key)
         if tuple(columns) != cls._fields:
             raise ValueError(f"the key has other columns; allowed are exactly {', '.join(cls._fields)}")
@@ -69,7 +69,7 @@ class RowKey(NamedTuple):
 
 
 class RowValue(NamedTuple):
-    """The value of a row without the key's columns; fields as in ``row-value.connect.json``.
+    """A row's value without the key; fields as in ``row-value.connect.json``.
 
     `value` is None for the answer of a set, `low` and `high` for methods except Base, `window_end` for all time.
     """
@@ -164,7 +164,7 @@ class Row:
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns the slots of each window: `top` values of d, and the answers of all queries.
+    """Returns the slots of each window: `top` values, and all queries.
 
     Raises ValueError for no, unknown or repeated methods, and for a top below 1.
     """
@@ -187,7 +187,7 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns the rows (`places`) of a snapshot of all time or of a window. O(d log d + rows).
+    """Returns the rows (`places`) of a snapshot. O(d log d + rows).
 
     Raises KeyError if the snapshot lacks Base or one of the methods.
 
@@ -226,7 +226,7 @@ _Answer = tuple[str, int, int | None, float, float | None, float | None]
 
 
 def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
-    """Yields a method's answers: the values in an order, the sets, and the most frequent values."""
+    """Yields a method's answers: values in order, sets, most frequent values."""
     low, high = (None, None) if body.low is None or body.high is None else (body.low[order], body.high[order])
     yield from _ranked(VALUES, order, body.frequencies[order], low, high)
     for answer in body.sets:
@@ -245,6 +245,6 @@ def _ranked(
 
 
 def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = None) -> list[Row]:
-    """Returns tombstones for a window's possible rows (`places`), except the rows to keep (`but`)."""
+    """Returns tombstones for a window's rows (`places`) except `but`."""
     stay = set() if but is None else set(keys(stream, window, but))
     return [Row(key.encode(), b"") for key in keys(stream, window, places) if key not in stay]

@@ -48,7 +48,7 @@ def take(
     window: Period = ALL_TIME,
     complete: bool | None = None,
 ) -> Snapshot:
-    """Returns the snapshot of an estimate, with the results of every method. O(d log d).
+    """Returns the snapshot of an estimate with all results. O(d log d).
 
     Args:
         stream: the stream.
@@ -102,7 +102,7 @@ def announce(
     identity: str,
     reports: int = 0,
 ) -> Snapshot:
-    """Returns a snapshot with only a head, without frequencies; arguments as for `take`."""
+    """Returns a snapshot with only a head; arguments as for `take`."""
     return Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
@@ -158,7 +158,7 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns the results of a method, for Base with standard errors and intervals."""
+    """Returns a method's results, for Base with errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
@@ -183,7 +183,7 @@ def _body(
 
 
 def _is_counted(estimate: "Estimate") -> bool:
-    """Returns whether counts exist, which anytime-valid intervals and tolerances need."""
+    """Returns whether anytime-valid intervals and tolerances can be computed."""
     return estimate.counts is not None or isinstance(estimate, RatedEstimate)
 
 

@@ -1,4 +1,4 @@
-"""A bridge from pages to Kafka: serves the example's page, and writes each request body to Kafka as one record.
+"""A bridge from pages to Kafka: each request body becomes one record.
 
     python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]
 
@@ -47,7 +47,7 @@ class Bridge(BaseHTTPRequestHandler):
         self.wfile.write(path.read_bytes())
 
     def do_POST(self) -> None:
-        """Writes the body as a record without key or headers; returns 204 after Kafka's acknowledgement."""
+        """Writes the body as a record; returns 204 once Kafka acknowledges it."""
         length = self.headers.get("Content-Length", "")
         if self.path != "/reports" or self.headers.get("Content-Type") != KIND:
             status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
@@ -71,7 +71,7 @@ class Bridge(BaseHTTPRequestHandler):
         return HTTPStatus.NO_CONTENT
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing, because a line would contain the sender's address and the time."""
+        """Logs nothing, because a line would have the sender's address and time."""
 
 
 class Server(ThreadingHTTPServer):
