@@ -49,9 +49,7 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
     from ldp.files import perturbed, values
 
     if form == "binary" and sys.stdout.isatty():
-        raise click.UsageError(
-            "--format binary cannot write to a terminal; redirect stdout to a file or a pipe"
-        )
+        raise click.UsageError("--format binary does not write to a terminal; redirect stdout to a file")
     rng = None
     if insecure_seed is not None:
         import numpy as np

@@ -15,11 +15,7 @@ from ldp.terminal import echo, screen
 
 @cli.command("reproduce")
 @click.option(
-    "--figure",
-    "figures",
-    multiple=True,
-    metavar="NAME",
-    help="Figure to compute. Repeat the option for several. Default: all.",
+    "--figure", "figures", multiple=True, metavar="NAME", help="Figure to compute, repeatable. Default: all."
 )
 @click.option("--quick", is_flag=True, help="Run fewer repeats and points, in under 1 minute.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all coins.")

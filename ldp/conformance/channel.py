@@ -49,9 +49,8 @@ class Rate:
     @property
     def summary(self) -> str:
         """The measured and the expected rate."""
-        return (
-            f"{self.what}: {self.count / max(self.n, 1):.4%} of {self.n:,}, expected {self.probability:.4%}"
-        )
+        rate = self.count / max(self.n, 1)
+        return f"{self.what}: {rate:.4%} of {self.n:,}, expected {self.probability:.4%}"
 
 
 @dataclass(frozen=True)
@@ -180,9 +179,7 @@ def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_
     hashed = kernels.HASH[oracle.hash](seeds.astype(np.uint32), values, oracle.g).astype(np.int64)
     steps = (buckets - hashed) % oracle.g
     if oracle.g > 2:
-        yield from _even(
-            f"value {value}, buckets of reports that do not support it", steps[~own] - 1, oracle.g - 1
-        )
+        yield from _even(f"value {value}, buckets without support", steps[~own] - 1, oracle.g - 1)
 
 
 def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:

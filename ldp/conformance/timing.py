@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from ldp.conformance.running import Command
 
-WAIT_SECONDS = (
-    5.0  # Time limit for the answer to one line; a client that exceeds it reads all its input first
-)
+WAIT_SECONDS = 5.0  # Time limit for the answer to one line
 APART = 1.2  # Least reported ratio of medians: an observer on a network cannot resolve smaller ones
 
 

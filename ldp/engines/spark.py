@@ -112,9 +112,7 @@ def _places(batch: pa.RecordBatch) -> Places | None:
         return None
     for name in _LOG:
         if batch.column(name).null_count:
-            raise ValueError(
-                f"a record has no {name}; every record needs one, or leave out the column offset"
-            )
+            raise ValueError(f"a record has no {name}; all records need one, or no column offset")
     topics = batch.column("topic").dictionary_encode()
     numbers = batch.column("partition").cast("int64").to_numpy()
     pairs, which = np.unique(topics.indices.to_numpy().astype(np.int64) << 32 | numbers, return_inverse=True)

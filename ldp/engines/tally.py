@@ -112,9 +112,7 @@ class Tally:
         """Adds states of other tallies. Raises ValueError for any other state."""
         for state in states:
             if state.stream.document() != self.stream.document() or len(state.log) > 1:
-                raise ValueError(
-                    "the state has another document or several offset ranges; a tally adds other tallies"
-                )
+                raise ValueError("the state has another document or several offset ranges; one is allowed")
             (covered,) = state.log or (None,)
             part = self._part(None if covered is None else (covered.topic, covered.partition))
             part.add(state)

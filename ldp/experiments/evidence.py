@@ -48,9 +48,7 @@ def graded(cases: npt.ArrayLike, measured: str) -> Finding:
     share = float(true.mean())
     verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS
     if true.size > 1:
-        measured += (
-            f"; true in {'all' if true.all() else f'{np.count_nonzero(true):,}'} of {true.size:,} cases"
-        )
+        measured += f"; true in {np.count_nonzero(true):,} of {true.size:,} cases"
     return Finding(measured, verdict)
 
 

@@ -19,9 +19,7 @@ _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
 _DEEPEST = 5  # Deepest nesting of a stream's public document
 
-Check = Callable[
-    [str, Any], None
-]  # Raises ValueError for a wrong value; the arguments are a field's name and value
+Check = Callable[[str, Any], None]  # Raises ValueError; arguments: a field's name and value
 
 
 def _wrong(at: str, given: object, allowed: str) -> ValueError:
@@ -192,9 +190,7 @@ _HEAD = _fields(
 )
 _RECOMMENDED = _or_null(_fields({"method": _METHOD, "sequence": _integer(0, _LAST_SEQUENCE)}))
 _QUERY = {"name": _NAME, "values": _integers(0), "recommended": _RECOMMENDED}
-_SET = _fields(
-    _QUERY | {"frequency": _number}, dict.fromkeys(BASE_ONLY, _number) | {"standard_error": _number}
-)
+_SET = _fields(_QUERY | {"frequency": _number}, dict.fromkeys((*BASE_ONLY, "standard_error"), _number))
 _TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BASE_ONLY, _numbers))
 _BODY = _fields(
     _SHARED

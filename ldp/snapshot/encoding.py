@@ -17,10 +17,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot, with the snapshot's identity and window.
-
-    `body` is the message's value, and empty for a tombstone.
-    """
+    """One message of a snapshot; `body` is empty for a tombstone."""
 
     key: str
     content_type: str
@@ -79,7 +76,7 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
     """
     if snapshot.window.start is None:
         raise ValueError(
-            f"snapshot {snapshot.sequence} of {snapshot.stream!r} covers all time; a window is required"
+            f"snapshot {snapshot.sequence} of {snapshot.stream!r} has no window; one is required"
         )
     return _whole(snapshot, _bodies(snapshot, inline, chunk))
 
