@@ -9,7 +9,7 @@ def main() -> None:
         from worker import cli
     except ModuleNotFoundError as error:
         sys.stderr.write(
-            f"ldp-worker: not installed: {error.name}; the extra has it: pip install 'ldp-worker[worker]'\n"
+            f"ldp-worker: not installed: {error.name}; install the extra: pip install 'ldp-worker[worker]'\n"
         )
         sys.exit(2)
     cli.main()

@@ -25,23 +25,23 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """Recount the topic and compare with Redis.
 
     Reads the topic up to the stored offsets, recounts it with separate code, and compares bit for bit. Also
-    recounts the newest snapshot and each window on the topic, up to the offsets that each names.
+    recounts the newest snapshot and each window on the snapshot topic, up to their offsets.
 
     \b
     exit code  verdict
     0          equal, or nothing is counted yet
-    1          different; or a gap: offsets are recorded as lost, because the
-               topic's retention deleted them before they were counted
+    1          different; or a gap: the topic's retention deleted records
+               before they were counted
     3          not recountable: retention deleted records after they were
-               counted; in what remains nothing differs
+               counted; the remaining records match
 
-    With several streams, prints a line for each; the exit code is 1 if any is 1, else 3 if any is 3.
+    With several streams, prints one line per stream; the exit code is 1 if any is 1, else 3 if any is 3.
 
     --json prints for the stream (a list for several) and for each partition: verdict, equal, counted, difference (the
     first one, or null), records, reports, malformed, rejected (malformed records by reason), late, panes, lag. A
     partition also has its number, start, offset, and [from, to) of gaps and deleted records. A stream also has finals
-    and provisional (windows on the topic), recounted and provisional_recounted, gone (closed windows with reports that
-    are not on the topic), and unknown (published, but not recountable, or null).
+    and provisional (windows on the topic), recounted and provisional_recounted, gone (closed windows with reports,
+    missing from the topic), and unknown (why snapshots are not recountable, or null).
     """  # noqa: D301
     from worker.observe import logs
 
@@ -64,7 +64,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
 
 
 def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVerdict | None":
-    """Audits a stream; returns None after an error, which is printed."""
+    """Audits a stream; prints an error and returns None if the audit fails."""
     from worker.audit import AuditError, verify
     from worker.kafka.client.topics import TopicError
 
@@ -83,7 +83,7 @@ def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
 
 
 def render(verdict: "StreamVerdict") -> "RenderableType":
-    """Returns a verdict for the terminal: partitions, reasons of rejection, differences, outcome."""
+    """Returns the terminal output: partitions, reasons of rejection, differences."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -146,26 +146,26 @@ def outcome(verdict: "StreamVerdict") -> str:
     counted += f"; {' and '.join(windows)} recounted" if windows else ""
     if verdict.gone:
         there = f"{verdict.finals:,}" if verdict.finals else "none"
-        counted += f"; windows: {verdict.finals + verdict.gone:,} final by the lines, {there} on the topic"
+        counted += f"; windows: {verdict.finals + verdict.gone:,} closed, {there} of them on the topic"
     if different := [str(each.partition) for each in verdict.partitions if each.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
     if verdict.published:
-        return "different in what is published"
+        return "different in the snapshots"
     if (
         verdict.unknown
         and verdict.verdict == "not recountable"
         and not any(p.deleted for p in verdict.partitions)
     ):
-        return f"not recountable in what is published; nothing differs in what remains: {counted}"
+        return f"not recountable in the snapshots; the rest matches: {counted}"
     gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""
     if deleted := [str(each.partition) for each in verdict.partitions if each.deleted]:
-        remains = f"nothing differs{gaps} in what remains: {counted}"
+        remains = f"the rest matches{gaps}: {counted}"
         return f"not recountable in partition {', '.join(deleted)}; {remains}"
-    return f"equal{gaps}: {counted}" if verdict.counted else "nothing is counted yet: no verdict"
+    return f"equal{gaps}: {counted}" if verdict.counted else "no verdict: nothing is counted yet"
 
 
 def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
-    """Returns a verdict in JSON's types, as the command's help describes it."""
+    """Returns a verdict in types of JSON, as in the command's help."""
     of_all = ("records", "reports", "malformed", "rejected", "late", "panes", "lag")
     of_stream = ("finals", "recounted", "provisional", "provisional_recounted", "gone", "unknown")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check(config: "Config", wait: float, as_json: bool) -> int:
     """Validate the configuration, Kafka and Redis.
 
-    Checks configuration, brokers, topics, Redis and the counts in it. The exit code is 1 if anything is an error.
+    Checks configuration, brokers, topics, Redis and stored counts. The exit code is 1 if there is an error.
     """
     from worker.check import Level, findings
     from worker.observe import logs
@@ -47,7 +47,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 def render(findings: "Sequence[Finding]", *, one_line: bool = False) -> "Table":
-    """Returns the findings as a table: level, subject, text and hint."""
+    """Returns the findings as a table with level, subject, text and hint."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,6 +1,6 @@
-"""Parts of all commands: the group, --config and its errors, options, progress.
+"""Common parts of commands: --config, error handling, options, progress bar.
 
-Heavy imports are inside the commands, so that help is fast.
+Commands import heavy packages on use, so that --help is fast.
 """
 
 import functools
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from worker.kafka.snapshots.reader import SnapshotReader
 
 _CONFIG = "LDP_WORKER_CONFIG"
-_CHECK = "ldp-worker check says what is wrong"
+_CHECK = "run ldp-worker check to find the cause"
 _KAFKA = "3.0.12"
-"""The version of kafka-python that `worker.kafka` requires."""
+"""Version of kafka-python that `worker.kafka` requires."""
 _EXTRA = {"kafka-python": "kafka", "prometheus-client": "prometheus_client", "python-snappy": "snappy"} | {
     name: name
     for name in (
@@ -32,14 +32,14 @@ _EXTRA = {"kafka-python": "kafka", "prometheus-client": "prometheus_client", "py
         "zstandard",
     )
 }
-"""Packages of the extra `worker` -> their modules."""
+"""Packages of the extra `worker`, with their modules."""
 _Command = Callable[..., int]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="ldp-worker", prog_name="ldp-worker")
 def cli() -> None:
-    """Count locally private reports from Kafka exactly once, and publish what the counts say."""
+    """Count locally private reports from Kafka exactly once, and publish estimates."""
 
 
 def command(name: str) -> Callable[[_Command], click.Command]:
@@ -65,7 +65,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             except topics.TopicError as error:
                 complain(str(error))
             except BrokerError as error:
-                closed = "AuthorizationFailed" in str(error)  # check may not try it
+                closed = "AuthorizationFailed" in str(error)  # check may lack the same permission
                 complain(f"Kafka: {error}\n{remedy(error) if closed else _CHECK}")
             except ERRORS as error:
                 from worker.redis.reaching import Unreachable  # imports the kernels
@@ -92,10 +92,10 @@ def _demand_extra() -> None:
     """Exits with code 2 if packages are missing, or if kafka-python has another version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:
-        complain(f"not installed: {', '.join(missing)}; the extra has it: pip install 'ldp-worker[worker]'")
+        complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[worker]'")
         sys.exit(2)
     if (found := version("kafka-python")) != _KAFKA:
-        complain(f"kafka-python {found}; this worker needs {_KAFKA}: pip install kafka-python=={_KAFKA}")
+        complain(f"kafka-python {found}; this worker requires {_KAFKA}: pip install kafka-python=={_KAFKA}")
         sys.exit(2)
 
 
@@ -105,12 +105,12 @@ def complain(text: str) -> None:
 
 
 def complain_of(passed: object) -> None:
-    """Prints a skipped record, see `worker.kafka.client.reading.Passed`, on stderr."""
+    """Prints a skipped record (`worker.kafka.client.reading.Passed`) on stderr."""
     complain(str(passed))
 
 
 def reach(config: "Config", topic: str) -> None:
-    """Raises unless the brokers answer and have a topic."""
+    """Raises unless the brokers respond and have a topic."""
     from worker.kafka.client import brokers, topics
 
     with brokers.connect(config, on_waiting=complain) as admin:
@@ -118,17 +118,17 @@ def reach(config: "Config", topic: str) -> None:
 
 
 def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
-    """Reads the topic to its end; prints a message and returns False if that took too long."""
+    """Reads the topic to its end; prints a message and returns False after a time-out."""
     deadline = time.monotonic() + seconds
     there = all(reader.catch_up(max(0.0, deadline - time.monotonic())) for reader in readers)
     if not there:
-        complain(f"the topic was not read to its end in {seconds:g} s; --timeout gives it more")
+        complain(f"the topic was not read to its end in {seconds:g} s; use a longer --timeout")
     return there
 
 
 @contextmanager
 def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a progress bar on stderr, if that is a terminal; yields a function that moves it: (done, of)."""
+    """Shows a progress bar on a terminal's stderr; yields its update function (done, of)."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)
@@ -162,7 +162,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def amount(number: int, what: str) -> str:
-    """Returns a number and a noun, in the singular for one.
+    """Returns a number with a noun in the singular or plural.
 
     Example:
         >>> amount(1, "report"), amount(1200, "report")

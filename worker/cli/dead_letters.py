@@ -52,13 +52,13 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
 
 
 def _counts(dead_letters: "Sequence[DeadLetter]") -> list[tuple[str, str, int]]:
-    """Returns each reason, its message and its number, the most frequent first."""
+    """Returns (reason, message, number), the most frequent first."""
     counts = Counter((dead_letter.reason, dead_letter.message) for dead_letter in dead_letters)
     return [(reason, message, n) for (reason, message), n in counts.most_common()]
 
 
 def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "RenderableType":
-    """Returns dead letters, the newest first, for the terminal: all reasons, then the last ones."""
+    """Returns the terminal output: all reasons, then the newest dead letters."""
     from rich.console import Group
     from rich.text import Text
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def document(config: "Config", stream: str | None) -> int:
     """Print the public document of a stream.
 
-    The output is what ldp perturb --document takes. The fingerprint goes to stderr.
+    ldp perturb --document takes the output. The command prints the fingerprint on stderr.
 
     \b
     ldp-worker document --stream colours > colours.json

@@ -1,4 +1,4 @@
-"""Command `export`: writes the counts of a stream as an import for a mirrored cluster."""
+"""Command `export`: writes a stream's counts as an import for a mirrored cluster."""
 
 import contextlib
 from pathlib import Path
@@ -62,11 +62,9 @@ def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
         last = newest_records(each, topic).items()
         newest.append({p: (of[-1].timestamp, of[-1].value) for p, of in last if of})
     if ends[0].keys() != ends[1].keys():
-        raise Refused(f"the topic has {len(ends[0])} partitions, its mirror {len(ends[1])}")
+        raise Refused(f"the topic has {len(ends[0])} partitions, but its mirror {len(ends[1])}")
     if behind := sorted(p for p, last in newest[0].items() if newest[1].get(p) != last):
-        raise Refused(
-            f"partition {', '.join(map(str, behind))}: the newest record is another one in the mirror"
-        )
+        raise Refused(f"partition {', '.join(map(str, behind))}: the mirror has another newest record")
     with connect(config.redis) as client:
         found = stored_cut.read(
             served.stream, RedisStore(client, name), [*ends[0]], lambda _: (), lambda: None

@@ -1,4 +1,4 @@
-"""Command `import`: begins partitions of a stream with counts from a batch job."""
+"""Command `import`: starts partitions of a stream with counts from a batch job."""
 
 import contextlib
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from worker.config import Config
     from worker.importing import Prefix
 
-_AGAIN = "what is imported stays; ldp-worker check says what is wrong, then import again"
+_AGAIN = "stored imports stay; run ldp-worker check to find the cause, then import again"
 
 
 @command("import")
@@ -78,5 +78,5 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
 def _show(prefix: "Prefix", before: bool) -> None:
     history, covered = prefix.history, prefix.covered
     counted = f"{amount(history.reports, 'report')} in {amount(history.records, 'record')}"
-    done = "there already" if before else "imported"
+    done = "already imported" if before else "imported"
     echo(f"partition {covered.partition}: {counted} up to offset {covered.offset}, {done}")

@@ -22,9 +22,9 @@ def init(file: Path) -> None:
         with file.open("x", encoding="utf-8") as new:
             new.write(text)
     except FileExistsError:
-        complain(f"{file}: is there already; name another file, or take it away first")
+        complain(f"{file}: exists already; choose another file, or delete it first")
         sys.exit(2)
     except OSError as error:
         complain(f"{file}: cannot be written ({error.strerror})")
         sys.exit(2)
-    echo(f"wrote {file}: say where Kafka and Redis are, and what your stream is; then: ldp-worker check")
+    echo(f"wrote {file}: set the addresses of Kafka and Redis, and your stream; then run ldp-worker check")

@@ -1,4 +1,4 @@
-"""Newest snapshots of all streams, a line each."""
+"""Overview of the newest snapshots, one line per stream."""
 
 import contextlib
 import time
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
-    """Shows the newest snapshot of each stream, in a table or as lines, until interrupted.
+    """Shows the newest snapshot of each stream until interrupted.
 
-    `once` is the number of seconds to wait for one snapshot of each, `as_json` the methods to print as JSON.
-    Returns 1 if a stream had no snapshot in time; raises `NewerSchema` if a newer version wrote one.
+    `once`: seconds to wait for one snapshot of each stream; `as_json`: the methods to print as JSON. Returns 1 if a
+    stream had no snapshot in time; raises `NewerSchema` for a snapshot of a newer version.
     """
     from worker.kafka.snapshots.reader import SnapshotReader
 
@@ -70,7 +70,7 @@ def _once(
     if as_json is None:
         screen().print(render(streams, newest, [reader.age() for reader in readers]))
     if missing := [reader.stream for reader in waiting if reader.stream not in newest]:
-        complain(f"no snapshot of {', '.join(missing)} after {seconds:g} s; watch --stream says why")
+        complain(f"no snapshot of {', '.join(missing)} after {seconds:g} s; watch --stream prints the reason")
     return 1 if missing else 0
 
 
@@ -95,7 +95,7 @@ def _show(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str]
 def render(
     streams: Sequence["ldp.Stream"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
 ) -> "RenderableType":
-    """Returns a table of all streams: snapshot by name, its age in seconds, and the most frequent value."""
+    """Returns a table of all streams with newest snapshot, age in seconds and top value."""
     from rich.table import Table
     from rich.text import Text
 

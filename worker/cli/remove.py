@@ -32,7 +32,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
     from worker.store import removal as stored
 
     if not re.fullmatch(NAME, stream):
-        raise click.BadParameter(f"{stream!r} given; no stream has such a name", param_hint="STREAM")
+        raise click.BadParameter(f"{stream!r} given; it is not a valid name of a stream", param_hint="STREAM")
     logs.silence()
     group = config.consumer_group(stream)
     with brokers.connect(config, on_waiting=complain) as admin, connect(config.redis) as client:
@@ -44,21 +44,21 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
         echo(f"Redis: {amount(len(keys), 'key')}")
         for topic, found in messages.items():
             echo(f"topic {topic}: {amount(found, 'message')}")
-        echo(f"group {group}: {'not there' if members is None else amount(members, 'member')}")
+        echo(f"group {group}: {'does not exist' if members is None else amount(members, 'member')}")
         if not (keys or any(messages.values()) or members is not None):
-            echo(f"nothing is kept of {stream}")
+            echo(f"no data of {stream} found")
             return 0
         if not yes:
-            echo("nothing was deleted; --yes does it")
+            echo("use --yes to delete these data")
             return 0
         if members:
             complain(
-                f"group {group} has {amount(members, 'member')}: take the stream out of the configuration of the"
-                " workers that count it and start them again, or stop them; one that was killed is a member until its"
-                " session time-out"
+                f"group {group} has {amount(members, 'member')}: stop the workers that count the stream, or remove it"
+                " from their configuration and restart them; a killed worker stays a member until its session"
+                " time-out"
             )
             return 1
-        # a worker that starts meanwhile loses its counts before Kafka's offsets, notices it, and stops
+        # deletes counts before Kafka's offsets, so that a worker that starts meanwhile detects the loss and stops
         messages = removal.delete_messages(admin, config, stream, there)
         stored.delete(client, keys)
         if members is not None:

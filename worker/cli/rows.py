@@ -23,14 +23,14 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line is a value of a window or the answer to a query, by one method. docs/guides/databases.md lists its columns.
+    A line has the estimate of a value or a query in one window, by one method. docs/guides/databases.md lists columns.
 
     \b
     ldp-worker rows > rows.jsonl
     duckdb -c "SELECT label, estimate FROM 'rows.jsonl' WHERE method = 'base'"
 
     --connect prints the topic, the converters with their schemas (Kafka Connect 4.2 or newer, no registry), and the
-    isolation level, and reads nothing.
+    isolation level. It does not connect to Kafka.
     """  # noqa: D301
     import orjson
 
@@ -50,17 +50,17 @@ def rows(config: "Config", connect: bool) -> int:
         echo_json(orjson.dumps(key._asdict() | value._asdict()).decode())
     if others:
         complain(
-            f"{amount(others.total(), 'record')} of topic {config.rows.topic} skipped, as they are no rows:"
+            f"skipped {amount(others.total(), 'record')} of topic {config.rows.topic} that are not rows:"
         )
         for reason, count in others.most_common():
             complain(f"{count}: {reason}")
     if not printed:
-        complain(f"no row in topic {config.rows.topic}")
+        complain(f"topic {config.rows.topic} has no rows; they appear with the next snapshot")
     return 0
 
 
 def settings(topic: str) -> str:
-    """Returns the settings of a sink, a line each.
+    """Returns the settings of a sink, one per line.
 
     Example:
         >>> settings("ldp-rows").splitlines()[:2]

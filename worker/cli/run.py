@@ -42,8 +42,8 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     logs.configure(config.log_level, process=None if child is None else child[0])
     try:
         from worker.service import run as service
-    except RuntimeError as error:  # numba's: no folder for compiled code
-        complain(f"{error}\nset NUMBA_CACHE_DIR to a folder that can be written to")
+    except RuntimeError as error:  # numba raises it without a folder for compiled code
+        complain(f"{error}\nset NUMBA_CACHE_DIR to a writable folder")
         return 2
     if child is None:
         return service.run(config)

@@ -1,4 +1,4 @@
-"""Snapshots as tables and as JSON, with warnings."""
+"""Output of snapshots as tables and as JSON, with warnings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def document(
     head: "Mapping[str, Any] | None" = None,
     progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> str:
-    """Returns a snapshot as one line of JSON: head, window, labels, and the bodies of some methods."""
+    """Returns head, window, labels and methods' bodies as one line of JSON."""
     import numpy as np
 
     from ldp.snapshot import body_document, head_document
@@ -42,25 +42,25 @@ def document(
 
 
 def row(window: "Period", progress: "Mapping[str, Closed]") -> dict[str, Any]:
-    """Returns a window in JSON's types."""
+    """Returns a window in types of JSON."""
     shown = {"name": window.name, "start": date(window.start), "end": date(window.end), "final": window.final}
     return shown | {"bounded": is_bounded(window, progress)}
 
 
 def is_bounded(window: "Period", progress: "Mapping[str, Closed]") -> bool:
-    """Returns whether a window was closed before all partitions had passed it."""
+    """Returns whether a window closed before all partitions reached its end."""
     return window.end is not None and window.name in progress and progress[window.name].is_bounded(window.end)
 
 
 def date(milliseconds: int | None) -> str:
-    """Returns a window's bound, which must not be None, as a time in UTC."""
+    """Returns a window's bound, not None, as a time in UTC."""
     assert milliseconds is not None
     date = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
     return date.isoformat(timespec="seconds" if milliseconds % 1000 == 0 else "milliseconds") + "Z"
 
 
 def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
-    """Returns final, with bounded, or provisional.
+    """Returns `final`, `final, bounded` or `provisional`.
 
     Example:
         >>> from ldp.snapshot import Closed, Period
@@ -73,7 +73,7 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
 
 
 def none_there(stream: str, window: str, start: int | None, there: Sequence["Period"]) -> str:
-    """Returns a message that a snapshot is missing, with the windows on the topic."""
+    """Returns a message on a missing snapshot, with the windows on the topic."""
     if window == "all":
         return f"no snapshot of {stream}"
     which = f"no window {window!r} of {stream}" + ("" if start is None else f" that starts at {date(start)}")
@@ -81,7 +81,7 @@ def none_there(stream: str, window: str, start: int | None, there: Sequence["Per
         f"{name}, {len(starts)} from {date(starts[0].start)} to {date(starts[-1].start)}"
         for name, starts in ((name, list(ones)) for name, ones in groupby(there, lambda one: one.name))
     ]
-    return f"{which} (there are: {'; '.join(['all', *names])})"
+    return f"{which} (on the topic: {'; '.join(['all', *names])})"
 
 
 def render(
@@ -92,9 +92,9 @@ def render(
     width: int,
     progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> "RenderableType":
-    """Returns the most frequent values by Base as a table, in per cent of the reports.
+    """Returns a table of the most frequent values by Base, in percent of the reports.
 
-    Methods that do not fit into the width follow in further tables. `progress` is that of windows, from the head.
+    Methods that do not fit into the width follow in further tables. `progress`: window progress from the head.
     """
     from rich.console import Group
     from rich.text import Text
@@ -117,18 +117,18 @@ def wholeness(snapshot: "Snapshot") -> str:
 
 
 def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
-    """Returns a warning if a snapshot is of another stream with the configured name, else None."""
+    """Returns a warning for a snapshot of another stream with this name, else None."""
     theirs, ours = snapshot.fingerprint, stream.fingerprint.hex()
     if theirs == ours:
         return None
     return (
-        f"NOT THE CONFIGURED STREAM: this snapshot is of fingerprint {theirs}, the configuration's {stream.name} has"
-        f" {ours}: another protocol, epsilon, domain or other labels"
+        f"NOT THE CONFIGURED STREAM: this snapshot has fingerprint {theirs}, but {stream.name} has {ours} in the"
+        " configuration: another protocol, epsilon, domain or other labels"
     )
 
 
 def gaps(cut: "Cut") -> str:
-    """Returns the lost offsets and the partitions that are not counted.
+    """Returns the lost offsets and the uncounted partitions.
 
     Example:
         >>> from ldp.snapshot import Cut

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="R",
-    help="Most reports per second. Without the option, no limit.",
+    help="Maximum reports per second. Without the option, no limit.",
 )
 @click.option(
     "--hours",
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     default="0s",
     show_default=True,
     metavar="LENGTH",
-    help="With --hours: the largest disorder of the timestamps, such as 90s.",
+    help="Maximum disorder of the timestamps with --hours, such as 90s.",
 )
 @click.option(
     "--truth",
@@ -106,8 +106,8 @@ def simulate(
 ) -> int:
     """Send reports of simulated users.
 
-    Draws users from a file of counts, with a seed. Perturbs each user's value with secret coins and sends it as one
-    report, in a record of its own or with others (--batch).
+    Draws users from a file of counts, with a seed. Perturbs each user's value with secret coins and sends one report
+    per user, in one record per report or per --batch reports.
     """
     from worker.kafka.reports import sender
     from worker.observe import logs
@@ -154,16 +154,14 @@ def _jitter(hours: float | None, jitter: str) -> int:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--jitter") from None
     if length and hours is None:
-        raise click.BadParameter(
-            f"{jitter!r} given; records that are of now have none: give --hours", param_hint="--jitter"
-        )
+        raise click.BadParameter(f"{jitter!r} given; allowed only with --hours", param_hint="--jitter")
     return length
 
 
 def _times(
     config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
 ) -> "Callable[[int], int] | None":
-    """Returns a function for the records' times, None for now; SimulationError if the topic does not keep them."""
+    """Returns a function for the timestamps, None for the current time; checks the topic."""
     if hours is None:
         reach(config, served.topic)
         return None
@@ -182,40 +180,40 @@ def _times(
 
 
 def refused(topic: "Topic", span: int) -> str | None:
-    """Returns why a topic does not keep the time of records from so many milliseconds ago, or None."""
+    """Returns why a topic does not keep timestamps `span` ms ago, or None."""
     if topic.append_time:
         return (
-            "has message.timestamp.type=LogAppendTime, which makes all records of now; ldp-worker create-topics"
-            " --event-time makes one that takes other times"
+            "has message.timestamp.type=LogAppendTime, which replaces timestamps; ldp-worker create-topics"
+            " --event-time creates a topic that keeps them"
         )
     behind = topic.number("message.timestamp.before.max.ms")
     if behind is not None and behind < span:
-        return f"has message.timestamp.before.max.ms={behind}, and its brokers refuse older records"
+        return f"has message.timestamp.before.max.ms={behind}, so brokers reject older records"
     retention = topic.number("retention.ms")
     if retention is not None and 0 <= retention < span:
-        return f"has retention.ms={retention}, and its brokers delete older records"
+        return f"has retention.ms={retention}, so brokers delete older records"
     return None
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Raises `click.BadParameter` if the batch size is too large, or if the truth cannot be written."""
+    """Raises `click.BadParameter` for a large batch or an unwritable file of truth."""
     from ldp import wire
     from worker.kafka.reports import sender
 
     if batch > (most := served.configured.limits.most_reports or batch):
         raise click.BadParameter(
-            f"{batch} given; streams.most_reports is {most}, and a record of more is rejected",
+            f"{batch} given; streams.most_reports allows {most}, and workers reject larger records",
             param_hint="--batch",
         )
     size = served.stream.oracle.report_bytes
     if batch > (most := max(1, (sender.LARGEST_RECORD - wire.HEADER_BYTES) // size)):
         raise click.BadParameter(
-            f"{batch} given; a report has {size} bytes, and {most} of them are the most that a record is sent with",
+            f"{batch} given; a report has {size} bytes, and a record has at most {most} reports",
             param_hint="--batch",
         )
     if truth is not None:
         try:
-            truth.touch()  # before anything is sent
+            truth.touch()  # fails before the first report is sent
         except OSError as error:
             raise click.BadParameter(
                 f"{str(truth)!r} given; {error.strerror}", param_hint="--truth"
@@ -223,12 +221,12 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
 
 
 def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
-    """Draws users from a file of counts; SimulationError if it does not fit the stream."""
+    """Draws users from a file of counts, or raises `SimulationError`."""
     from worker.simulation.crowd import SimulationError, draw, read_counts
 
     read = read_counts(counts, column, label_column, served.stream.labels)
     if len(read) > (d := served.stream.oracle.domain_size):
-        raise SimulationError(f"{counts}: {len(read)} rows; the stream's domain has {d} values")
+        raise SimulationError(f"{counts}: {len(read)} rows; the stream has {d} values")
     return draw(read, users, seed)
 
 

@@ -1,4 +1,4 @@
-"""Command `watch`: shows the newest snapshot of all time or of a window."""
+"""Command `watch`: shows the newest snapshot, all-time or of a window."""
 
 import json
 import math
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="Longest time to read the topic (--once, --list) and to wait for a first snapshot (--once).",
+    help="Maximum time to read the topic (--once, --list) and to wait for a first snapshot (--once).",
 )
 @click.option(
     "--window",
@@ -70,7 +70,7 @@ def watch(
     """Show the latest snapshot, and refresh it.
 
     Shows each new complete snapshot as a table in percent, until interrupted. The table covers all time or a window,
-    which is provisional or final. With several streams, shows a line for each.
+    which is provisional or final. With several streams, shows one line per stream.
     """
     from ldp import table
     from ldp.consistency import METHODS
@@ -115,34 +115,33 @@ def watch(
 
 
 def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...]:
-    """Returns the distinct methods; click.BadParameter for an unknown or unpublished one."""
+    """Returns the distinct methods; rejects unknown and unpublished methods."""
     from ldp.consistency import METHODS
 
     for method in methods:
         if method not in METHODS:
             raise click.BadParameter(
-                f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
+                f"{method!r} given; allowed are {', '.join(METHODS)}", param_hint="--method"
             )
         if method not in published:
             raise click.BadParameter(
-                f"{method!r} given; snapshots.methods are {', '.join(published)}", param_hint="--method"
+                f"{method!r} given; published are {', '.join(published)} (snapshots.methods)",
+                param_hint="--method",
             )
     return tuple(dict.fromkeys(methods))
 
 
 def _begin(window: str, start: str | None) -> int | None:
-    """Returns --start in milliseconds; UTC without a zone."""
+    """Returns --start in milliseconds; without a zone, it is UTC."""
     if start is None:
         return None
     if window == "all":
-        raise click.BadParameter(
-            f"{start!r} given; all time has no start, a --window has", param_hint="--start"
-        )
+        raise click.BadParameter(f"{start!r} given; allowed only with --window", param_hint="--start")
     try:
         given = datetime.fromisoformat(start)
     except ValueError:
         raise click.BadParameter(
-            f"{start!r} given; a time is like 2026-11-22T06:00Z", param_hint="--start"
+            f"{start!r} given; allowed is a time such as 2026-11-22T06:00Z", param_hint="--start"
         ) from None
     return ((given if given.tzinfo else given.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
@@ -155,7 +154,7 @@ def _follow(
     top: int,
     once: float | None,
 ) -> bool:
-    """Shows each new snapshot, or the first within `once` seconds; returns whether there was one."""
+    """Shows each snapshot, or the first within `once` seconds; returns whether any came."""
     console = screen()
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
@@ -178,7 +177,7 @@ def _follow(
 def _lines(
     reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
-    """Returns a function that prints a snapshot as JSON, and warns once of another stream."""
+    """Returns a function that prints snapshots as JSON and warns once of another stream."""
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:
@@ -224,12 +223,12 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
     table = Table("window", "start", "end", "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for window in reader.windows:
         table.add_row(window.name, date(window.start), date(window.end), state(window, progress))
-    show(table if reader.windows else "no windows but that of all time")
+    show(table if reader.windows else "no windows on the topic")
     return 0
 
 
 def why_none(config: "Config", served: "Served") -> str:
-    """Returns a reason why a stream may have no snapshot, from the newest records of its topic."""
+    """Returns why a stream may have no snapshot, from its topic's newest records."""
     from worker.counting import rejections
     from worker.kafka.client import brokers, topics
     from worker.kafka.reports.reader import newest_reports
@@ -239,9 +238,7 @@ def why_none(config: "Config", served: "Served") -> str:
             topics.require(admin, served.topic)
         except topics.TopicError as error:
             return str(error)
-    counted = (
-        "ldp-worker run publishes one once it has counted a report; its first start compiles before that"
-    )
+    counted = "ldp-worker run publishes after its first report; its first start compiles for up to a minute"
     newest = newest_reports(config, served)
     if not newest.records:
         return f"topic {served.topic} has no record yet; {counted}"
@@ -251,4 +248,4 @@ def why_none(config: "Config", served: "Served") -> str:
     which = "all" if reasons.total() == newest.records else f"{reasons.total():,}"
     rejected = f"{which} of the newest {newest.records:,} records of topic {served.topic} are rejected"
     listed = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
-    return f"{rejected}; {counted}\n{listed}\nldp-worker dead-letters shows where they came from"
+    return f"{rejected}; {counted}\n{listed}\nldp-worker dead-letters prints their origin"

@@ -104,7 +104,7 @@ def test_an_imported_stream_continues_and_the_audit_is_equal(mixed):
     before = world.audit()
     assert (before.difference, before.lag) == (None, 7 * 3)
     again = imported(world, *files)
-    assert (again.exit_code, again.stdout.count(", there already\n")) == (0, 3)
+    assert (again.exit_code, again.stdout.count(", already imported\n")) == (0, 3)
     world.assert_keys()
     first, second = world.start(2)
     with Sending(world, when=event_time) as sending:
@@ -121,7 +121,7 @@ def test_an_imported_stream_continues_and_the_audit_is_equal(mixed):
     assert [worker.terminate() for worker in (second, third)] == [0, 0]
     counted = keys(world)
     again = imported(world, *files)
-    assert (again.exit_code, again.stdout.count(", there already\n")) == (0, 3)
+    assert (again.exit_code, again.stdout.count(", already imported\n")) == (0, 3)
     # and everything else of them is refused
     other = imported(world, history(world, 0, ends[0] - 2), *files[1:])
     assert (other.exit_code, other.stdout) == (1, "")
@@ -153,7 +153,7 @@ def test_an_import_killed_at_any_step_is_all_or_nothing(local_services, tmp_path
             assert (partition in committed(world)) == mirrored, aim
             again = imported(world, files[partition])
             assert again.exit_code == 0, again.output
-            assert ("there already" in again.stdout) == there, aim
+            assert ("already imported" in again.stdout) == there, aim
             assert committed(world)[partition] == (6, COUNTED)
         world.assert_keys()
         assert world.audit().difference is None

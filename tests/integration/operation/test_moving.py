@@ -77,7 +77,7 @@ def test_a_stream_moves_to_another_cluster_exactly_once(local_services, own_serv
         here.send(20)
         here.covered()
         assert worker.terminate() == 0
-        assert "partition 0, 1: the newest record is another one in the mirror" in export()
+        assert "partition 0, 1: the mirror has another newest record" in export()
         here.send(2)
         mirror.catch_up()
         assert "partition 0: 1 offset is not counted yet" in export()

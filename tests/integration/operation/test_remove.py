@@ -52,7 +52,7 @@ def test_a_removed_stream_leaves_nothing_and_can_start_again(world, other):
     assert "has 1 member: take the stream out" in served.stderr
     with pytest.raises(KafkaError, match="is not deleted: NonEmptyGroup"):
         removal.delete_group(world.admin, world.group)
-    assert "'a*' given; no stream has such a name" in remove(world, name="a*").stderr
+    assert "'a*' given; it is not a valid name of a stream" in remove(world, name="a*").stderr
     for each in (world, other):
         (worker,) = each.workers
         assert worker.terminate() == 0
@@ -60,7 +60,7 @@ def test_a_removed_stream_leaves_nothing_and_can_start_again(world, other):
     there = kept(world)
     assert all(there)
     dry = remove(world)
-    assert (dry.exit_code, dry.stdout.splitlines()[-1]) == (0, "nothing was deleted; --yes does it")
+    assert (dry.exit_code, dry.stdout.splitlines()[-1]) == (0, "use --yes to delete these data")
     assert f"Redis: {there[0]} keys" in dry.stdout
     assert f"topic {world.config.snapshots.topic}: {there[1]} messages" in dry.stdout
     assert kept(world) == there
@@ -68,7 +68,7 @@ def test_a_removed_stream_leaves_nothing_and_can_start_again(world, other):
     assert done.exit_code == 0, done.output
     assert kept(world) == (0, 0, False)
     assert kept(other) == before
-    assert remove(world, "--yes").stdout.splitlines()[-1] == f"nothing is kept of {world.name}"
+    assert remove(world, "--yes").stdout.splitlines()[-1] == f"no data of {world.name} found"
     world.start()
     world.send(2)
     assert world.covered().reports == 42

@@ -142,7 +142,7 @@ def test_without_the_extra_a_command_is_one_line_and_exit_2(
     monkeypatch.setattr(command, "find_spec", find_spec)
     result = CliRunner().invoke(worker.cli.cli, [name, *needed.get(name, [])])
     assert (result.exit_code, result.stdout) == (2, "")
-    said = "not installed: python-snappy, redis; the extra has it: pip install 'ldp-worker[worker]'"
+    said = "not installed: python-snappy, redis; install the extra: pip install 'ldp-worker[worker]'"
     assert result.stderr == f"ldp-worker: {said}\n"
 
 
@@ -150,7 +150,7 @@ def test_another_version_of_the_kafka_client_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(command, "version", lambda _: "3.0.13")
     result = CliRunner().invoke(worker.cli.cli, ["check"])
     assert (result.exit_code, result.stdout) == (2, "")
-    said = "kafka-python 3.0.13; this worker needs 3.0.12: pip install kafka-python==3.0.12"
+    said = "kafka-python 3.0.13; this worker requires 3.0.12: pip install kafka-python==3.0.12"
     assert result.stderr == f"ldp-worker: {said}\n"
 
 
@@ -240,7 +240,7 @@ def test_one_version_is_said_everywhere() -> None:
     ("package", "said"),
     [
         ("ldp", "ldp: not installed: click; pip install ldp-worker installs all packages of the commands\n"),
-        ("worker", "ldp-worker: not installed: click; the extra has it: pip install 'ldp-worker[worker]'\n"),
+        ("worker", "ldp-worker: not installed: click; install the extra: pip install 'ldp-worker[worker]'\n"),
     ],
 )
 def test_a_command_without_its_packages_says_what_to_type(package, said):

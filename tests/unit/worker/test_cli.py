@@ -103,9 +103,13 @@ COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
 @pytest.mark.parametrize(
     ("options", "changed", "message"),
     [
-        (("--batch", "3"), {"config": GOOD + "most_reports = 2\n"}, "3 given; streams.most_reports is 2"),
-        (("--batch", "65"), {"config": LARGE}, "65 given; a report has 131072 bytes, and 63 of them"),
-        (("--jitter", "90s"), {}, "'90s' given; records that are of now have none: give --hours"),
+        (("--batch", "3"), {"config": GOOD + "most_reports = 2\n"}, "3 given; streams.most_reports allows 2"),
+        (
+            ("--batch", "65"),
+            {"config": LARGE},
+            "65 given; a report has 131072 bytes, and a record has at most 63",
+        ),
+        (("--jitter", "90s"), {}, "'90s' given; allowed only with --hours"),
         (("--hours", "6", "--jitter", "90"), {}, "'90' given; a length is a whole number with s, m, h or d"),
         (("--hours", "0"), {}, "--hours"),
         ((), {"counts": COLUMNS, "column": "none"}, "no column 'none'; the columns are label, n"),
@@ -267,9 +271,7 @@ def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
     command = [sys.executable, "-c", code, "run", "--config", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 2, done.stderr
-    assert (
-        done.stderr.splitlines()[-1] == "ldp-worker: set NUMBA_CACHE_DIR to a folder that can be written to"
-    )
+    assert done.stderr.splitlines()[-1] == "ldp-worker: set NUMBA_CACHE_DIR to a writable folder"
     assert "Traceback" not in done.stderr
 
 

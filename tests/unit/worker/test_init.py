@@ -52,7 +52,7 @@ def test_it_is_written_once(tmp_path, monkeypatch):
     (tmp_path / "worker.toml").write_text("mine")
     again = CliRunner().invoke(cli, ["init"])
     assert again.exit_code == 2
-    assert "worker.toml: is there already" in again.output
+    assert "worker.toml: exists already" in again.output
     assert (tmp_path / "worker.toml").read_text() == "mine"
     nowhere = CliRunner().invoke(cli, ["init", "no/folder.toml"])
     assert nowhere.exit_code == 2

@@ -349,7 +349,7 @@ def test_watch_once_says_that_it_came_not_to_the_end(watch, log, monkeypatch):
     monkeypatch.setattr(Topic, "poll", lambda *_, **__: {})
     result = watch("--once")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "the topic was not read to its end in 0.1 s; --timeout gives it more" in result.stderr
+    assert "the topic was not read to its end in 0.1 s; use a longer --timeout" in result.stderr
 
 
 def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
@@ -403,7 +403,7 @@ def test_watch_lists_the_windows(watch, there, log):
     ]
     log.clear()
     publish(log, taken())
-    assert watch("--list").stdout == "no windows but that of all time\n"
+    assert watch("--list").stdout == "no windows on the topic\n"
     assert json.loads(watch("--list", "--json").stdout) == []
 
 
@@ -413,25 +413,25 @@ def test_watch_names_what_was_asked_and_what_there_is(watch, there, log):
     hours = "1h, 3 from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z"
     days = "24h every 1h, 1 from 1970-01-01T03:00:00Z to 1970-01-01T03:00:00Z"
     assert result.stderr == (
-        f"ldp-worker: no window '2h' of s (there are: all; {hours}; {days})"
+        f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days})"
         " in topic ldp-snapshots after 0.1 s\n"
     )
     result = watch("--once", "--window", "1h", "--start", "1970-01-01T07:00Z")
     assert result.stderr.startswith(
-        "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (there are: all; 1h, 3 from"
+        "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (on the topic: all; 1h, 3 from"
     )
     log.clear()
     result = watch("--once", "--window", "1h")
     assert result.stderr == (
-        "ldp-worker: no window '1h' of s (there are: all) in topic ldp-snapshots after 0.1 s; nobody knows\n"
+        "ldp-worker: no window '1h' of s (on the topic: all) in topic ldp-snapshots after 0.1 s; nobody knows\n"
     )
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--start", "1970-01-01"), "'1970-01-01' given; all time has no start, a --window has"),
-        (("--window", "1h", "--start", "noon"), "'noon' given; a time is like 2026-11-22T06:00Z"),
+        (("--start", "1970-01-01"), "'1970-01-01' given; allowed only with --window"),
+        (("--window", "1h", "--start", "noon"), "'noon' given; allowed is a time such as 2026-11-22T06:00Z"),
     ],
 )
 def test_watch_refuses_a_start_that_is_none(watch, args, said):
@@ -447,7 +447,7 @@ def test_who_waits_for_a_window_hears_what_there_is(watch, there, monkeypatch):
     monkeypatch.setattr(command, "_follow", interrupted)
     result = watch("--window", "2h")
     assert result.exit_code == 0
-    assert result.stderr.startswith("ldp-worker: no window '2h' of s (there are: all; 1h, 3 from")
+    assert result.stderr.startswith("ldp-worker: no window '2h' of s (on the topic: all; 1h, 3 from")
     assert result.stderr.endswith("; waiting for it\n")
     assert watch("--window", "1h").stderr == ""
 

@@ -166,8 +166,8 @@ def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(cha
 
 
 GAP = (
-    "gap: offsets 2 to 3: recorded as lost, deleted before they were counted; not recountable: offsets 0 to 1: counted,"
-    " then deleted; nothing differs in what remains: 6 records"
+    "gap: offsets 2 to 3: deleted before they were counted; not recountable: offsets 0 to 1: counted,"
+    " then deleted; 6 remaining records match"
 )
 
 
@@ -178,7 +178,7 @@ GAP = (
         ("counted", GAP),
         ("windowed", None),
         ("changed", None),
-        ("evicted", GAP.replace("6 records", "8 records")),
+        ("evicted", GAP.replace("6 remaining", "8 remaining")),
     ],
 )
 def test_the_audit_recounts_them_from_their_log(name, outcome):

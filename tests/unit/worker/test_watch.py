@@ -134,7 +134,7 @@ def test_a_topic_that_is_not_read_to_its_end_in_time_is_said(monkeypatch, capsys
     assert overview.follow(config, 3.0, None) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "the topic was not read to its end in 3 s; --timeout gives it more" in said.err
+    assert "the topic was not read to its end in 3 s; use a longer --timeout" in said.err
 
 
 def test_all_streams_have_a_line_each(monkeypatch, capsys):

@@ -341,11 +341,11 @@ def test_of_final_windows_that_are_not_there_it_is_said_how_many(world):
     assert (verdict.verdict, verdict.finals, verdict.recounted) == ("equal", 0, 0)
     assert verdict.provisional_recounted == provisional
     assert verdict.gone == finals + whole.gone
-    assert outcome(verdict).endswith(f"; windows: {verdict.gone} final by the lines, none on the topic")
+    assert outcome(verdict).endswith(f"; windows: {verdict.gone} closed, none of them on the topic")
     # windows deleted by retention give the same finding; without retention all are present
     deleted = {each.key.rpartition("/")[0] for each in world.topic if not each.value and is_of_a_window(each)}
     assert whole.gone == len(deleted)
-    assert outcome(whole).endswith(f", {finals} on the topic") == bool(deleted)
+    assert outcome(whole).endswith(f", {finals} of them on the topic") == bool(deleted)
 
 
 def test_a_head_that_says_nothing_of_windows_that_are_counted_is_found(world):

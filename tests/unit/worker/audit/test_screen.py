@@ -33,7 +33,7 @@ def test_the_terminal_lists_partitions_reasons_differences_and_the_outcome():
         ["1", "0", "4", "0", "0", "none", "yet"],
     ]
     assert lines[-1] == "equal: 120 reports in 50 records, 10 malformed"
-    assert shown(UNCOUNTED)[-1] == "nothing is counted yet: no verdict"
+    assert shown(UNCOUNTED)[-1] == "no verdict: nothing is counted yet"
     lines = shown(EQUAL, DIFFERENT, GAP)
     assert [line.split()[-1] for line in lines[2:5]] == ["equal", "different", "gap"]
     assert [line.split() for line in lines[5:8]] == [
@@ -50,10 +50,8 @@ def test_the_terminal_lists_partitions_reasons_differences_and_the_outcome():
     assert shown(EQUAL, GAP)[-1] == equal
     lines = shown(EQUAL, DELETED, width=200)
     assert lines[-2] == f"partition 4: {LOST}"
-    assert lines[-1].startswith(
-        "not recountable in partition 4; nothing differs in what remains: 150 reports"
-    )
-    remains = "nothing differs except for the recorded gaps in what remains"
+    assert lines[-1].startswith("not recountable in partition 4; the rest matches: 150 reports")
+    remains = "the rest matches except for the recorded gaps"
     assert remains in shown(GAP, DELETED, width=200)[-1]
     lines = shown(EQUAL, WINDOWED)
     assert lines[1].split()[-3:] == ["late", "panes", "verdict"]
@@ -113,14 +111,14 @@ def test_published_windows_are_in_the_outcome():
     both = replace(good, provisional=3, provisional_recounted=2)
     assert outcome(both).endswith("; 7 of 9 final windows and 2 of 3 provisional windows recounted")
     none = replace(both, gone=1_000, finals=0, recounted=0)
-    assert outcome(replace(none, finals=9)).endswith("; windows: 1,009 final by the lines, 9 on the topic")
-    assert outcome(none).endswith("; windows: 1,000 final by the lines, none on the topic")
+    assert outcome(replace(none, finals=9)).endswith("; windows: 1,009 closed, 9 of them on the topic")
+    assert outcome(none).endswith("; windows: 1,000 closed, none of them on the topic")
     lost = "2 windows cannot be recounted: records before offset 5 of partition 0 are gone"
     unknown = replace(both, unknown=lost)
     assert (unknown.verdict, EXIT_CODES[unknown.verdict], unknown.difference) == ("not recountable", 3, lost)
-    assert outcome(unknown).startswith("not recountable in what is published; nothing differs")
+    assert outcome(unknown).startswith("not recountable in the snapshots; the rest matches")
     text = "window 1h/0: 5 reports published, 4 recounted"
-    assert shown(EQUAL, DELETED, width=100, published=text)[-2:] == [text, "different in what is published"]
+    assert shown(EQUAL, DELETED, width=100, published=text)[-2:] == [text, "different in the snapshots"]
     bad = StreamVerdict("colours", (EQUAL, DELETED), published=text)
     assert (EXIT_CODES[bad.verdict], in_json(bad)["difference"]) == (1, text)
     assert outcome(replace(bad, partitions=(DIFFERENT,))) == "different in partition 2"
