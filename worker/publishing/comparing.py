@@ -1,7 +1,7 @@
-"""Comparison of each final window with the one before it.
+"""Compares each final window with the previous one.
 
-The estimates to compare with are in the publisher's memory only, one a name: a publisher that takes over compares once
-it has published two. `ldp.analysis.changes` compares any windows on the topic.
+The publisher has the last estimate of each window name in memory only, so a new publisher compares after two final
+windows. `ldp.analysis.changes` compares any windows on the topic.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ class Comparer:
     """Compares the final windows of a stream.
 
     Args:
-        queries: of its snapshots; the sets among them are compared.
-        level: the false discovery rate of each comparison; 0 for no comparison.
-        at_least: the largest difference that counts as none.
+        queries: the queries of its snapshots; the sets among them are compared.
+        level: false discovery rate of each comparison; 0 for no comparison.
+        at_least: the largest difference that is not a change.
     """
 
     def __init__(self, queries: Sequence[Query] = (), level: float = 0.0, at_least: float = 0.0) -> None:
@@ -32,13 +32,13 @@ class Comparer:
         finals: Sequence[tuple[Period, ldp.Estimate]],
         tell: Callable[[Period, int, Sequence[str]], object],
     ) -> None:
-        """Compares complete final windows, each name's in order, and emits the changes of each pair.
+        """Compares complete final windows, in order for each name, and emits the changes.
 
-        ``tell`` gets the window, the number of values whose frequency changed, and the names of the sets whose did.
-        Overlapping windows are compared with the one a whole length before, so that no report is in both.
+        ``tell`` receives the window, the number of changed values, and the names of changed sets. A hopping window is
+        compared with the window that ends at its start, so that no report is in both.
         """
         for window, estimate in finals:
-            # of reports at several rates the counts do not say of how many of each a window is
+            # with reports at several rates, the counts do not show the number of reports at each
             if (
                 not self._level
                 or window.start is None

@@ -1,4 +1,4 @@
-"""Plans the next snapshot: what a cut of the store has that the newest head lacks."""
+"""Plans the next snapshot from a cut of the store and the newest head."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due, WindowProgress
 
 Written = tuple[frozenset[tuple[int, str, str]], bool]
-"""What tells a window from itself at another time: its panes' commits, and whether they are all."""
+"""Version of a window's contents: the commits of its panes, and whether it is complete."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Content:
     """The configured content of a stream's snapshots.
 
     Attributes:
-        queries: what they answer.
+        queries: the queries that snapshots answer.
         level: confidence level of Base's intervals.
-        methods: the published methods, Base among them.
-        fewest_new: a snapshot with fewer new reports, but some, is held back, unless a partition waits for room.
-        idle_timeout: seconds after which an unmoved partition is idle.
-        retain: how long the messages of a window stay after its end, in milliseconds; None for ever.
+        methods: the published methods, including Base.
+        fewest_new: fewest new reports of a snapshot; fewer, but not 0, delay it unless a partition is full of panes.
+        idle_timeout: seconds without a new timestamp after which a partition is idle.
+        retain: time that a window's messages stay after its end, in milliseconds; None: forever.
         rows: the topic of rows.
-        changed_level: the false discovery rate of changes from window to window; 0 for no comparison.
-        changed_at_least: the largest change that counts as none.
+        changed_level: false discovery rate of changes between windows; 0 for no comparison.
+        changed_at_least: the largest difference that is not a change.
     """
 
     queries: Sequence[Query] = ()
@@ -53,9 +53,9 @@ class Plan:
     Attributes:
         head: the newest head.
         stored: the cut.
-        windows: its window progress; None without windows.
-        cut: the cut as the snapshot records it, without its messages.
-        reports: its number of reports.
+        windows: the window progress of the cut; None without windows.
+        cut: the cut as the snapshot records it.
+        reports: the number of reports in the cut.
     """
 
     head: Head
@@ -83,31 +83,31 @@ class Plan:
 
     @property
     def admits(self) -> bool:
-        """Whether partitions are named for the first time."""
+        """Whether the next head names a partition for the first time."""
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
         """Checks a cut that is not behind the head.
 
         Raises:
-            StateLost: it has fewer reports without another gap, or counts by other rules.
+            StateLost: the cut has fewer reports without a new gap, or counts by other rules.
         """
         head = self.head
         if differing := head.contradicts(self.cut):
             raise StateLost(
                 f"stream {stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
-                f" rules than snapshot {head.sequence} says.",
+                f" rules than in snapshot {head.sequence}.",
                 f"restore Redis, or {NEW_NAME}",
             )
         if self.reports < head.reports and self.cut.gaps == head.gaps:
             raise StateLost(
                 f"stream {stream.name!r}: Redis has {self.reports} reports, but snapshot {head.sequence} has"
-                f" {head.reports} and no more of the log is lost.",
+                f" {head.reports}, and there is no new gap.",
                 f"restore Redis, or {NEW_NAME}",
             )
 
     def is_new(self, content: Content, *, otherwise: bool) -> bool:
-        """Returns whether the cut has something new; ``otherwise`` for anything except the counts."""
+        """Returns whether the cut is new, or ``otherwise``: anything except the counts is new."""
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits
@@ -117,7 +117,7 @@ class Plan:
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != said
 
     def is_held_back(self, content: Content) -> bool:
-        """Returns whether too little is new; never while a partition has no room for panes."""
+        """Returns whether too few reports are new; False while a partition is full of panes."""
         if any(state.full for state in self.stored.states.values()):
             return False
         changed = self.reports != self.head.reports or self.cut.gaps != self.head.gaps
@@ -125,26 +125,26 @@ class Plan:
         return few or self.reports < content.fewest_new
 
     def announces(self, content: Content) -> bool:
-        """Returns whether partitions are only admitted, by a head without a snapshot."""
+        """Returns whether to publish a head without a snapshot, which only admits partitions."""
         return not self.reports or (not self.head.reports and self.is_held_back(content))
 
     def due(self, written: Mapping[Period, Written]) -> list[Due]:
-        """Returns the windows that are final now, and the open ones that changed."""
+        """Returns the windows that become final, and the open windows that changed."""
         windows = [] if self.windows is None else self.windows.due
         return [due for due in windows if written.get(due.period) != self.written(due)]
 
     def written(self, due: Due) -> Written:
-        """Returns what a window is written from."""
+        """Returns the version of a window's contents."""
         start, end = due.period.start, due.period.end
         assert start is not None
         assert end is not None
         return self.stored.written(start, end), self.is_complete(due)
 
     def is_complete(self, due: Due) -> bool:
-        """Returns whether every report of a window is counted."""
+        """Returns whether the counts of a window have all its reports."""
         return due.complete and not self.cut.uncounted
 
 
 def closed(listed: Mapping[str, Closed]) -> dict[str, int]:
-    """Returns how far the windows of each name are closed."""
+    """Returns the time up to which the windows of each name are closed."""
     return {name: line.closed for name, line in listed.items()}

@@ -1,8 +1,8 @@
-"""Publisher: publishes consistent cuts of the store, each in one transaction on the snapshot topic.
+"""Publishes consistent cuts of the store, each in one transaction on the snapshot topic.
 
-The head, a message of the same transaction, carries the sequence and the offsets. A publisher that starts, or is in
-doubt, reads it back and goes on from there. Partitions do not depend on each other, so any set of per-partition
-states, each read in one step, is a consistent cut.
+The head is a message of the same transaction, with the snapshot's number and offsets. A publisher that starts, or does
+not know an outcome, reads the head and continues from it. Partitions do not depend on each other, so any set of
+partition states, each read in one step, is a consistent cut.
 """
 
 import threading
@@ -23,24 +23,24 @@ from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due
 
 PARTITION = 0
-"""Who counts this partition of a stream's topic publishes its snapshots."""
+"""The owner of this partition of a stream's topic publishes its snapshots."""
 _SOON_SECONDS = 0.2
-"""How often is looked whether this worker has become the publisher, and then, for a while, what is new."""
+"""Interval of ticks until this worker owns partition 0 and has published its first snapshot."""
 _BEHIND_SECONDS = 60.0
-"""How often is said that the counts are behind what was published."""
+"""Interval of warnings that the counts are behind the head."""
 _HEARD_SECONDS = 10.0
-"""How soon owners have taken from a head what they wait for; then it is looked for, and next after twice as long."""
+"""Time for owners to read a head that admits them. Then the publisher checks the head, and doubles the time."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The topic and its consumer group at the moment.
+    """The current topic and consumer group.
 
     Attributes:
         partitions: returns the topic's partitions.
         uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
             have some; see `worker.kafka.reports.group`.
-        epoch: returns the epoch under which this worker believes to own partition 0, or None; safe from any thread.
+        epoch: returns the epoch of this worker's last claim of partition 0, or None; thread-safe.
     """
 
     partitions: Callable[[], Sequence[int]]
@@ -52,13 +52,13 @@ class Publisher:
     """Publishes one stream's snapshots while its worker owns partition 0.
 
     Args:
-        stream: whose snapshots.
-        content: what they have beside the counts.
-        state_reader: where the counts are read.
-        snapshot_producer: where the snapshots go.
-        group: the topic's partitions, and who counts them.
-        recommender: what knows the method for each query.
-        events: told what happens.
+        stream: the stream.
+        content: the configured content of the snapshots.
+        state_reader: reads the counts.
+        snapshot_producer: publishes the snapshots.
+        group: the topic and its consumer group.
+        recommender: recommends a method for each query.
+        events: receives events.
         clock: seconds.
     """
 
@@ -90,8 +90,7 @@ class Publisher:
     def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
         """Ticks until stopped, then once more for the last commit.
 
-        ``heartbeat`` is called between ticks, and within long ones: the commit of a transaction can block without a
-        limit.
+        Calls ``heartbeat`` between ticks, and within long ones: the commit of a transaction can block indefinitely.
         """
         self._heartbeat = heartbeat
         while not stopping.wait(self._wait(every)):
@@ -102,7 +101,7 @@ class Publisher:
         self._let_go()
 
     def _wait(self, every: float) -> float:
-        """Returns the seconds until the next tick: few until a new owner has published."""
+        """Returns the seconds until the next tick; a new owner ticks more often at first."""
         waits_for_epoch = self._group.epoch() is None
         new = self._taken_over is not None and self._clock() < self._taken_over + every
         return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
@@ -110,23 +109,23 @@ class Publisher:
     def tick(self) -> None:
         """Publishes a snapshot if something is new and this worker owns partition 0.
 
-        The steps have this order for safety. After a failure readers have all of a snapshot or nothing of it, and the
-        next tick begins with the head:
+        Exactly-once publishing depends on the order of the steps. After a failure, readers see all of a snapshot or
+        none of it, and the next tick reads the head first:
 
-        1. The store says whether this worker holds partition 0.
-        2. Open the snapshot producer if it is not: that fences every older publisher, aborts an open transaction, and
-           reads the head, once all below the topic's end is decided.
+        1. Check in the store that this worker owns partition 0.
+        2. Open the snapshot producer if it is closed. That fences older publishers, aborts an open transaction, and
+           reads the head once no transaction below the topic's end is open.
         3. Read the cut, each partition in one step.
-        4. Compare the cut with the head: it is behind, contradicts it, or has something new; or the head was deleted.
-        5. Take the snapshot: the estimate, by each method, as messages.
-        6. The store says once more whether this worker holds partition 0.
+        4. Compare the cut with the head: it is behind, contradicts it, or is new. Or the head was deleted.
+        5. Take the snapshot: the estimate by each method, as messages.
+        6. Check in the store again that this worker owns partition 0.
         7. Begin a transaction, and send each message.
-        8. Wait for each message's own acknowledgement.
+        8. Wait for the acknowledgement of each message.
         9. Commit the transaction.
-        10. The snapshot is the head.
+        10. Store the snapshot as the head.
 
         Raises:
-            StateLost: the stored counts, or the published snapshots, are of another stream.
+            StateLost: the stored counts or the published snapshots belong to another stream.
         """
         try:
             # Step 1.
@@ -144,7 +143,7 @@ class Publisher:
             self._warn_of_numbers(plan, opens=opens)
             # Step 4.
             if self._head.behind(plan.cut):
-                # the store went back: its owners notice, read the log again and catch up
+                # the store was set back: the owners detect that, and read the log again
                 self._warn_behind(plan)
                 return
             self._behind_due = None
@@ -167,7 +166,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0 if this worker owns it in the store, too; else None."""
+        """Returns the lineage of partition 0 if this worker owns it in the store, else None."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
@@ -184,7 +183,7 @@ class Publisher:
 
     def _plan(self, head: Head) -> Plan:
         """Reads a cut, and plans its snapshot."""
-        partitions = self._group.partitions()  # asked once: the topic may grow meanwhile
+        partitions = self._group.partitions()  # once: the topic may grow in the meantime
         stored = stored_cut.read(
             self._stream, self._state_reader, partitions, self._group.uncounted, self._heartbeat
         )
@@ -195,7 +194,7 @@ class Publisher:
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
     def _is_gone(self, plan: Plan) -> bool:
-        """Returns whether the head was deleted before the partitions that it admits had read it."""
+        """Returns whether the head was deleted before all admitted partitions read it."""
         states = plan.stored.states
         named = [states[p] for p in plan.head.floors if p in states]
         if all(state.waits_at is None for state in named):
@@ -207,26 +206,26 @@ class Publisher:
         return self._snapshot_producer.head(decided=True).sequence < plan.head.sequence
 
     def _warn_behind(self, plan: Plan) -> None:
-        """Emits the event once, then once a minute."""
+        """Emits a warning at once, then once a minute."""
         if self._behind_due is None or self._clock() >= self._behind_due:
             self._behind_due = self._clock() + _BEHIND_SECONDS
             head, cut = dict(plan.head.offsets), dict(plan.cut.offsets)
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
     def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
-        """Warns if numbers restart at 1, though an earlier owner had enough reports for a snapshot."""
+        """Warns if numbers restart at 1 although an earlier owner had enough reports to publish."""
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(
                 "snapshot.renumbered",
                 reports=plan.reports,
-                why="no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart at"
-                " 1",
+                why="the snapshot topic has no head of the stream: it was deleted or never published. Numbers restart"
+                " at 1",
                 remedy="set cleanup.policy=compact on the snapshot topic",
             )
 
     def _tell(self, stored: StoredCut) -> None:
-        """Emits how far the windows are closed that every partition counts."""
+        """Emits the end of closed windows, for the windows that every partition counts."""
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
         ]
@@ -237,9 +236,9 @@ class Publisher:
             self._events.windows_closed(ends, max(marks))
 
     def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
-        """Returns a function that returns whether a partition is idle, by this clock.
+        """Returns a function that returns whether a partition is idle by this clock.
 
-        Only time closes windows: malformed and late records and markers move the offset only.
+        A partition is idle if its watermark has not advanced for `idle_timeout`, even if its offset has.
         """
         now = self._clock()
         for partition in partitions:
@@ -265,7 +264,7 @@ class Publisher:
         # Step 6.
         if self._owns() != lineage:
             return False
-        # Steps 7 to 9 are the snapshot producer's.
+        # Steps 7 to 9 are in the snapshot producer.
         sequence = taken.snapshot.sequence
         self._snapshot_producer.publish(sequence, taken.messages, taken.rows)
         # Step 10.

@@ -1,7 +1,7 @@
-"""Recommender: finds the method that suits each query best, on a thread of its own.
+"""Recommends the best method for each query, on a background thread.
 
-The reports choose it (`ldp.analysis.method_selection`), which takes seconds. Snapshots carry the newest
-recommendation; there is none if no method is clearly best.
+`ldp.analysis.method_selection` chooses the method by simulation, which takes seconds. Snapshots have the newest
+recommendation, or none if no method is clearly best.
 """
 
 import math
@@ -20,15 +20,15 @@ from ldp.snapshot import Recommended
 from worker.counting.ports import Events
 
 REPEATS = 50
-"""Collections that are simulated for a recommendation."""
+"""Simulated collections per recommendation."""
 LARGEST = 10 << 20
-"""Values that these collections have together, at most: larger domains have fewer collections."""
+"""Most values in all these collections together: a larger domain has fewer collections."""
 EVERY_SECONDS = 60.0
-"""From one recommendation to the next, at least."""
+"""Shortest time from one recommendation to the next."""
 FEWEST = 10
-"""Collections that say enough; a domain that is too large for them has no recommendation."""
+"""Fewest collections for a recommendation; a domain too large for them has none."""
 SHARE = 0.1
-"""The part of one core that recommendations of a stream take, at most, whatever is configured."""
+"""Largest share of one core for a stream's recommendations."""
 
 
 def in_background(work: Callable[[], None]) -> None:
@@ -40,12 +40,12 @@ class Recommender:
     """Keeps the recommendations for a stream's queries up to date.
 
     Args:
-        stream: whose.
-        queries: what methods are recommended for; without any, it costs nothing.
-        events: told of failures.
+        stream: the stream.
+        queries: the queries; without any, nothing is computed.
+        events: receives failures.
         clock: monotonic seconds.
-        start: what runs work beside the caller.
-        methods: those that may be recommended: a method that is not published helps nobody.
+        start: runs work in the background.
+        methods: the published methods, which may be recommended.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Recommender:
         return {name: found.method for name, found in self._latest.items()}
 
     def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
-        """Takes a published estimate, and begins a recommendation if one is due and reports are new.
+        """Starts a recommendation from a published estimate, unless it is too early.
 
         Args:
             sequence: the snapshot's number, which is also the simulation's seed.
-            estimate: the published estimate; not changed any more.
+            estimate: the published estimate, which no longer changes.
         """
         if not self._queries or self._repeats < FEWEST:
             return
@@ -97,7 +97,7 @@ class Recommender:
                 if ranking.clear
             }
             self._reports = estimate.n
-        except Exception as error:  # whatever it is, snapshots go on without
+        except Exception as error:  # any error: snapshots continue without a recommendation
             self._events.recommend_failed(sequence, error)
         finally:
             ended = self._clock()

@@ -1,7 +1,7 @@
-"""Rows: the records of the topic of rows that a snapshot writes and deletes.
+"""Plans the records that a snapshot writes to the topic of rows.
 
-The head records which rows a window can have, so that the next publisher can delete them with their window. The topic
-itself is read only if the head does not record it.
+The head records the rows that a window can have, so that the next publisher can delete them with their window. The
+publisher reads the topic of rows only if the head has no such record.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from worker.counting import windows
 from worker.counting.head import Head
 
 MOST_DELETED = 50_000
-"""How many rows one snapshot deletes, which is one transaction; the others follow in the next."""
+"""Most rows that one snapshot deletes; the others follow in the next one."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Plan:
 
     Attributes:
         stream: the stream's name.
-        slots: the rows of each window; None for none.
-        rows: what the next head records of them, if anything.
+        slots: the rows of each window, or None.
+        rows: the rows that the next head records, or None.
         leaving: rows of all time that are no longer written.
-        older: rows of windows that are no longer written, for windows that end up to `until`.
-        until: in milliseconds.
-        stale: rows on the topic of windows that are gone.
+        older: rows of windows that are no longer written, for windows that end at or before `until`.
+        until: a time in milliseconds.
+        stale: tombstones for rows of deleted windows.
     """
 
     stream: str
@@ -50,7 +50,7 @@ class Plan:
     stale: Sequence[Row] = ()
 
     def of(self, snapshot: Snapshot) -> list[Row]:
-        """Returns the rows of a snapshot, and tombstones for rows that it no longer has."""
+        """Returns the rows of a snapshot, and tombstones for its former rows."""
         if self.slots is None:
             return []
         gone = self.leaving if snapshot.window.start is None else self._older(snapshot.window)
@@ -72,10 +72,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class RowTopic:
-    """The topic of rows, as one stream writes it.
+    """The topic of rows of one stream.
 
     Attributes:
-        topic: its name; None if no rows are written.
+        topic: the topic's name; None if no rows are written.
         slots: the rows of each window.
     """
 
@@ -83,17 +83,17 @@ class RowTopic:
     slots: Slots | None = None
 
     def is_said(self, head: Head) -> bool:
-        """Returns whether a head records the rows as the next one would."""
+        """Returns whether a head records the configured topic and rows."""
         said = None if head.rows is None else (head.rows.topic, head.rows.slots)
         return said == (None if self.topic is None else (self.topic, self.slots))
 
     def carried(self, head: Head) -> Rows | None:
-        """Returns what a head without rows records of them."""
+        """Returns the record of rows for a head that writes none."""
         return None if self.topic is None else head.rows
 
     @property
     def most_windows(self) -> int | None:
-        """How many windows of a name one snapshot deletes; None for all."""
+        """Most windows of a name that one snapshot deletes; None for all."""
         if self.slots is None:
             return None
         return max(1, MOST_DELETED // (len(self.slots.methods) * sum(self.slots.ranks.values())))
@@ -108,15 +108,15 @@ class RowTopic:
         come: int,
         there: Callable[[], Iterable[bytes]],
     ) -> Plan:
-        """Plans the rows; O(windows that the head lists), and reads the topic if needed.
+        """Plans the rows in O(listed windows); reads the topic if needed.
 
         Args:
             stream: the stream's name.
             head: the newest head.
-            progress: of the next head, with the starts on the snapshot topic.
-            due: the windows that are published with it.
-            retain: how long a window stays after its end, in milliseconds; None for ever.
-            come: the time from which that is counted.
+            progress: the progress in the next head, with the starts on the snapshot topic.
+            due: the windows that the snapshot publishes.
+            retain: time that a window stays after its end, in milliseconds; None: forever.
+            come: the current event time, for ages of windows.
             there: returns the keys of the stream's rows on the topic.
         """
         if self.topic is None or self.slots is None:
@@ -135,26 +135,26 @@ class RowTopic:
             plan = replace(plan, leaving=said.slots, older=older, until=ends)
         else:
             plan = replace(plan, older=said.older, until=said.until)
-        # once none of their windows is there or open, the older rows are history
+        # drop the older rows once none of their windows is listed or open
         needed = any((period.end or 0) <= plan.until for period in listed) or any(
             line.closed < plan.until for line in progress.values()
         )
         kept = (plan.older, plan.until) if plan.older is not None and needed else (None, 0)
-        more = len(plan.stale) > MOST_DELETED  # then the next one reads again
+        more = len(plan.stale) > MOST_DELETED  # then the next snapshot reads the topic again
         rows = None if more else Rows(self.topic, self.slots, *kept)
         return replace(plan, rows=rows, stale=plan.stale[:MOST_DELETED])
 
     def _found(
         self, stream: str, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int
     ) -> Plan:
-        """Returns a plan by what is on the topic: unlisted windows that end up to ``gone`` are deleted."""
+        """Plans by the rows on the topic; deletes unlisted windows that end at or before ``gone``."""
         leaving, older, stale = None, None, list[Row]()
         for encoded in there:
             try:
                 key = RowKey.parse(encoded)
                 length = 0 if key.window_name == ALL_TIME.name else windows.parse(key.window_name).length
             except ValueError:
-                continue  # another program's: it is left alone
+                continue  # a record of another program: keep it
             end = key.window_start + length
             if not length:
                 leaving = _with(leaving, key)
@@ -166,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row's place, unless that is more than any configuration writes: then it is another program's."""
+    """Adds a row's place, unless no configuration writes this many: then another program wrote it."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

@@ -1,4 +1,4 @@
-"""Reads a cut: all partitions of a stream, each in one step."""
+"""Reads a cut: all partitions of a stream, each in one atomic step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import StateLost, StateReader, StoredPartition, Unavailable
 
 _MOST, _MOST_BYTES = 10, 32 << 20
-"""How many partitions are read together, and how many bytes their totals have."""
+"""Limits of one read: partitions, and bytes of their totals."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class StoredCut:
 
     Attributes:
         states: claimed partition -> its state.
-        commits: partition -> cell -> the commit that wrote it.
-        uncounted: partitions that should have counts and have none.
+        commits: partition -> cell -> id of the commit that wrote it.
+        uncounted: partitions that should have counts, but have none.
     """
 
     states: Mapping[int, PartitionState]
@@ -32,7 +32,7 @@ class StoredCut:
     uncounted: Sequence[int]
 
     def total(self, stream: ldp.Stream, start: int | None = None, end: int | None = None) -> Cell:
-        """Returns the counts of a window, or of all time; O(cells · state)."""
+        """Sums the counts of a window, or of all time; O(cells · state)."""
         total = Cell(0, stream.oracle.zeros())
         for state in self.states.values():
             part = state.total(start, end)
@@ -41,7 +41,7 @@ class StoredCut:
         return total
 
     def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
-        """Returns the commits that wrote a window's panes: equal ones mean that nothing has changed."""
+        """Returns the commits that wrote a window's panes; equal commits mean equal counts."""
         within = {
             str(pane) for state in self.states.values() for pane in state.panes if pane.within(start, end)
         }
@@ -60,19 +60,19 @@ def read(
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
     heartbeat: Callable[[], object],
 ) -> StoredCut:
-    """Reads all partitions, some at a time; O(state) each.
+    """Reads all partitions in groups; O(state) each.
 
     Args:
         stream: the stream.
         state_reader: the reader of the store.
-        partitions: of its topic.
+        partitions: the partitions of the topic.
         uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
             have some; see `worker.kafka.reports.group`.
         heartbeat: called between slices of long work.
 
     Raises:
-        StateLost: one cannot be read, or they are counted as different histories.
-        Unavailable: they cannot be read now.
+        StateLost: a partition cannot be read, or partitions have counts of different histories.
+        Unavailable: the store does not answer.
     """
     states, commits, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
@@ -94,7 +94,7 @@ def read(
             raise unreadable(stream, partition, error) from None
         commits[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
-    # one that was committed meanwhile is no longer without
+    # a partition may have been committed since
     missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.commit_id]
     return StoredCut(states, commits, missing)
 
@@ -102,7 +102,7 @@ def read(
 def _stored(
     stream: ldp.Stream, state_reader: StateReader, partitions: Sequence[int], heartbeat: Callable[[], object]
 ) -> Iterator[tuple[int, StoredPartition | None]]:
-    """Yields stored partitions, read some at a time to bound memory."""
+    """Yields stored partitions, read in groups to bound memory."""
     most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))
     for first in range(0, len(partitions), most):
         heartbeat()

@@ -22,10 +22,10 @@ class Taken:
     """A snapshot to send.
 
     Attributes:
-        snapshot: that of all time.
-        messages: for the snapshot topic.
-        rows: for the topic of rows.
-        estimate: of all time; None for a head without a snapshot.
+        snapshot: the snapshot of all time.
+        messages: messages for the snapshot topic.
+        rows: records for the topic of rows.
+        estimate: the estimate of all time; None for a head without a snapshot.
         finals: the complete windows that become final, with their estimates.
     """
 
@@ -37,7 +37,7 @@ class Taken:
 
 
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
-    """Takes a head without a snapshot, which admits partitions and repeats the last one's windows and rows."""
+    """Takes a head that admits partitions without a snapshot; repeats the last windows and rows."""
     head = plan.head
     rows, methods = content.rows.carried(head), _said(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
@@ -55,14 +55,14 @@ def take(
     there: Callable[[], Iterable[bytes]],
     heartbeat: Callable[[], object],
 ) -> Taken:
-    """Takes the snapshot of all time, and those of due windows; O(windows · methods · domain).
+    """Takes the snapshots of all time and of windows; O(windows · methods · domain).
 
     Args:
         stream: the stream.
         plan: the planned cut.
-        due: its windows to write.
+        due: the windows to write.
         content: the configured content.
-        lineage: of the counts.
+        lineage: the lineage of the counts.
         recommended: the method for each query.
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
@@ -85,7 +85,7 @@ def take(
     )
     estimate = _estimate(stream, stored.total(stream))
     taken = of(estimate=estimate, recommended=recommended)
-    # the head lists whose bodies there may be: those that are not written any more go, also of the open windows
+    # the head lists the methods that can have bodies: delete those of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken)
     messages += snapshot.delete_window(taken, taken.window, former)
@@ -107,7 +107,7 @@ def take(
 
 
 def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
-    """Takes a snapshot, with its numbers rounded as the messages and the rows have them."""
+    """Takes a snapshot with numbers rounded as in messages and rows."""
     return snapshot.rounded(snapshot.take(stream, **given))
 
 

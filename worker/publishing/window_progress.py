@@ -1,8 +1,8 @@
-"""Window progress: which windows are final at a cut, and what the next head records of them.
+"""Determines the windows that are final at a cut, and their record in the next head.
 
-A window is final once every partition has closed it: the head closes that name's windows up to a time that never goes
-back. No clock decides this, except one label: if a partition has no room for more panes, and the partitions that hold
-its windows back are idle, the oldest windows are closed as bounded.
+A window is final once every partition has closed it. The head has the time up to which the windows of a name are
+closed, which never goes back. The clock decides in one case only: if a partition has no capacity for another pane, and
+the partitions that hold its windows back are idle, the oldest windows are closed as bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Due:
 
     Attributes:
         period: the window.
-        complete: whether every report of it is counted, as far as the partitions have come.
+        complete: whether all its reports up to the partitions' offsets are counted.
     """
 
     period: Period
@@ -33,11 +33,11 @@ class WindowProgress:
     """The window progress of a cut.
 
     Attributes:
-        floors: partition -> the time at which its windows begin, for all that the next head names.
-        progress: name -> that of the next head, with the starts that were on the topic before it.
-        due: windows that become final, and open ones that may have changed; each name's in order.
-        reached: how far some windows were closed by all partitions, or as bounded.
-        come: the time from which the age of final windows is counted.
+        floors: partition that the next head names -> the time at which its windows begin.
+        progress: window name -> its progress in the next head, with the starts that were on the topic before.
+        due: windows that become final, and open windows that may have changed; ordered within each name.
+        reached: the highest time up to which windows were closed.
+        come: the current event time, for ages of final windows.
     """
 
     floors: Mapping[int, int]
@@ -55,26 +55,26 @@ def decide(
 ) -> WindowProgress | None:
     """Returns the window progress of a stream; O(partitions · panes · windows).
 
-    Only windows that every partition's state has recorded are published.
+    Only windows that every partition's state has are published.
 
     Args:
         head: the newest head.
         states: the partitions that have a state.
-        partitions: all of the topic.
+        partitions: all partitions of the topic.
         still: whether a partition is idle.
 
     Returns:
-        None if no windows other than that of all time are or were configured, and no partition has some ahead.
+        None if no windows except `ALL` are or were configured, and no partition has rules with windows ahead.
     """
-    # windows that the newest rule has no more may still lie ahead of a state that was set back
+    # a state that was set back may still reach windows that its newest rule lacks
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
         return None
     progress, due = dict(head.progress), list[Due]()
-    # what is admitted now begins where windows were closed, and not where added ones begin
+    # partitions admitted now begin where windows were closed, not where added windows begin
     floor = reached = head.reached or 0
     for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
-        # windows that were added begin where they do in the last of the partitions, and will in those that lack them
+        # added windows begin at the latest start of all partitions, with future starts where a state lacks them
         since = max(_since(window, state) for state in states.values())
         old = head.progress.get(name, Closed(0))
         before = Closed(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
@@ -89,14 +89,14 @@ def decide(
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:
-    """Returns how far windows are closed, or how far time has come if none are counted."""
+    """Returns the end of closed windows or, if no rule has windows, the lowest watermark."""
     if any(state.windowing for state in states):
         return reached
     return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
 
 
 def _since(window: Window, state: PartitionState) -> int:
-    """Returns the first start that a partition may publish, now or once it has such windows."""
+    """Returns the first start that a partition may publish, now or once its state has the window."""
     if window.name in state.windows.first_start:
         return state.windows.first_start[window.name]
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)
@@ -110,15 +110,15 @@ def _closed(
     partitions: Sequence[int],
     still: Callable[[int], bool],
 ) -> Closed:
-    """Returns the next line of one name's windows."""
-    # one without a state or without such windows, or that no head names yet, has closed nothing
+    """Returns the next progress of one name's windows."""
+    # a partition without a state or these windows, or without admission, has closed nothing
     having = {p: state for p, state in states.items() if window.name in state.windows.first_start}
     own = {
         p: having[p].windows.closed if p in having and p in head.floors else 0
         for p in {*partitions, *head.floors}
     }
     passed = max(before.closed, window.last_end(min(own.values(), default=0)))
-    # as many as one snapshot takes; windows without reports are passed at once
+    # at most `MOST_AT_ONCE` windows with reports; windows without reports do not count
     ends = sorted({start + window.length for start in _starts(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
     if len(ends) > MOST_AT_ONCE:
@@ -126,7 +126,7 @@ def _closed(
     oldest = [min(state.panes).start for state in having.values() if state.full]
     if not oldest:
         return Closed(passed, before.bounded, before.starts)
-    # the last window that has the oldest pane of who has no room
+    # the last window that contains the oldest pane of a full partition
     wanted = window.last_end(min(oldest) + window.length)
     holding = [p for p, closed in own.items() if closed < wanted]
     if wanted <= passed or not holding or not all(map(still, holding)):
@@ -140,10 +140,10 @@ def _closed(
 def _due(
     window: Window, before: Closed, after: Closed, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
-    """Yields one name's windows to publish: those that become final, and open ones."""
+    """Yields one name's windows to publish: windows that become final, and open windows."""
     for start in sorted(_starts(window, states)):
         end = start + window.length
-        # windows without reports are passed over
+        # only windows with reports
         if start >= first and end > before.closed:
             whole = complete(start, end, states) and not after.is_bounded(end)
             yield Due(Period(window.name, start, end, end <= after.closed), whole)
@@ -160,8 +160,8 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
     """Returns whether no gap of a partition's log can have had reports of a window.
 
-    A lost report was not late, so its pane was open before the gap. It came before the first report after the gap, so
-    its time is at most that one's, plus delay and disorder.
+    A lost report in a window was not late, so its pane was open before the gap. It precedes the first report after the
+    gap, so its timestamp exceeds that of this report by at most grace and disorder.
     """
     for state in states.values():
         hold = max((rule.limits.windowing.hold for rule in state.rules if rule.limits.windowing), default=0)
@@ -178,14 +178,14 @@ def kept(
     come: int,
     most: int | None = None,
 ) -> tuple[dict[str, Closed], list[Period]]:
-    """Returns the progress with the starts on the topic, and the windows to delete from it.
+    """Returns the progress with the starts on the topic, and the windows to delete.
 
     Args:
-        progress: of the next head, with the starts that were there before.
-        published: the windows that are published with it.
-        retain: how long a window stays after its end, in milliseconds; None for ever, without recorded starts.
-        come: the time from which that is counted.
-        most: how many windows of a name are deleted at once, the oldest first; None for all.
+        progress: the progress in the next head, with the former starts on the topic.
+        published: the windows that the snapshot publishes.
+        retain: time that a window stays after its end, in milliseconds; None: forever, without recorded starts.
+        come: the current event time.
+        most: limit of deleted windows of a name, the oldest first; None for all.
     """
     if retain is None:
         return {name: Closed(line.closed, line.bounded) for name, line in progress.items()}, []
@@ -193,7 +193,7 @@ def kept(
     for name, line in progress.items():
         length = windows.parse(name).length
         fresh = {period.start for period in published if period.name == name and period.start is not None}
-        # what is published now can be read until the next snapshot at least
+        # windows published now stay at least until the next snapshot
         over = [start for start in line.starts if start + length + retain <= come and start not in fresh]
         old = sorted(over)[:most]
         gone += [Period(name, start, start + length, final=True) for start in old]
