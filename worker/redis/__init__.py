@@ -1,5 +1,5 @@
 """Connections to a Redis server, Sentinels or a cluster.
 
-`connecting` makes the client that a URL asks for, `script` runs what is written in Lua, `advice` has the
-remedy for each error.
+`connecting` creates the client for a URL, `pipelining` and `script` run commands and Lua scripts, and `advice` has the
+remedies for errors.
 """

@@ -6,18 +6,18 @@ from redis.sentinel import MasterNotFoundError
 from worker.config.address import Address
 
 START = "start Redis, or correct redis.url and redis.password"
-"""The remedy where nothing answers."""
-_PLAIN = "this port seems to speak no TLS: write redis:// in redis.url, or correct its port"
+"""The remedy if nothing answers."""
+_PLAIN = "this port does not seem to use TLS: write redis:// in redis.url, or correct its port"
 _CERTIFICATE = (
-    "Redis refuses this client's certificate, or wants one: correct redis.ssl_certfile and redis.ssl_keyfile"
+    "Redis rejects or requires a client certificate: correct redis.ssl_certfile and redis.ssl_keyfile"
 )
-_TLS = "Redis hangs up on this client, it may want TLS: write rediss:// in redis.url, or correct its port"
+_TLS = "Redis closes the connection and may require TLS: write rediss:// in redis.url, or correct its port"
 RIGHTS = "allow this user the commands and keys that docs/operate/redis.md lists, by ACL SETUSER"
-"""Where a user lacks a right."""
+"""The remedy if a user lacks a right."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
-_FULL = "free memory in Redis or raise its maxmemory: while it is full it takes no writes"
+_FULL = "free memory in Redis or raise its maxmemory: it rejects writes while it is full"
 _REPLICA = (
-    "this server is a replica and takes no writes: let redis.url name the primary, or the Sentinels, which follow a"
+    "this server is a replica, which rejects writes: set redis.url to the primary, or to the Sentinels, which follow a"
     " fail-over"
 )
 _REMEDIES = {
@@ -25,42 +25,42 @@ _REMEDIES = {
     "OOM command": _FULL,
     "ReadOnlyError": _REPLICA,
     "READONLY": _REPLICA,
-    "MISCONF": "look at the disk and the log of Redis: it cannot save, and takes no writes until it can",
+    "MISCONF": "check the disk and the log of Redis: it cannot save its data, and rejects writes",
     "NOREPLICAS": "start the replicas of Redis, or lower its min-replicas-to-write",
     "NoReplicas": "start the replicas of Redis, or lower its min-replicas-to-write",
     "BusyLoading": "wait: Redis is loading its data",
     "BUSY ": "end the script that blocks Redis: SCRIPT KILL",
     "TryAgain": "wait: the cluster is moving this slot",
-    "MASTERDOWN": "start the master of this replica, or let redis.url name the present one",
-    "mismatch": "let redis.url, and what Sentinels or a cluster announce, name the server as its certificate does",
+    "MASTERDOWN": "start the master of this replica, or set redis.url to the current master",
+    "mismatch": "use the host name of the certificate in redis.url, and in the addresses of Sentinels or the cluster",
     "certificate has expired": "renew the certificate of Redis",
-    "certificate verify failed": "let redis.ssl_cafile name the authority that signed the certificate of Redis",
+    "certificate verify failed": "set redis.ssl_cafile to the authority that signed the certificate of Redis",
     "wrong version number": _PLAIN,
     "record layer failure": _PLAIN,
     "EOF occurred in violation": _CERTIFICATE,
     " alert ": _CERTIFICATE,
-    "without any password configured": "Redis asks for no password: remove redis.password",
+    "without any password configured": "Redis has no password: remove redis.password",
     "invalid username-password": "correct redis.password, or the user in redis.url",
-    "HELLO must be called": "Redis asks for a password: set redis.password",
-    "Authentication required": "Redis asks for a password: set redis.password",
+    "HELLO must be called": "Redis requires a password: set redis.password",
+    "Authentication required": "Redis requires a password: set redis.password",
     "NoPermissionError": RIGHTS,
     "The user executing the script": RIGHTS,
-    "'SENTINEL'": "this is no Sentinel: correct the ports in redis.url, or write redis:// there",
+    "'SENTINEL'": "this is not a Sentinel: correct the ports in redis.url, or write redis:// there",
     "unknown command": "this seems to be a Sentinel: write redis+sentinel:// in redis.url, and the master's name",
-    "does not know": "let redis.url end with the name that the Sentinels have for the master",
-    "Cluster mode is not enabled": "this is no cluster: write redis:// in redis.url",
+    "one monitors only": "end redis.url with the name that the Sentinels have for the master",
+    "Cluster mode is not enabled": "this is not a cluster: write redis:// in redis.url",
     "MovedError": _CLUSTER,
     "CrossSlot": _CLUSTER,
-    "ClusterDownError": "give every slot of the cluster a node that answers: redis-cli --cluster check says which",
-    "not covered": "give every slot of the cluster a node that answers: redis-cli --cluster check says which",
+    "ClusterDownError": "give every slot of the cluster a node that answers: run redis-cli --cluster check",
+    "not covered": "give every slot of the cluster a node that answers: run redis-cli --cluster check",
     "reset by peer": _TLS,
     "Connection closed by server": _TLS,
 }
-"""By a sign in what happened; the first that is found counts."""
+"""By a part of the error's text; the first match applies."""
 
 
 def said(error: Exception) -> str:
-    """Returns an error's type and text, with the cause that the cluster client hides."""
+    """Formats an error's type and text, with the cause that the cluster client hides."""
     text = f"{type(error).__name__}: {error}"
     told = error.__cause__.__context__ if error.__cause__ is not None else None
     return f"{text} ({type(told).__name__}: {told})" if isinstance(told, redis.ResponseError) else text
@@ -85,12 +85,10 @@ def remedy(error: Exception, at: Address | None = None) -> str:
         and at.tls
         and (isinstance(error, redis.TimeoutError) or "Timeout connecting" in happened)
     ):
-        return (
-            "nobody answers in TLS here: if this port speaks none write redis:// in redis.url, or correct it"
-        )
+        return "no answer over TLS: if this port does not use TLS, write redis:// in redis.url, or correct the port"
     hint = next((hint for sign, hint in _REMEDIES.items() if sign in happened), START)
     if at is not None and at.kind != "cluster" and "ClusterDownError" in happened:
         return _CLUSTER
     if isinstance(error, MasterNotFoundError) and hint is not START:
-        return hint.replace("redis.password", "redis.sentinel_password")  # it is they who refused
+        return hint.replace("redis.password", "redis.sentinel_password")  # the Sentinels refused the client
     return hint

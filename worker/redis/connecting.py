@@ -1,4 +1,4 @@
-"""Connecting: the client of one server, of the master that Sentinels name, or of a cluster."""
+"""Connects to one Redis server, to the master that Sentinels name, or to a cluster."""
 
 from typing import Any, TypeAlias
 
@@ -14,18 +14,18 @@ from worker.config.schema import secret
 
 Client: TypeAlias = redis.Redis | redis.RedisCluster
 TIMEOUT_SECONDS = 5.0
-"""After which a step is in doubt and tried again."""
+"""Time-out of a step, which is then in doubt and retried."""
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
-    """Returns a client, which does not retry by itself: a lost reply must stay in doubt.
+    """Returns a client without retries by default: a lost reply must stay in doubt.
 
-    The client of a server or of Sentinels connects when it is used, and again after a fail-over. That of a cluster
-    asks at once for the nodes, and follows their redirections.
+    The client of a server or of Sentinels connects on first use, and again after a fail-over. The client of a cluster
+    reads the list of nodes at once, and follows their redirections.
 
     Args:
-        table: the configuration's.
-        retries: how often it may send a command again; more than 0 only for readers.
+        table: the table of the configuration.
+        retries: limit of repeated sends of a command; more than 0 for readers only.
 
     Raises:
         redis.exceptions.RedisClusterException: no node of a cluster answered.
@@ -49,7 +49,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
 
 
 def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
-    """Returns the servers that a client writes to; those of a cluster with their names."""
+    """Returns the servers that a client writes to, with names in a cluster."""
     if isinstance(client, redis.RedisCluster):
         nodes: list[Any] = client.nodes_manager.get_nodes_by_server_type("primary")
         found = [(str(node.name), client.get_redis_connection(node)) for node in nodes]
@@ -77,10 +77,10 @@ def _reaching(table: RedisTable) -> dict[str, Any]:
 
 
 class _Sentinels(Sentinel):
-    """Sentinels whose error says why none of them names a master."""
+    """Sentinels with an error that explains why none of them names a master."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Returns the master's address; the Sentinel that knew it is asked first next time."""
+        """Returns the master's address; the next call begins with the Sentinel that named it."""
         why = []
         for number, sentinel in enumerate(self.sentinels):
             try:
@@ -89,7 +89,7 @@ class _Sentinels(Sentinel):
                 why.append(str(error))
                 continue
             if (state := masters.get(service_name)) is None:
-                why.append(f"one does not know it, but {', '.join(masters) or 'none'}")
+                why.append(f"one monitors only {', '.join(masters) or 'none'}")
             elif self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                 self.sentinels.insert(0, self.sentinels.pop(number))
                 return state["ip"], state["port"]
@@ -99,7 +99,7 @@ class _Sentinels(Sentinel):
 
 
 class _Master(redis.Redis):
-    """A client of the present master; closes those of its Sentinels, too."""
+    """A client of the current master; also closes the clients of its Sentinels."""
 
     def close(self) -> None:
         super().close()

@@ -1,7 +1,7 @@
-"""What the client library of Redis raises, for those that do not know the library."""
+"""Errors of the Redis client library, for code that does not import it."""
 
 from redis import RedisError
 from redis.exceptions import RedisClusterException
 
 ERRORS = (RedisError, RedisClusterException)
-"""Redis refused, or did not answer; of a cluster nobody did, or nobody has the partition."""
+"""Redis refused or did not answer, or no node of a cluster answers or has the key."""

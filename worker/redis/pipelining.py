@@ -1,4 +1,4 @@
-"""Pipelines: one round trip for many commands, each with its own answer."""
+"""Sends many commands in one round trip, each with its own answer."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from worker.redis.errors import ERRORS
 
 _UNANSWERED = (redis.ConnectionError, redis.TimeoutError)
 _ELSEWHERE = (MovedError, AskError, TryAgainError)
-"""The keys are at another node of a cluster, or on their way to one; the command did nothing."""
+"""The keys are at another node of a cluster, or moving to one; the command had no effect."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command about one key, or a script about keys of one hash tag.
+    """A command on one key, or a script on keys of one hash tag.
 
     Attributes:
         key: selects the node of a cluster.
-        send: adds it to a client or to a pipeline.
-        text: the same with the script's text, for a server that does not have the script.
+        send: sends the command by a client or adds it to a pipeline.
+        text: the same with the script's text, for a server without the script.
     """
 
     key: str
@@ -36,10 +36,10 @@ class Command:
 
 
 def together(client: Client, commands: Sequence[Command]) -> list[Any]:
-    """Sends commands in one pipeline a server, without MULTI, and returns the answers in order.
+    """Sends commands in one pipeline per server, without MULTI; returns answers in order.
 
-    A server runs them in order, among the commands of others. After a lost connection a first part of them may have
-    been run. An error takes the place of an answer: a refusal that of one command, a time-out that of all sent to the
+    A server runs them in order, interleaved with commands of other clients. After a lost connection, the first ones may
+    have taken effect. A failed command has an error as its answer. A time-out is the answer to all commands sent to the
     server.
     """
     replies: list[Any] = [None] * len(commands)
@@ -60,7 +60,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
 def _by_server(
     client: Client, commands: Sequence[Command], replies: list[Any]
 ) -> Iterable[tuple[Any, list[int]]]:
-    """Returns the servers with the places of their commands; notes an error for commands without a node."""
+    """Groups the commands by server; commands without a node get an error as their reply."""
     if not isinstance(client, redis.RedisCluster):
         return [(client, list(range(len(commands))))] if commands else []
     servers = dict[str, tuple[Any, list[int]]]()
@@ -76,7 +76,7 @@ def _by_server(
 
 
 def _sent(server: Any, commands: Sequence[Callable[[Any], Any]]) -> list[Any]:
-    """Sends commands to one server in one pipeline; returns the answers or errors."""
+    """Sends commands to one server in one pipeline; returns answers or errors."""
     if not commands:
         return []
     try:
@@ -90,7 +90,7 @@ def _sent(server: Any, commands: Sequence[Callable[[Any], Any]]) -> list[Any]:
 
 
 def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
-    """Sends one command by a client that follows redirections."""
+    """Sends one command by the cluster client, which follows redirections."""
     try:
         return send(client)
     except ERRORS as error:
@@ -98,8 +98,8 @@ def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
 
 
 def _look_for_nodes(client: "redis.RedisCluster") -> None:
-    """Asks a cluster for its nodes again, as its client does after an unanswered command."""
+    """Reads a cluster's nodes again, as its client does after an unanswered command."""
     try:
         client.nodes_manager.initialize()
     except ERRORS:
-        return  # it is asked again after the next one
+        return  # the next unanswered command tries again

@@ -13,12 +13,12 @@ class Unreachable(Unavailable):
 
     def __init__(self, error: Exception, table: RedisTable) -> None:
         hint = remedy(error, table.address)
-        outcome = "no answer from" if hint == START else "not let in by"
+        outcome = "no answer from" if hint == START else "rejected by"
         super().__init__(f"{outcome} {redacted(table.url)}: {said(error)}", hint)
 
 
 def reach(table: RedisTable, key: str) -> Client:
-    """Connects, and asks for a key: a client that may not read it is of no use.
+    """Connects and reads a key, to check that this client may read it.
 
     Raises:
         Unreachable: Redis refused or did not answer.

@@ -1,4 +1,4 @@
-"""Lua scripts, which a server runs as one step."""
+"""Lua scripts, which a server runs in one atomic step."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from worker.redis.pipelining import Command
 class Script:
     """A script of a client.
 
-    Only a server that does not have it gets its text. All keys that it touches must be named, for keys on their way
-    from one node to another.
+    The client sends the text only to a server without the script. Each call must name all keys that the script uses:
+    keys may be moving from one node to another.
     """
 
     def __init__(self, client: Client, text: str) -> None:
@@ -22,7 +22,7 @@ class Script:
         self._sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any] = ()) -> Any:
-        """Runs it, on the server that has the keys."""
+        """Runs the script on the server that has the keys."""
         command = self.on(keys, args)
         try:
             return command.send(self._client)
@@ -30,7 +30,7 @@ class Script:
             return command.text(self._client)
 
     def on(self, keys: Sequence[str], args: Sequence[Any] = ()) -> Command:
-        """Returns the command that runs it, to be sent together with others."""
+        """Returns a command that runs the script, for a pipeline."""
         return Command(
             keys[0],
             lambda client: client.evalsha(self._sha, len(keys), *keys, *args),

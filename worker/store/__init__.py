@@ -1,5 +1,4 @@
-"""The store: Redis and its scripts, the only place where counts are written.
+"""The store of counts in Redis: the only code that writes counts.
 
-`claim.lua`, `promote.lua` and `compare.lua` are the steps of an owner, `cut.lua` reads a partition for the publisher,
-`install.lua` is the step of an import.
+Owners run `claim.lua`, `promote.lua` and `compare.lua`. The publisher runs `cut.lua`. An import runs `install.lua`.
 """

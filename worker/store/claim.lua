@@ -1,7 +1,7 @@
--- Raises a partition's epoch if it is still the expected one, and returns the partition as it stands.
--- KEYS: metadata, then the live keys of the cells that were found. ARGV: how many these are; expected epoch, lineage and
--- commit_id ('' for none); epoch, lineage and checksum to go on under; then the names of the cells, then fields and values
--- to begin with.
+-- Claims a partition: raises its epoch if that is the expected one, and returns the partition.
+-- KEYS: metadata, then the live keys of the cells that were found. ARGV: number of these cells; expected epoch, lineage
+-- and commit_id ('' for none); new epoch, lineage and checksum; names of the cells; then fields and values to store if
+-- there are no metadata.
 local stored, at = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #stored, 2 do
   at[stored[i]] = i + 1
@@ -23,16 +23,16 @@ if stored[at.lineage] ~= ARGV[3] then
   return false
 end
 if stored[at.commit_id] ~= ARGV[4] then
-  return {stored} -- a commit came between: the claimer computes the checksum of these, and nothing is written
+  return {stored} -- a commit came in between: the caller computes the checksum for these metadata and calls again
 end
 for i = 8, fields - 1 do
   names[#names + 1] = ARGV[i]
   blobs[#blobs + 1] = redis.call('GET', KEYS[i - 6])
 end
 for i = 1, #KEYS do
-  redis.call('PERSIST', KEYS[i]) -- somebody may have run EXPIRE: counts never vanish by themselves
+  redis.call('PERSIST', KEYS[i]) -- counts never expire, even if another client set an expiry
 end
--- together: the checksum is of the others
+-- in one HSET, because the checksum covers the other fields
 local changed = {'epoch', ARGV[5], 'lineage', ARGV[6], 'checksum', ARGV[7]}
 redis.call('HSET', KEYS[1], unpack(changed))
 for i = 1, #changed, 2 do

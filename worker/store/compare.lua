@@ -1,10 +1,10 @@
--- Says whether a partition still stands as its owner last read or wrote it, and if so lets no key of it expire.
+-- Compares a partition with the values that its owner last read or wrote. If equal, removes the expiry of its keys.
 -- KEYS: metadata, then the live key of each cell. ARGV: lineage, epoch, offset, commit_id.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'commit_id')
 if not stored[1] then
   return 'lineage'
 end
--- before the lineage: a claim may have replaced it by one of a newer layout
+-- before the lineage, which a claim may have replaced with that of a newer layout
 if stored[2] ~= ARGV[2] then
   return 'fenced'
 end

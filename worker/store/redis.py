@@ -1,6 +1,7 @@
-"""The store in Redis. Every step is one command or one script beside this file; `layout` has the keys.
+"""The store in Redis; `worker.counting.layout` has the keys.
 
-Steps of many partitions are sent together, without MULTI: each partition's is atomic and has its own outcome.
+Every step of a partition is one command or one script of this folder. Steps of many partitions are sent together,
+without MULTI: each step is atomic and has its own outcome.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -17,16 +18,15 @@ from worker.redis.pipelining import Command, together
 from worker.redis.script import Script
 
 STAGED_SECONDS = 600
-"""How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
+"""Expiry of staged blobs: far longer than an attempt, short enough to free memory after a failure."""
 _NAMES = ("claim", "promote", "install", "compare", "cut")
 _TEXTS = tuple((Path(__file__).parent / f"{name}.lua").read_text() for name in _NAMES)
 
 _T = TypeVar("_T")
 _Step = Generator[list[Command], list[Any], _T]
-"""A step of one partition: yields commands, is sent their replies, and returns what came of it.
+"""A step of one partition: a generator that yields commands, receives their replies, and returns the result.
 
-A reply may be the error that a key is of another type: that is something about the partition, as other errors are about
-Redis, which end the step.
+A reply may be the error that a key has a wrong type, which concerns the partition. Other errors end the step.
 """
 _WRONG_TYPE = "WRONGTYPE"
 
@@ -51,11 +51,11 @@ class RedisStore:
         return _came(self.peek_all([partition])[partition])
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
-        """Writes the attempt's blobs, to vanish by themselves."""
+        """Writes the attempt's blobs, which expire."""
         _came(self.stage_all({partition: (attempt, blobs)})[partition])
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Puts counts where there are none, in one script that reads everything before its first write."""
+        """Stores counts for a partition without any, in one script."""
         return _came(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
 
     def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
@@ -65,27 +65,27 @@ class RedisStore:
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> dict[int, StoredPartition | Failure | None]:
-        """Raises epochs by compare-and-set, and loads the partitions, in one script each."""
+        """Raises epochs by compare-and-set and loads the partitions, in one script each."""
         return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
 
     def stage_all(
         self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
     ) -> dict[int, Unavailable | None]:
-        """Writes the attempts' blobs, to vanish by themselves."""
+        """Writes the attempts' blobs, which expire."""
         return self._together({p: self._staging(p, *each) for p, each in attempts.items()})
 
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> dict[int, Answer | Unavailable]:
-        """Compares and promotes in one script each that reads everything before its first write."""
+        """Compares and promotes, in one script each."""
         return self._together({p: self._promoting(p, *each) for p, each in attempts.items()})
 
     def compare_all(self, held: Mapping[int, Metadata]) -> dict[int, Answer | Unavailable]:
-        """Compares metadata and the presence of blobs in one script each."""
+        """Compares metadata and the presence of blobs, in one script each."""
         return self._together({p: self._comparing(p, metadata) for p, metadata in held.items()})
 
     def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
-        """Returns each partition's metadata and blobs as they stand together, or None if nothing was claimed yet."""
+        """Reads each partition's metadata and blobs in one step; None before the first claim."""
         return self._together({p: self._cutting(p) for p in partitions})
 
     def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
@@ -129,9 +129,7 @@ class RedisStore:
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
         fields = layout.fields(metadata, self._meta(partition))
-        compared = {
-            name: fields[name] for name in ("lineage", "offset", "commit_id")
-        }  # which the script reads first
+        compared = {name: fields[name] for name in ("lineage", "offset", "commit_id")}  # first for the script
         args = [item for pair in (compared | fields).items() for item in pair]
         keys = self._both(partition, attempt, metadata.blobs)
         return self._answering(self._install, partition, keys, args)
@@ -160,7 +158,7 @@ class RedisStore:
         args: Callable[[Metadata | None], list[Any]],
         known: Metadata | None,
     ) -> _Step[StoredPartition | StateLost | None]:
-        """Loads a partition by a script, again with the returned metadata if the given ones are outdated."""
+        """Loads a partition by a script; repeats it with the returned metadata if ``known`` is old."""
         while True:
             keys = [self._meta(partition), *self._live(partition, [] if known is None else known.blobs)]
             (reply,) = yield [script.on(keys, args(known))]
@@ -195,9 +193,9 @@ class RedisStore:
         ]
 
     def _together(self, steps: Mapping[int, _Step[_T]]) -> dict[int, _T | Unavailable]:
-        """Runs the steps of many partitions, their commands together; returns the outcomes."""
+        """Runs the steps of many partitions with their commands in one pipeline; returns outcomes."""
         outcomes = dict[int, _T | Unavailable]()
-        replies = dict[int, Any](dict.fromkeys(steps))  # what the first send of a step has to be is None
+        replies = dict[int, Any](dict.fromkeys(steps))  # a generator's first send must be None
         while replies:
             due = dict[int, list[Command]]()
             for partition, got in replies.items():
@@ -234,7 +232,7 @@ def _unavailable(error: Exception) -> Unavailable:
 
 
 def _mistyped(error: Exception) -> StateLost:
-    return StateLost(f"a key in Redis is of another type than was written ({said(error)})")
+    return StateLost(f"a key in Redis has another type than the worker wrote ({said(error)})")
 
 
 def _metadata(fields: Mapping[bytes, bytes], key: str) -> Metadata | StateLost:

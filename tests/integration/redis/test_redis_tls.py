@@ -94,13 +94,13 @@ CASES = {
         "redis://127.0.0.1:{login}",
         lambda ways: {},
         "AuthenticationError: HELLO must be called with the client already authenticated",
-        "Redis asks for a password: set redis.password",
+        "Redis requires a password: set redis.password",
     ),
     "another host": (
         "rediss://127.0.0.1:{elsewhere}",
         ca,
         "certificate is not valid for '127.0.0.1'",
-        "let redis.url, and what Sentinels or a cluster announce, name the server as its certificate does",
+        "use the host name of the certificate in redis.url, and in the addresses of Sentinels or the cluster",
     ),
     "an expired certificate": (
         "rediss://127.0.0.1:{expired}",
@@ -112,25 +112,25 @@ CASES = {
         "rediss://127.0.0.1:{tls}",
         lambda ways: ca(ways, "other"),
         "certificate verify failed",
-        "let redis.ssl_cafile name the authority that signed the certificate of Redis",
+        "set redis.ssl_cafile to the authority that signed the certificate of Redis",
     ),
     "no certificate": (
         "rediss://worker@127.0.0.1:{both}",
         lambda ways: ca(ways) | {"password": PASSWORD},
         "ConnectionError",
-        "Redis refuses this client's certificate, or wants one: correct redis.ssl_certfile and redis.ssl_keyfile",
+        "Redis rejects or requires a client certificate: correct redis.ssl_certfile and redis.ssl_keyfile",
     ),
     "no TLS": (
         "redis://127.0.0.1:{tls}",
         lambda ways: {},
         "ConnectionError",
-        "it may want TLS: write rediss:// in redis.url",
+        "may require TLS: write rediss:// in redis.url",
     ),
     "TLS to a plaintext port": (
         "rediss://127.0.0.1:{plain}",
         ca,
         "Timeout connecting to server",
-        "nobody answers in TLS here: if this port speaks none write redis:// in redis.url, or correct it",
+        "no answer over TLS: if this port does not use TLS, write redis:// in redis.url, or correct the port",
     ),
     "nobody": (
         "redis://127.0.0.1:{none}",
@@ -142,13 +142,13 @@ CASES = {
         "redis+cluster://127.0.0.1:{plain}",
         lambda ways: {},
         "Cluster mode is not enabled",
-        "this is no cluster: write redis:// in redis.url",
+        "this is not a cluster: write redis:// in redis.url",
     ),
     "a server, no Sentinel": (
         "redis+sentinel://127.0.0.1:{plain}/mymaster",
         lambda ways: {},
         "unknown command 'SENTINEL'",
-        "this is no Sentinel: correct the ports in redis.url, or write redis:// there",
+        "this is not a Sentinel: correct the ports in redis.url, or write redis:// there",
     ),
 }
 
@@ -171,7 +171,7 @@ def test_connection_errors_name_the_remedy(ways, case, tmp_path, monkeypatch):
     (found,) = [f for f in check.findings(config.load(toml, {})) if f.subject == "redis"]
     assert found.level is check.Level.ERROR
     assert reason in found.text
-    assert found.text.startswith("no answer from redis" if case == "nobody" else "not let in by redis")
+    assert found.text.startswith("no answer from redis" if case == "nobody" else "rejected by redis")
     assert advice in found.hint
     assert not any(word in found.text + found.hint for word in (PASSWORD, WRONG))
 
@@ -206,9 +206,7 @@ def test_run_names_the_remedy_and_claims_nothing_meanwhile(ways, local_services,
         worker = world.launch(world.configure("wrong", store={"password": WRONG}))
         until(lambda: worker.events("redis.unavailable"), "it says so")
         event = worker.events("redis.unavailable")[0]
-        assert event["error"].startswith(
-            f"not let in by redis://127.0.0.1:{ways.login}: AuthenticationError: "
-        )
+        assert event["error"].startswith(f"rejected by redis://127.0.0.1:{ways.login}: AuthenticationError: ")
         assert event["remedy"] == "correct redis.password, or the user in redis.url"
         assert worker.alive()
         assert not world.members()

@@ -93,7 +93,7 @@ def test_what_a_client_is_told_is_what_the_url_says():
             MasterNotFoundError("no Sentinel names a master 'm': invalid username-password pair"),
             "correct redis.sentinel_password",
         ),
-        ("rediss://h", redis.TimeoutError("Timeout connecting to server"), "nobody answers in TLS here"),
+        ("rediss://h", redis.TimeoutError("Timeout connecting to server"), "no answer over TLS"),
         ("redis://h", redis.TimeoutError("Timeout connecting to server"), START),
     ],
 )

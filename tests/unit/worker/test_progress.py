@@ -127,7 +127,7 @@ def test_point_17_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress
         (redis.ConnectionError("Connection refused"), "start Redis"),
         (redis.exceptions.OutOfMemoryError("command not allowed"), "free memory in Redis"),
         (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), "a replica"),
-        (redis.ResponseError("MISCONF Redis is configured to save RDB snapshots"), "look at the disk"),
+        (redis.ResponseError("MISCONF Redis is configured to save RDB snapshots"), "check the disk"),
         (redis.exceptions.NoPermissionError("no permissions"), "ACL SETUSER"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

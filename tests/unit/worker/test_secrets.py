@@ -278,7 +278,7 @@ def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, m
         thread.join(60)
     gc.collect()
     said = " ".join(result.output.split())
-    assert f"not let in by redis://{address}: AuthenticationError: " in said
+    assert f"rejected by redis://{address}: AuthenticationError: " in said
     assert "-> correct redis.password, or the user in redis.url" in said
     assert_unsaid(said)
 
