@@ -1,7 +1,7 @@
 """Kafka: the only package that uses the client library for the worker.
 
 - `decoding`: record batches to columns.
-- `client`: the library's defects, the raw fetch hook, connections, topics, errors, and a reader of the worker's topics.
+- `client`: workarounds for the library, the raw fetch hook, connections, topics, errors, a reader of output topics.
 - `reports`: the topic of reports, as a member of the consumer group and without joining it.
 - `snapshots`: the snapshot topic and the topic of rows.
 - `dead_letters`: sampling, writer and reader.

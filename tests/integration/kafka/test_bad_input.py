@@ -88,7 +88,7 @@ def prefix(value):
 
 
 def assert_dead_letter(found, sent, *, cut):
-    """Asserts the value and headers of a dead letter, whole or truncated."""
+    """Asserts the value and headers of a dead letter, complete or truncated."""
     (value, headers), (original, reason) = found, sent
     assert headers["__connect.errors.exception.class.name"] == reason
     said = {key: text for key, text in headers.items() if key.startswith("truncated.")}
@@ -119,7 +119,7 @@ def test_dead_letters_of_a_flood_are_sampled(kafka, redis_url, tmp_path):
         world.sent.futures.append(world.put(None, 0))  # another reason, and a key
         world.send(3)
         world.settle()
-        worker = world.launch()  # so that it meets them all at once
+        worker = world.launch()  # started last, so that it reads all records at once
         world.assert_right(world.covered())
         assert world.totals()["rejected"] == {"version": flood, "empty": 1}
         sent, left_out = (worker.metric(f"dead_letters{name}_total") for name in ("", "_left_out"))
@@ -137,10 +137,10 @@ def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "2000"}) as world:
         noise = random.Random(8)
         bad = [(b"\x00" + noise.randbytes(size), "version") for size in (100, 1000, 3000, 50_000)]
-        # one by one they fit, many in one batch do not
+        # single records fit, but not many in one batch
         bad += [(b"\x00" + noise.randbytes(300), "version") for _ in range(40)]
         sent = send(world, bad)
-        worker = world.launch()  # so that it meets them all at once
+        worker = world.launch()  # started last, so that it reads all records at once
         assert_counted(world, worker, sent)
         for where, dead_letter in dead_letters(world, len(sent)).items():
             assert_dead_letter(dead_letter, sent[where], cut=len(sent[where][0]) > 2000)
@@ -151,11 +151,11 @@ def test_a_dead_letter_topic_that_refuses_all_stops_progress_until_it_is_fixed(k
     with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "500"}) as world:
         sent = send(world, [(b"\x00" + random.Random(9).randbytes(5000), "version")])
         worker = world.launch()
-        until(lambda: len(worker.events("serve.retry")) >= 2, "it is tried again")
+        until(lambda: len(worker.events("serve.retry")) >= 2, "the worker retries")
         why = worker.says()
         assert world.config.dead_letters.topic in why
         assert "max.message.bytes" in why
-        assert world.totals()["accepted"] == 0  # nothing passes the record that has no dead letter
+        assert world.totals()["accepted"] == 0  # the record without its dead letter blocks counting
         assert not worker.events("stream.stopped")
 
         topic = ConfigResource(ConfigResourceType.TOPIC, world.config.dead_letters.topic)
@@ -177,6 +177,6 @@ def test_dead_letters_survive_a_killed_worker(kafka, redis_url, tmp_path):
         world.start()
         world.assert_right(world.covered())
         assert world.totals()["rejected"] == {"version": 20}
-        found = dead_letters(world, 20)  # nothing counted was lost, so none was sent twice either
+        found = dead_letters(world, 20)  # no counts were lost, so no dead letter was sent twice
         for where, dead_letter in found.items():
             assert_dead_letter(dead_letter, sent[where], cut=False)

@@ -37,12 +37,12 @@ def test_a_clock_ahead_of_topics_with_producer_time_names_the_remedy(kafka, redi
         world.environ = wrong(tmp_path, AHEAD)
         (worker,) = world.start()
         world.send(20)
-        said = until(lambda: worker.events("snapshot.retry"), "it cannot publish")[-1]
+        said = until(lambda: worker.events("snapshot.retry"), "publishing fails")[-1]
         assert "The timestamp should be within" in said["error"]
         assert said["remedy"].startswith("correct the clock of this machine or of the brokers, or set")
         assert f"message.timestamp.type=LogAppendTime on topic {topic}" in said["remedy"]
         world.put(b"malformed")
-        said = until(lambda: worker.events("commit.retry"), "its dead letter is refused")[-1]
+        said = until(lambda: worker.events("commit.retry"), "the dead letter is rejected")[-1]
         assert f"message.timestamp.type=LogAppendTime on topic {dead_letters}" in said["remedy"]
         assert not worker.events("serve.retry")
         for each in (topic, dead_letters):

@@ -51,9 +51,9 @@ def pipe(command, data):
 
 
 def test_every_codec_is_read_as_python_librdkafka_and_java_write_it(world, local_services):
-    """Snappy above all: librdkafka writes it raw, the two others in xerial's frames."""
+    """Snappy differs most: librdkafka writes it raw, the other two use xerial's frames."""
     kcat = services.program("kcat", "kcat")
-    assert kcat, "kcat is needed: a producer that is librdkafka's"
+    assert kcat, "kcat, a producer of librdkafka, is required"
     for number, codec in enumerate(CODECS):
         producer = world.open_producer(
             compression_type=None if codec == "none" else codec, linger_ms=1000, batch_size=1 << 18
@@ -66,7 +66,7 @@ def test_every_codec_is_read_as_python_librdkafka_and_java_write_it(world, local
     for partition, codec in enumerate(2 * CODECS):
         assert {one for one, _, _ in own[partition]} == {codec}
         per_record = sum(size for *_, size in own[partition]) / sum(count for _, count, _ in own[partition])
-        assert (per_record > 250) == (codec == "none"), (codec, per_record)  # it really is compressed
+        assert (per_record > 250) == (codec == "none"), (codec, per_record)  # compressed records are smaller
 
     java = [shutil.which("java") or "java", "-cp", f"{services.kafka_jars()}/*"]
     console = [*java, "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", world.kafka]

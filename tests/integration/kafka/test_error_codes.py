@@ -96,7 +96,7 @@ def test_a_refused_publisher_retries_with_a_new_producer(lied_to, api):
         for sequence, code in enumerate([UNKNOWN_SERVER_ERROR, 47, 51], 1):
             taken = snapshot.announce(world.stream, Cut({0: sequence}, {}), sequence, {}, "0" * 32)
             if api == lying.INIT_PRODUCER_ID:
-                snapshot_producer.close()  # the next producer asks for its number
+                snapshot_producer.close()  # the next producer requests its id
             with proxy.lies(api, code, partition=partition, times=1) as lie:
                 for _ in range(3):
                     with contextlib.suppress(Unavailable):

@@ -37,7 +37,7 @@ def counted(hostile, made, records=1):
 
 
 def frame(hostile, reports=2):
-    """Returns the value of a good record and notes it."""
+    """Returns the value of a good record, and adds it to the sent ones."""
     drawn = hostile.world.draw(reports)
     hostile.world.sent.reports.append(drawn)
     return frames.encode(hostile.world.stream, drawn)
@@ -88,7 +88,7 @@ def test_damage_in_the_log(hostile, local_services):
     why = {"other codec": "codec", "fewer": "length", "most": "length"}
     hostile.good()
     for kind, made in kinds.items():
-        # what the broker takes has the same size
+        # the broker accepts a batch of the same size
         room = len(made) - len(batch(record(b"")))
         taken = batch(record(bytes(room - (room > 62) - (room > 63))))
         assert len(taken) == len(made), (len(taken), len(made))
@@ -101,7 +101,7 @@ def test_damage_in_the_log(hostile, local_services):
     worker = world.launch()
     with Watched(worker):
         hostile.assert_outcome(worker)
-    (retry,) = worker.events("poll.retry")  # for the checksum, and once
+    (retry,) = worker.events("poll.retry")  # one retry, for the checksum
     assert "checksum" in retry["error"]
 
 

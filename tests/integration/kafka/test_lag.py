@@ -16,7 +16,7 @@ def committed(world):
 def test_group_offsets_reach_the_end_of_every_partition(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=3) as world:
         world.start()
-        assert committed(world) == dict.fromkeys(range(3), 0)  # before there is a record
+        assert committed(world) == dict.fromkeys(range(3), 0)  # before the first record
 
         producer = world.open_producer(transactional_id=f"{world.name}-in")
         producer.init_transactions()
@@ -26,8 +26,8 @@ def test_group_offsets_reach_the_end_of_every_partition(kafka, redis_url, tmp_pa
             producer.flush()
             world.settle()
             (producer.commit_transaction if commit else producer.abort_transaction)()
-        # three markers in each partition; the last ones come after the commit was acknowledged
+        # 3 markers in each partition; the broker writes the last ones after it acknowledges the commit
         until(lambda: sum(world.ends().values()) == 3 * 30 + 3 * 3, "three markers in each partition")
         ends = world.ends()
-        until(lambda: committed(world) == ends, f"nothing is behind {ends}")
+        until(lambda: committed(world) == ends, f"the group's offsets reach {ends}")
         world.assert_right(world.covered())

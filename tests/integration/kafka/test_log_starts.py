@@ -63,7 +63,7 @@ def test_a_refused_fetch_and_a_log_start_that_is_too_high_once_lose_nothing(lied
     (worker,) = world.start()
     world.send(SENT)
     world.covered()
-    worker.pause()  # so that the refused fetch is for all records sent meanwhile
+    worker.pause()  # so that the refused fetch covers all records sent until the worker continues
     with (
         proxy.lies(lying.FETCH, OFFSET_OUT_OF_RANGE, topic=world.topic, partition=0, times=1) as refusal,
         proxy.begins(f"ldp-worker-{world.group}", world.topic, TOO_HIGH, after=1) as lie,

@@ -45,4 +45,4 @@ def test_a_claim_of_many_partitions_is_alive_meanwhile_and_a_commit_waits_for_re
     began = time.monotonic()
     until(lambda: world.totals()["accepted"] == PARTITIONS, "all are stored", 120)
     trips = (time.monotonic() - began) / (2 * DELAY_SECONDS)
-    assert trips < PARTITIONS, "a round trip of Redis for each partition"
+    assert trips < PARTITIONS, "as many round trips to Redis as partitions"

@@ -68,12 +68,12 @@ def test_the_older_of_two_members_with_one_name_stops(world):
     with Sending(world) as sending:
         sending.more()
         second = launch(world, "one")
-        why = first.stopped_for()  # that it ends takes nothing from the one that has the name now
+        why = first.stopped_for()  # its exit does not affect the second worker
         until(second.ready, "the second serves")
         sending.more()
-    assert why.startswith(f"Displaced: another process is in the group '{world.group}' as 'one'")
-    assert "kafka.member of its own" in why
-    assert not first.events("serve.retry")  # it does not take the name back
+    assert why.startswith(f"Displaced: another process joined the group '{world.group}' as 'one'")
+    assert "its own kafka.member" in why
+    assert not first.events("serve.retry")  # it does not join again
     world.assert_right(world.covered())
     assert {partition for partition, _ in claims(second)} == set(range(world.partitions))
     assert names(world).keys() == {"one"}

@@ -32,7 +32,7 @@ def run(world, command, *options):
 
 
 def forge(world, topic, keys, codecs=(ZSTD,)):
-    """Writes records that are unreadable, too large or no document."""
+    """Writes records that are unreadable, too large or not a document."""
     for key in keys:
         for value in FORGED:
             produce(world.kafka, topic, 0, batch(record(value, key=key, headers=NO_TEXT)))
@@ -72,10 +72,10 @@ def test_hostile_records_on_output_topics_stop_no_reader(world):
         "record batch: size",
         "key: more than 4096 bytes",
     }
-    until(lambda: worker.get(f"/streams/{world.name}/snapshot")[0] == 200, "the page has it")
+    until(lambda: worker.get(f"/streams/{world.name}/snapshot")[0] == 200, "the page shows the snapshot")
     watched = run(world, "watch", "--once")
     assert watched.exit_code == 0, watched.stderr
-    assert "is passed over (record batch: size)" in watched.stderr
+    assert "is skipped (record batch: size)" in watched.stderr
     checked = run(world, "check")
     assert checked.exit_code == 0, checked.output
     for command, options in (("audit", ()), ("rows", ()), ("dead-letters", ("--json",))):
@@ -104,9 +104,9 @@ def test_restarted_numbers_and_an_expiring_topic_raise_warnings(world):
     world.admin.alter_configs([expires])
     world.send(5)
     worker = world.launch()
-    (warned,) = until(lambda: worker.events("snapshot.renumbered"), "that numbers restart is said")
+    (warned,) = until(lambda: worker.events("snapshot.renumbered"), "the warning that numbers restart")
     assert warned["reports"] >= 40
-    (expired,) = until(lambda: worker.events("snapshot.expires"), "that the topic expires is said")
+    (expired,) = until(lambda: worker.events("snapshot.expires"), "the warning that the topic expires")
     assert (expired["topic"], expired["policy"]) == (topic, "delete")
     until(lambda: worker.events("snapshot.published"), "it is published")
     assert worker.events("snapshot.published")[0]["sequence"] == 1

@@ -32,7 +32,7 @@ MALFORMED = {b"": "empty", b"noise": "version", b"\x01": "length"}
 
 
 def encoded(stream):
-    """Returns records of every form with 480 reports, and the malformed ones."""
+    """Returns records of every form with 480 reports in total, and malformed records."""
     rng, d = np.random.default_rng(20_200_616), stream.oracle.domain_size
 
     def draw(n):

@@ -50,7 +50,7 @@ def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_
         result = run(world, "watch", "--once", "--timeout", "0.1")
         assert f"topic {world.topic} has no record yet" in said(result)
 
-        # nothing but such a client: what arrives is nothing
+        # only clients with another ε: no record is accepted
         put(world, *(of_another_epsilon(world) for _ in range(20)), b"noise")
         exit_code, found = reports_finding(world)
         assert (exit_code, found["level"]) == (1, "error")
@@ -75,7 +75,7 @@ def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_
         assert (exit_code, found["level"]) == (0, "warning")
         assert "50 % of the newest 42 records are rejected" in found["text"]
         assert worker.terminate() == 0
-        # nor did the log have a word of what the records held
+        # the log does not quote records
         assert "noise" not in worker.log.read_text()
         lines = [line.split() for line in run(world, "audit").stdout.splitlines()]
         assert ["fingerprint", "20", "0,", "1"] in lines

@@ -25,7 +25,7 @@ def limited(secure, folder, user, **more):
 
 
 def names(world):
-    """Maps the names of the page's example to the stream's."""
+    """Maps the names in the page's example to the names of the stream."""
     return {
         "colour-reports": world.topic,
         "ldp-worker-colours": world.group,
@@ -78,7 +78,7 @@ def test_the_documented_rights_are_enough(worlds):
     for words in (("watch", "--once"), ("audit",), ("check",)):
         assert command(world, *words)[0] == 0
     assert len(dead_letters(world, 1)) == 1
-    # a publisher that comes anew reads the head of the one before
+    # a new publisher reads its predecessor's head
     world.workers[0].terminate()
     world.send(20, 2)
     world.launch()

@@ -42,7 +42,7 @@ def test_a_slow_batch_keeps_its_membership_and_commits_in_between(kafka, redis_u
     with World(kafka, redis_url, tmp_path, partitions=2, **table) as world:
         records = int(1.5 * INTERVAL / SECONDS)
         world.send(records - 24, partition=0)
-        world.send(1, reports=24, partition=0)  # this record alone takes the whole interval
+        world.send(1, reports=24, partition=0)  # this single record takes the complete interval
         world.settle()
         metrics, stopping, offsets, silent = Metrics(), threading.Event(), set(), []
         worker = StreamWorker(world.config, world.served, metrics, stopping)
@@ -55,7 +55,7 @@ def test_a_slow_batch_keeps_its_membership_and_commits_in_between(kafka, redis_u
 
         try:
             until(counted, "all is counted")
-            assert count(metrics, "claims_total") == 2  # no partition was taken away
+            assert count(metrics, "claims_total") == 2  # no partition was revoked
             assert count(metrics, "reports_total") == world.n
             assert count(metrics, "errors_total") == 0
         finally:

@@ -122,7 +122,7 @@ def test_missing_topics_and_counts_are_named(run, tmp_path):
     for command, *options in (("audit",), ("watch",), simulate):
         topic = f"{run.name}-{'snapshots' if command == 'watch' else 'reports'}"
         result = run(command, *options)
-        missing = f"topic {topic!r} does not exist; ldp-worker create-topics makes what is missing"
+        missing = f"topic {topic!r} does not exist; ldp-worker create-topics creates missing topics"
         assert (result.exit_code, result.stderr) == (1, f"ldp-worker: {missing}\n")
     refused = run("create-topics", "--replication-factor", "1000")
     assert refused.exit_code == 1

@@ -52,6 +52,6 @@ def test_a_head_that_another_program_wrote_stops_the_stream(kafka, redis_url, tm
         world.producer.send(world.config.snapshots.topic, key=key, value=b"not a head", partition=0).get(10)
         world.send(8)
         why = world.launch().stopped_for()
-        assert f"the head of stream {world.name!r} (offset 0) is no head, and no older one is there" in why
+        assert f"the head of stream {world.name!r} (offset 0) is not a head, and no older head exists" in why
         assert "another program wrote it" in why
         assert world.totals()["accepted"] == 0

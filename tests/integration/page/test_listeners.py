@@ -76,13 +76,13 @@ CASES = {
         ("LOGINS", "OAUTHBEARER"),
         lambda secure: {"sasl_oauthbearer_scope": "reports for others"},
         "invalid_token",
-        "let the brokers know whose tokens these are",
+        "configure the brokers to accept these tokens",
     ),
     "another mechanism": (
         ("LOGIN", "SCRAM-SHA-512"),
         lambda secure: {},
         "UnsupportedSaslMechanism",
-        "set kafka.sasl_mechanism to one that the brokers know",
+        "set kafka.sasl_mechanism to a mechanism that the brokers support",
     ),
     "no token endpoint": (
         ("LOGINS", "OAUTHBEARER"),
@@ -94,37 +94,37 @@ CASES = {
         ("MTLS", ""),
         lambda secure: {"ssl_certfile": None, "ssl_keyfile": None},
         "alert",
-        "the brokers refuse this client's certificate, or want one",
+        "the brokers reject this client's certificate, or require one",
     ),
     "a login where none is asked": (
         ("LOGIN", "PLAIN"),
         lambda secure: at(secure, "PLAINTEXT"),
         "IllegalSaslState",
-        "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL",
+        "this listener has no login: set kafka.security_protocol to PLAINTEXT or SSL",
     ),
     "no login": (
         ("PLAINTEXT", ""),
         lambda secure: at(secure, "LOGIN"),
         "socket disconnected",
-        "correct kafka.security_protocol, they may want",
+        "the brokers close the connection, and may require TLS or a login",
     ),
     "no TLS": (
         ("PLAINTEXT", ""),
         lambda secure: at(secure, "SSL"),
         "Invalid frame length",
-        "this listener seems to speak TLS, or is no",
+        "this listener seems to use TLS, or is not",
     ),
     "TLS to a plaintext port": (
         ("SSL", ""),
         lambda secure: at(secure, "PLAINTEXT"),
         "Handshake failed",
-        "this listener seems to speak no TLS: correct kafka.security_protocol",
+        "this listener seems to have no TLS: correct kafka.security_protocol",
     ),
     "another authority": (
         ("SSL", ""),
         lambda secure: {"ssl_cafile": secure.certificates.path("other.pem")},
         "certificate verify failed",
-        "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
+        "set kafka.ssl_cafile to the authority that signed the brokers' certificates",
     ),
     "a certificate that is over": (
         ("EXPIRED", ""),
@@ -136,13 +136,13 @@ CASES = {
         ("ELSEWHERE", ""),
         lambda secure: {},
         "certificate is not valid for '127.0.0.1'",
-        "let kafka.bootstrap_servers name the brokers as their certificates do",
+        "set kafka.bootstrap_servers to the host names in the brokers' certificates",
     ),
     "TLS to a port that says nothing": (
         ("SSL", ""),
         lambda secure: {"bootstrap_servers": "silent"},
-        "no TLS from the other side in 5 s",
-        "this listener seems to speak no TLS",
+        "no TLS handshake in 5 s",
+        "this listener seems to have no TLS",
     ),
     "nobody": (
         ("PLAINTEXT", ""),
@@ -186,7 +186,7 @@ def test_connection_errors_name_the_remedy(way, secure, monkeypatch):
             break
     assert found.level is check.Level.ERROR
     assert reason in found.text
-    assert found.text.startswith("no answer from" if "ECONNREFUSED" in reason else "not let in by")
+    assert found.text.startswith("no answer from" if "ECONNREFUSED" in reason else "rejected by")
     assert advice in found.hint
     assert not {secure.password, secure.tokens.secret, WRONG} & set(
         re.findall(r"[\w-]+", found.text + found.hint)

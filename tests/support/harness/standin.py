@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, json.dumps(standin.streams).encode(), "application/json")
             case ["streams", _, "excerpt"] if standin.unread:
                 self._answer(
-                    503, b'{"error": "the snapshot topic: it is not read to its end yet"}', "application/json"
+                    503, b'{"error": "the snapshot topic: not read to its end yet"}', "application/json"
                 )
             case ["streams", name, "excerpt"]:
                 shown = standin.snapshots.get((name, asked.get("window", "all"), asked.get("start", "")))

@@ -68,7 +68,7 @@ def test_what_is_larger_than_a_row_is_passed_over_and_named(monkeypatch):
     key, value, raw_key, raw = row(1)
     reader, passed = rows_of(monkeypatch, (raw_key, raw), (raw_key, bytes((64 << 10) + 1)), (row(2)[2], None))
     assert reader.read() == {key: value, row(2)[0]: None}
-    assert passed == [Passed("rows", 0, 1, "no row: more than 65536 bytes")]
+    assert passed == [Passed("rows", 0, 1, "not a row: more than 65536 bytes")]
 
 
 def test_a_row_stays_whatever_that_is_no_row_is_written_at_its_key(monkeypatch):

@@ -106,15 +106,15 @@ def no_number(_):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (errors.KafkaTimeoutError, "topic 't' is not there; ldp-worker create-topics makes what is missing"),
-        (errors.MessageSizeTooLargeError, "a report has 1 bytes: put fewer in a record"),
+        (errors.KafkaTimeoutError, "topic 't' does not exist; ldp-worker create-topics creates"),
+        (errors.MessageSizeTooLargeError, "a report has 1 bytes: send fewer reports per record"),
         (
             no_number,
-            "topic 't' is closed to this login .*: let .* allow it to WRITE",
+            "topic 't' is closed to this login .*: grant it WRITE",
         ),
         (
             errors.TopicAuthorizationFailedError,
-            "topic 't' is closed to this login .*: let .* allow it to WRITE",
+            "topic 't' is closed to this login .*: grant it WRITE",
         ),
         (errors.NotLeaderForPartitionError, "not every report was acknowledged: .*of 5 bytes"),
     ],

@@ -224,7 +224,7 @@ def test_what_no_worker_wrote_behind_a_snapshot_changes_nothing(config, log, for
         if forged == "a head that is garbage":
             ((named, offset),) = [(one.topic, one.offset) for one in passed]
             assert (named, offset) == ("ldp-snapshots", 99)
-            assert passed[0].why.startswith("no message of a snapshot: ")
+            assert passed[0].why.startswith("not a message of a snapshot: ")
         publish(log, taken(sequence=3))
         assert reader.latest(9) == taken(sequence=3)
 
@@ -360,7 +360,7 @@ def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
     assert said.exit_code == 0
     assert said.stdout.startswith("s: snapshot 4, 15 reports")
     assert (
-        "ldp-worker: topic ldp-snapshots, partition 0, offset 7 is passed over (no message of" in said.stderr
+        "ldp-worker: topic ldp-snapshots, partition 0, offset 7 is skipped (not a message of" in said.stderr
     )
 
 

@@ -26,15 +26,15 @@ _TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartition
 
 @dataclass(frozen=True)
 class Brokers:
-    """The brokers."""
+    """The properties of the brokers that `check` examines."""
 
     count: int
-    version: tuple[int, ...]  # the oldest possible release of the first one
+    version: tuple[int, ...]  # the oldest possible release of the first broker
     cluster_id: str
-    # shortest and longest session time-out of the first one, in milliseconds; None if unknown to this user
+    # shortest and longest session time-out of the first broker, in ms; None if this user may not read them
     sessions: tuple[int, int] | None = None
-    transactions: bool = True  # whether the first one supports transactions
-    compacts: bool = True  # whether the first one compacts topics
+    transactions: bool = True  # whether the first broker supports transactions
+    compacts: bool = True  # whether the first broker compacts topics
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,11 @@ class Cluster:
 
     topics: Mapping[str, Topic]
     logs: Mapping[str, Mapping[int, tuple[int, int]]]  # (first offset, end)
-    offset_metadata: Mapping[str, Mapping[int, str]]  # of the group's committed offset
+    offset_metadata: Mapping[str, Mapping[int, str]]  # metadata of the group's committed offset
     open_transactions: Mapping[str, Sequence[OpenTransactions]] = field(default_factory=dict)
-    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # the group's offset
+    counted: Mapping[str, Mapping[int, int]] = field(
+        default_factory=dict
+    )  # committed offset if marked `COUNTED`
 
 
 @contextmanager
@@ -64,7 +66,7 @@ def connect(
 
 
 def describe_brokers(admin: KafkaAdminClient) -> Brokers:
-    """Returns the brokers' description."""
+    """Describes the brokers: version, session time-outs and features."""
     cluster = admin.describe_cluster()
     there = cluster["brokers"]
     first = there[0]["broker_id"]
@@ -82,7 +84,7 @@ def describe_brokers(admin: KafkaAdminClient) -> Brokers:
 
 
 def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Returns a broker's bounds of session time-outs; None if this user may not read them."""
+    """Returns a broker's shortest and longest session time-out in ms; None if unreadable."""
     keys = [f"group.{bound}.session.timeout.ms" for bound in ("min", "max")]
     if not all(key in settings for key in keys):
         return None
@@ -91,7 +93,7 @@ def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | No
 
 
 def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
-    """Returns the cluster's description; retries while the coordinator starts."""
+    """Describes the topics and groups; retries while the coordinator starts."""
     there = topics.describe(admin, [spec.name for spec in topics.specs(config, 1)])
     known = [served for served in config.streams if served.topic in there]
     deadline = time.monotonic() + brokers.TIMEOUT_SECONDS

@@ -1,6 +1,7 @@
-"""Finds records above the last stable offset, where the first open transaction of a partition begins.
+"""Finds records above the last stable offset, the start of a partition's first open transaction.
 
-No `read_committed` reader sees records behind it until the transaction ends. Lag is measured to it.
+`read_committed` readers cannot read these records until the transaction ends. Lag is measured to the last stable
+offset.
 """
 
 import time
@@ -11,7 +12,7 @@ import kafka.errors
 from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
-LONG_SECONDS = 300.0  # A transaction open for longer blocks readers; the alert uses the same time
+LONG_SECONDS = 300.0  # Age at which an open transaction is an error; the alert uses the same time
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class OpenTransactions:
     partition: int
     first: int  # the last stable offset
     end: int  # the high watermark
-    by: tuple[str, ...] = ()  # the transactional ids of the open transactions that this user may see
-    seconds: float | None = None  # the age of the oldest of these; None if there is none
+    by: tuple[str, ...] = ()  # ids of the open transactions that this user may list
+    seconds: float | None = None  # age of the oldest one in `by`; None if `by` is empty
 
 
 def find_open_transactions(
@@ -30,7 +31,7 @@ def find_open_transactions(
 ) -> list[OpenTransactions]:
     """Returns the partitions of a topic with records above the last stable offset."""
     latest = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
-    # the watermark first, so that new records do not appear held
+    # read the high watermark first: records written between the two reads must not look blocked
     high = admin.list_partition_offsets(latest)
     stable = admin.list_partition_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
     held = [tp for tp in latest if high[tp].offset > stable[tp].offset]
@@ -47,7 +48,7 @@ def find_open_transactions(
 
 
 def _opened(admin: KafkaAdminClient) -> dict[str, tuple[float, set[TopicPartition]]]:
-    """Returns each open transaction's start and partitions; none if this user may not list them."""
+    """Returns each open transaction's start and partitions; {} if this user may not list them."""
     try:
         listed = admin.list_transactions()
         ids = sorted({one.transactional_id for some in listed.values() for one in some})

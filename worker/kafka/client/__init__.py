@@ -1,1 +1,1 @@
-"""The client library: its defects, the raw fetch, connections, topics, errors, and a reader of the worker's topics."""
+"""Wraps the Kafka client library: workarounds, the raw fetch hook, connections, topics, errors, a reader."""

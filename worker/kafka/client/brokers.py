@@ -1,4 +1,4 @@
-"""Connects to the brokers; reports the wait, and the reason for a failure, which the client only logs."""
+"""Connects an admin client; reports the wait, and the reason for a failure, which the library only logs."""
 
 import logging
 import re
@@ -13,12 +13,12 @@ from worker.config import Config
 from worker.kafka.client import quirks
 from worker.kafka.client.errors import START, remedy
 
-TIMEOUT_SECONDS = 10.0  # Seconds to wait for the brokers by default
+TIMEOUT_SECONDS = 10.0  # Default wait for the brokers
 
 _NOTICE_SECONDS = 1.0
 
 
-class Unreachable(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
+class Unreachable(RuntimeError):  # noqa: N818  # the name describes the outcome
     """No broker accepted the client in time."""
 
     def __init__(self, text: str, advice: str = START) -> None:
@@ -33,7 +33,7 @@ def connect(
 ) -> KafkaAdminClient:
     """Connects an admin client.
 
-    Raises `Unreachable`: no broker accepted the client in that time, plus one TLS handshake.
+    Raises `Unreachable`: no broker accepted the client within `wait_seconds` and one TLS handshake.
     """
     quirks.mend_connections()
     names = ", ".join(config.kafka.bootstrap_servers)
@@ -58,14 +58,14 @@ def connect(
 
 
 class ConnectionReason(logging.Handler):
-    """Keeps the reason that the client logs for its last failed connection; formats as a suffix."""
+    """Keeps the logged reason of the last failed connection; `str` formats it as a suffix."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps a reason; a time-out does not replace another reason."""
+        """Keeps the record's reason; a time-out does not replace another reason."""
         if (why := quirks.why_not_connected(record)) is None:
             return
         if not self._last or not re.search("timed ?out", why, re.IGNORECASE):
@@ -76,18 +76,18 @@ class ConnectionReason(logging.Handler):
 
     @property
     def advice(self) -> str:
-        """The remedy."""
+        """The remedy for the kept reason."""
         return remedy(self._last)
 
     @property
     def outcome(self) -> str:
-        """The outcome, to be followed by an address."""
-        return "no answer from" if self.advice == START else "not let in by"
+        """The outcome, as a phrase that an address follows."""
+        return "no answer from" if self.advice == START else "rejected by"
 
 
 @contextmanager
 def listening() -> Iterator[ConnectionReason]:
-    """Collects the reason of failed connections meanwhile."""
+    """Collects the reason of failed connections within the context."""
     reason = ConnectionReason()
     quirks.CONNECTIONS.addHandler(reason)
     try:
@@ -98,7 +98,7 @@ def listening() -> Iterator[ConnectionReason]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Sends the client's connection log only to `listening` meanwhile."""
+    """Sends the client's connection log only to `listening` within the context."""
     logger = quirks.CONNECTIONS
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)

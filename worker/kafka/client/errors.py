@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 BrokerError = KafkaError
 
-START = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
-CHECK = "run ldp-worker check: it names what is wrong with the brokers and the topics"
-WAIT = "none while it passes by itself; if it lasts, "
+START = "start the brokers, or correct kafka.bootstrap_servers and the security settings"
+CHECK = "run ldp-worker check: it reports errors of the brokers and topics"
+WAIT = "none at first: the worker retries; if the error lasts, "
 _CLOCK = (
     "correct the clock of this machine or of the brokers, or set message.timestamp.type=LogAppendTime on topic"
     " {topic}, as ldp-worker create-topics does"
 )
-_ACLS = "allow this user what it asked for, as docs/operate/secure.md lists it, by the brokers' ACLs"
+_ACLS = "grant this user the missing right by the brokers' ACLs; docs/operate/secure.md lists the rights"
 _TRANSACTIONS = (
     "use brokers that support transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published"
     " in transactions"
@@ -25,7 +25,7 @@ _TRANSACTIONS = (
 _FENCED = (
     WAIT
     + "find the second publisher: another worker of this group took over, or another deployment uses the same"
-    " group and snapshots.topic. Give each deployment its own"
+    " group and snapshots.topic. Give each deployment its own group or topic"
 )
 _REPLICAS = "start the brokers that hold replicas of topic {topic}, or lower its min.insync.replicas"
 _LEADER = (
@@ -33,17 +33,16 @@ _LEADER = (
 )
 _COORDINATOR = (
     WAIT
-    + "see that the brokers support transactions (ldp-worker check says so) and can create their internal topics:"
+    + "check that the brokers support transactions (run ldp-worker check) and can create their internal topics:"
     " offsets.topic.replication.factor and transaction.state.log.replication.factor must not exceed the number of"
     " brokers"
 )
-_TOO_LARGE = "raise max.message.bytes of topic {topic}: ldp-worker check says to how many bytes"
+_TOO_LARGE = "raise max.message.bytes of topic {topic}; ldp-worker check prints the required size"
 OPEN = (
-    WAIT
-    + "end the transaction: kafka-transactions.sh find-hanging names it, and the brokers abort it after its"
+    WAIT + "end the transaction: kafka-transactions.sh find-hanging lists it. The brokers abort it after its"
     " transaction.timeout.ms"
 )
-_PRODUCER = WAIT + "look at the brokers' logs. The worker starts a new producer"
+_PRODUCER = WAIT + "read the brokers' logs. The worker starts a new producer"
 REMEDIES: Mapping[str, str] = {
     "AuthorizationFailed": _ACLS,
     "InvalidTimestamp": _CLOCK,
@@ -55,7 +54,7 @@ REMEDIES: Mapping[str, str] = {
     "InvalidProducerEpoch": _FENCED,
     "CoordinatorFenced": _FENCED,
     "InvalidTransactionTimeout": "raise transaction.max.timeout.ms of the brokers",
-    "InvalidSessionTimeout": "set kafka.session_timeout_seconds to what the brokers allow: ldp-worker check says what",
+    "InvalidSessionTimeout": "set kafka.session_timeout_seconds within the limits that ldp-worker check prints",
     "ConcurrentTransactions": OPEN,
     "transaction is open": OPEN,
     "Failed to update metadata": "run ldp-worker create-topics if topic {topic} is missing, else start the brokers",
@@ -68,8 +67,8 @@ REMEDIES: Mapping[str, str] = {
     "no leader": _LEADER,
     "LeaderNotAvailable": _LEADER,
     "NotLeaderForPartition": _LEADER,
-    "KafkaStorage": "look at the disks and the logs of the brokers",
-    "PolicyViolation": "change the configuration, or the policy of the brokers that the error names",
+    "KafkaStorage": "check the disks and the logs of the brokers",
+    "PolicyViolation": "change the configuration, or the brokers' policy that the error names",
     "UnsupportedCodec": "let the brokers accept lz4 on topic {topic}: compression.type=producer",
     "UnsupportedCompressionType": "let the brokers accept lz4 on topic {topic}: compression.type=producer",
     "ThrottlingQuota": "raise this user's quota",
@@ -82,29 +81,29 @@ REMEDIES: Mapping[str, str] = {
     "asked for twice": _PRODUCER,
     "(invalid_scope)": "correct kafka.sasl_oauthbearer_scope",
     "(invalid_client)": "correct kafka.sasl_username and kafka.sasl_password",
-    "token endpoint": "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url; kafka.ssl_cafile may name the"
-    " authority that signed its certificate",
-    "invalid_token": "let the brokers know whose tokens these are: their audience, issuer and keys are set there,"
-    " or correct kafka.sasl_oauthbearer_scope",
+    "token endpoint": "start the token endpoint, or correct kafka.sasl_oauthbearer_token_endpoint_url. kafka.ssl_cafile"
+    " must name the authority that signed its certificate",
+    "invalid_token": "configure the brokers to accept these tokens (audience, issuer and keys), or correct"
+    " kafka.sasl_oauthbearer_scope",
     "AuthenticationFailed": "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
-    "UnsupportedSaslMechanism": "set kafka.sasl_mechanism to one that the brokers know",
-    "IllegalSaslState": "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL, or correct"
+    "UnsupportedSaslMechanism": "set kafka.sasl_mechanism to a mechanism that the brokers support",
+    "IllegalSaslState": "this listener has no login: set kafka.security_protocol to PLAINTEXT or SSL, or correct"
     " the port in kafka.bootstrap_servers",
-    "mismatch": "let kafka.bootstrap_servers name the brokers as their certificates do",
+    "mismatch": "set kafka.bootstrap_servers to the host names in the brokers' certificates",
     "certificate has expired": "renew the brokers' certificates",
-    "CERTIFICATE_VERIFY_FAILED": "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
-    "ALERT": "the brokers refuse this client's certificate, or want one: correct kafka.ssl_certfile and"
+    "CERTIFICATE_VERIFY_FAILED": "set kafka.ssl_cafile to the authority that signed the brokers' certificates",
+    "ALERT": "the brokers reject this client's certificate, or require one: correct kafka.ssl_certfile and"
     " kafka.ssl_keyfile",
-    "Handshake failed": "this listener seems to speak no TLS: correct kafka.security_protocol, or the port in"
+    "Handshake failed": "this listener seems to have no TLS: correct kafka.security_protocol, or the port in"
     " kafka.bootstrap_servers",
-    "Invalid frame length": "this listener seems to speak TLS, or is no broker's: correct kafka.security_protocol, or"
+    "Invalid frame length": "this listener seems to use TLS, or is not a broker: correct kafka.security_protocol, or"
     " the port in kafka.bootstrap_servers",
-    "socket disconnected": "the brokers hang up on this client: correct kafka.security_protocol, they may want TLS or a"
-    " login, or the port in kafka.bootstrap_servers",
+    "socket disconnected": "the brokers close the connection, and may require TLS or a login: correct"
+    " kafka.security_protocol, or the port in kafka.bootstrap_servers",
     "Coordinator": _COORDINATOR,
-}  # Text in an error -> remedy; the first text found counts
+}  # Text in an error -> remedy; the first match applies
 SILENT = ("Timeout", "TimedOut", "Connection", "NodeNotReady", "NoBrokers", "NetworkException", "BrokerNot")
-"""Texts of errors without an answer."""
+"""Substrings of errors where no broker answered."""
 
 
 def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
@@ -119,7 +118,7 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
 
 
 def unavailable(error: Exception, operation: str, topic: str = "") -> "Unavailable":
-    """Returns an error of the client library as `Unavailable`, with its remedy.
+    """Converts an error of the client library to `Unavailable`, with its remedy.
 
     Example:
         >>> from kafka.errors import KafkaTimeoutError
@@ -127,9 +126,9 @@ def unavailable(error: Exception, operation: str, topic: str = "") -> "Unavailab
         >>> str(found)
         "Kafka: publishing to topic 'snapshots': KafkaTimeoutError: no answer"
         >>> found.remedy
-        'start the brokers, or correct kafka.bootstrap_servers and the security settings beside it'
+        'start the brokers, or correct kafka.bootstrap_servers and the security settings'
     """
-    from worker.counting.ports import Unavailable  # imports the kernels
+    from worker.counting.ports import Unavailable  # this import loads the kernels
 
     name = type(error).__name__
     text = str(error).partition("] ")[2] if str(error).startswith("[Error ") else str(error)

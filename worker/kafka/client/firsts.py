@@ -1,7 +1,7 @@
-"""Proofs of where a log goes on: fetches at given offsets, of each partition's leader.
+"""Verifies the first available offset of a log by fetches from the partition's leader.
 
-A wrong answer about a log's first offset would lose reports for ever. So a log has lost records only if its leader also
-refuses to fetch them, at two looks.
+A wrong answer about a log's first offset would lose reports permanently. So records count as lost only if the leader
+also rejects a fetch of them twice, at least 1 s apart.
 """
 
 import time
@@ -14,7 +14,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from worker.kafka.client import quirks
 
-_LOOK_AGAIN_SECONDS = 1.0  # Pause between two answers that a log lost records
+_LOOK_AGAIN_SECONDS = 1.0  # Shortest time between the two rejected fetches
 
 
 class Firsts:
@@ -23,10 +23,10 @@ class Firsts:
     def __init__(self, consumer: Any, ms: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._consumer, self._ms, self._clock = consumer, ms, clock
         self._refused: dict[tuple[TopicPartition, int], float] = {}
-        """(partition, offset) -> when the leader first refused a fetch there."""
+        """(partition, offset) -> time when the leader first rejected a fetch at it."""
 
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns each log's first available offset at or behind a given one; see `ports.Log.firsts`.
+        """Returns each log's first available offset at or after a given one; see `ports.Log.firsts`.
 
         Raises `KafkaError`: the brokers do not answer.
         """
@@ -54,19 +54,19 @@ class Firsts:
 def fetchable(
     consumer: KafkaConsumer, offsets: Mapping[TopicPartition, int], ms: int
 ) -> dict[TopicPartition, bool]:
-    """Asks the leaders by a fetch whether each offset is in the range of its log.
+    """Returns whether each offset is in the range of its log, by a fetch.
 
-    The library fetches only at positions of assigned partitions.
+    It sends its own request: the library fetches only at the positions of assigned partitions.
 
     `offsets`: partition -> offset; a log's end is in range. Raises `KafkaError`: the brokers do not answer.
 
     Returns:
-        Whether the offset is in range; without partitions whose leader gives no clear answer.
+        Partition -> whether the offset is in range; partitions without a clear answer are left out.
     """
     if not offsets:
         return {}
     manager, cluster = consumer._manager, consumer._cluster
-    # the request carries the leader's epoch, so that a former leader refuses it
+    # the request carries the leader epoch, so a former leader rejects it
     manager.run(manager.wait_for, cluster.request_update(), ms)
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for tp in offsets:
@@ -87,7 +87,7 @@ def fetchable(
 
 
 def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:
-    """Returns a request for at most one batch, without waiting."""
+    """Returns a fetch request for at most one batch that the broker answers at once."""
     topics: dict[str, list[Any]] = {}
     for tp, offset in offsets.items():
         epoch = cluster.leader_epoch_for_partition(tp)
@@ -104,5 +104,5 @@ def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchReques
         max_bytes=1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=wanted) for topic, wanted in topics.items()],
         forgotten_topics_data=[],
-        max_version=12,  # a later one names topics by their ids
+        max_version=12,  # later versions identify topics by id
     )

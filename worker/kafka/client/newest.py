@@ -1,4 +1,4 @@
-"""Reads the newest records of a topic, within bounds, for display."""
+"""Reads the newest records of a topic for display, within bounds of memory and time."""
 
 import contextlib
 import time
@@ -12,10 +12,10 @@ from kafka.errors import KafkaTimeoutError
 from worker.config import Config
 from worker.kafka.client import quirks, reading
 
-MOST = 1000  # Records of a partition, at most
-_FIRST = 4  # Records of a partition that are read first, to estimate the record size
-_BYTES = 16 << 20  # Bytes of a topic, besides the first records of each partition
-_LARGEST = 2 << 20  # Bytes of the largest dead letter
+MOST = 1000  # Most records of a partition
+_FIRST = 4  # Records of a partition read first, to estimate the record size
+_BYTES = 16 << 20  # Most bytes of a topic, without the first records of each partition
+_LARGEST = 2 << 20  # Largest dead letter in bytes
 _SECONDS = 10.0
 
 
@@ -28,7 +28,7 @@ def newest_records(
 ) -> dict[int, list[Any]]:
     """Returns the newest committed records of each partition of a topic, in offset order.
 
-    At most `MOST` a partition; fewer if they are large or do not come in time. Raises
+    At most `MOST` records a partition; fewer if the records are large or arrive too late. Raises
     `kafka.errors.KafkaError`: the brokers do not answer.
     """
     found = dict[int, list[Any]]()
@@ -37,7 +37,7 @@ def newest_records(
             config.kafka.client(),
             on_passed=on_passed,
             cap=cap,
-            auto_offset_reset="earliest",  # where retention passes meanwhile
+            auto_offset_reset="earliest",  # retention may overtake the position
         )
     ) as consumer:
         deadline = time.monotonic() + _SECONDS
@@ -53,13 +53,13 @@ def newest_records(
             begin = max(first, end - _FIRST)
             newest = [record for record in read(begin, end) if _size(record) <= largest]
             size = sum(map(_size, newest)) / max(1, len(newest))
-            more = min(MOST - _FIRST, int(room / max(1.0, 2 * size)))  # older ones may be larger
+            more = min(MOST - _FIRST, int(room / max(1.0, 2 * size)))  # older records may be larger
             found[tp.partition] = _within(room, read(max(first, begin - more), begin)) + newest
     return found
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns records, or none if they have more bytes than allowed or do not come in time."""
+    """Returns all records; none if they exceed `room` bytes or arrive too late."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

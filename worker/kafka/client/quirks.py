@@ -1,7 +1,7 @@
 """Works around defects and missing interfaces of kafka-python 3.0.12.
 
-Each piece names the defect and the sign that it is fixed; ``tests/unit/worker/test_quirks.py`` shows each in the
-library itself, and fails when it is gone. A new version of the library has to pass these tests first.
+Each docstring names the defect, and after "Gone when" the sign of its fix. ``tests/unit/worker/test_quirks.py``
+demonstrates each defect in the library and fails once it is fixed. Run these tests before an upgrade of the library.
 """
 
 import contextlib
@@ -40,16 +40,16 @@ HANDSHAKE_SECONDS = 5.0  # Longest TLS handshake
 
 
 class _Heard:
-    """A transport that reads large pieces, and returns the last bytes before the end.
+    """A transport that reads large pieces, and returns data that arrives with the end of the connection.
 
-    Upstream reads 4 KiB at a time and joins them, half the cost of a fetch. Gone when it reads into a buffer.
-    It drops data that arrives together with the end, such as the reason of a refused login. Gone when
-    ``_read_from_sock`` returns the data before the error; here the next read meets the end.
+    Upstream reads and joins pieces of 4 KiB, half the cost of a fetch. Gone when it reads into a buffer. Upstream drops
+    data that arrives with the end, such as the reason of a rejected login. Gone when ``_read_from_sock`` returns the
+    data before the error. Here the next read raises the error.
     """
 
     _sock: Any
     _room = memoryview(b"")
-    """Each transport's own buffer: data is copied only after the next transport's turn."""
+    """A buffer for each transport: the client copies received data only after it has read other transports."""
 
     def _sock_recv(self) -> tuple[bytes | memoryview, Exception | None]:
         room = self._room or memoryview(bytearray(_FIRST_RECEIVED))
@@ -77,16 +77,16 @@ class Plain(_Heard, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python ca
 
 
 class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
-    """A connection with TLS, whose handshake ends.
+    """A connection with TLS and a time limit of the handshake.
 
-    Upstream waits for ever for a silent listener. Gone when ``handshake`` waits with a time-out.
+    Upstream waits forever for a silent listener. Gone when ``handshake`` waits with a time-out.
     """
 
     async def handshake(self) -> None:
-        """Shakes hands.
+        """Performs the TLS handshake.
 
         Raises `TimeoutError`: the handshake takes longer than `HANDSHAKE_SECONDS`. Raises `OSError`: the
-        other side refused, or speaks no TLS.
+        server rejected the handshake, or does not use TLS.
         """
         deadline = time.monotonic() + HANDSHAKE_SECONDS
         try:
@@ -94,9 +94,9 @@ class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carr
                 await wait(self._sock, timeout_at=deadline)
         except KafkaTimeoutError:
             self._sock.close()
-            raise TimeoutError(f"no TLS from the other side in {HANDSHAKE_SECONDS:g} s") from None
+            raise TimeoutError(f"no TLS handshake in {HANDSHAKE_SECONDS:g} s") from None
         except BaseException:
-            self._sock.close()  # it has no other owner yet
+            self._sock.close()  # the client does not own the socket yet
             raise
 
     def _step(self) -> Any:
@@ -111,13 +111,13 @@ class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carr
 
 
 class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
-    """The bytes of an answer, without copies.
+    """The bytes of a response, without copies.
 
-    Upstream copies all of them twice. Gone when ``read`` copies once.
+    Upstream copies each response twice. Gone when ``read`` copies once.
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
-        """Returns the next bytes; all that are left as a view."""
+        """Returns the next bytes; without a number, a view of all remaining bytes."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
         start: int = self.tell()
@@ -126,22 +126,23 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 
 
 def mend_connections() -> None:
-    """Has every client of this process connect by `Plain` and `Tls`, read an `Answer`, and accept `Tokens`.
+    """Makes every client of this process use `Plain`, `Tls`, `Answer` and `Tokens`.
 
-    No client takes a transport as an argument. Called before a client is made; a second call changes nothing.
+    It replaces library classes, as no client has an argument for them. Call it before creating a client; repeated calls
+    change nothing.
     """
     AbstractTokenProvider.register(Tokens)
     manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
     parser.KafkaBytes = Answer
 
 
-CONNECTIONS = logging.getLogger("kafka.net.manager")  # The client's log of failed connections
+CONNECTIONS = logging.getLogger("kafka.net.manager")  # Logger of the client's failed connections
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
-    """Returns the reason of a failed connection from a record of `CONNECTIONS`; None from other records.
+    """Extracts the reason of a failed connection from a log record; None from other records.
 
-    Upstream raises only a time-out, and logs the reason. Gone when the error has the reason.
+    Upstream logs the reason and raises only a time-out. Gone when the error contains the reason.
 
     Example:
         >>> why_not_connected(logging.makeLogRecord({"msg": "Connection failed: 111 ECONNREFUSED"}))
@@ -155,26 +156,25 @@ def why_not_connected(record: logging.LogRecord) -> str | None:
 # --- producers ----------------------------------------------------------------------------------------------
 
 TOPIC_MISSING = ValueError
-"""What ``KafkaProducer.send`` raises where the topic has just gone, or has no such partition.
+"""Exception of ``KafkaProducer.send`` if the topic was just deleted, or lacks the partition.
 
-A plain ValueError upstream, not one of its own errors. Gone when it is a ``KafkaError``.
+Upstream raises a plain ValueError. Gone when it is a ``KafkaError``.
 """
 
 OUTLIVES_REFUSALS = {"enable_idempotence": False}
-"""Setting of a producer that survives a refused record.
+"""Setting of a producer that continues after a rejected record.
 
-With idempotence, one record that is too large for its topic ends the producer for good. Gone when an idempotent
-producer fails only that record.
+Upstream, one record that is too large for its topic makes an idempotent producer fail permanently. Gone when only that
+record fails.
 """
 
 
 def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
-    """Commits a transaction whose every record was acknowledged.
+    """Commits a transaction after all its records were acknowledged.
 
-    Upstream commits the rest of a transaction when one of its records expired: a retriable error of a batch
-    does not fail the transaction. And `flush` fails when a batch too large for the topic is split, even if
-    its halves succeed. Gone when neither is so. Raises `KafkaError`: a record was not acknowledged, or the
-    commit failed.
+    Upstream, a retriable error of a batch does not fail the transaction, so an expired record is left out of the
+    commit. And `flush` fails when a batch too large for the topic is split, even if its halves succeed. Gone when both
+    are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
     """
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
@@ -184,15 +184,15 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     producer.commit_transaction()
 
 
-_AGAIN_SECONDS = 0.1  # Pause before a producer without a connection retries
+_AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retries
 
 
 def ask_again(producer: KafkaProducer) -> None:
-    """Makes a transactional producer repeat a request whose connection was lost before it was sent.
+    """Makes a transactional producer retry a request whose connection was lost before sending.
 
-    Upstream's sender forgets such a request: it expects False of `await_ready`, which raises. Records then wait until
-    they expire, and the end of a transaction for ever. Gone when a producer whose connections are cut commits within
-    seconds.
+    Upstream's sender drops such a request: it expects False from `await_ready`, which raises. Records then wait until
+    they expire, and the end of a transaction waits forever. Gone when a producer whose connections are cut commits
+    within seconds.
     """
     client = producer._sender._client
     await_ready = client.await_ready
@@ -208,12 +208,12 @@ def ask_again(producer: KafkaProducer) -> None:
 
 
 def end_once(producer: KafkaProducer) -> None:
-    """Makes a transactional producer fail instead of repeating the end of a transaction.
+    """Makes a transactional producer fail instead of retrying the end of a transaction.
 
-    Upstream repeats it after a lost connection, in the epoch of the next transaction: a late first request may then
-    commit that one's first part. And it repeats without end on retriable codes. After the failure a new producer has a
-    new epoch, and reads whether the commit succeeded. Gone when each transaction has an epoch of its own (EndTxn,
-    version 5) and a commit has a time-out.
+    Upstream retries it after a lost connection, and the next transaction has the same epoch: a delayed first request
+    may commit a part of the next transaction. And upstream retries without end on retriable codes. After the failure a
+    new producer has a new epoch, and reads whether the commit succeeded. Gone when each transaction has its own epoch
+    (EndTxn, version 5) and a commit has a time-out.
     """
     manager = producer._transaction_manager
     enqueue = manager._enqueue_request
@@ -222,7 +222,7 @@ def end_once(producer: KafkaProducer) -> None:
         if request.is_retry and isinstance(request.request, EndTxnRequest):
             request.fatal_error(
                 KafkaConnectionError(
-                    "the end of a transaction is in doubt: the coordinator did not confirm it"
+                    "the outcome of a transaction is unknown: the coordinator did not confirm its end"
                 )
             )
             return
@@ -246,10 +246,10 @@ def drop(producer: KafkaProducer) -> None:
 
 
 def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
-    """Pauses a newly assigned partition; for the rebalance listener.
+    """Pauses a newly assigned partition; called by the rebalance listener.
 
-    Upstream gives even a paused partition the group's offset as its position, or with the reset policy `none` raises
-    out of `poll`. Gone when a paused partition is left alone.
+    Upstream sets the position even of a paused partition to the group's offset. Without one, `poll` raises under the
+    reset policy `none`. Gone when `poll` ignores paused partitions.
     """
     consumer.seek(partition, 0)
     consumer.pause(partition)
@@ -258,18 +258,18 @@ def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
 def go_on_joining(consumer: KafkaConsumer) -> None:
     """Makes a consumer complete an unfinished join at its next poll.
 
-    Upstream, a leader that rejoins because the topic's partitions changed never completes a join that outlasts a poll,
-    and stops its heartbeat. Gone when a join in progress goes on by itself.
+    Upstream, a leader that rejoins because the topic's partitions changed never completes a join that takes longer than
+    a poll, and its heartbeat stops. Gone when the next poll continues a join in progress.
     """
     if consumer.group_metadata().state is MemberState.REBALANCING:
         consumer._coordinator.request_rejoin()
 
 
 def leave_at_the_end(consumer: KafkaConsumer) -> None:
-    """Makes a member with a name leave its group when it is closed.
+    """Makes a member with a name leave its group on close.
 
-    Upstream it never does, as Kafka's own client: after an orderly end the group waits as after a kill. Gone when
-    ``close`` takes whether to leave.
+    Upstream, as Kafka's Java client, it stays a member: the group waits for the session time-out even after an orderly
+    stop. Gone when ``close`` has an option to leave.
     """
     consumer._coordinator.is_dynamic_member = lambda: not displaced(consumer)
 
@@ -277,10 +277,10 @@ def leave_at_the_end(consumer: KafkaConsumer) -> None:
 def displaced(consumer: KafkaConsumer) -> bool:
     """Returns whether another process joined the group under this member's name.
 
-    Upstream only logs it, stops the heartbeat, and polls on as if it had its partitions. Gone when ``poll`` raises it.
+    Upstream only logs this, stops the heartbeat, and keeps polling its old partitions. Gone when ``poll`` raises it.
     """
     coordinator = consumer._coordinator
-    with coordinator._lock:  # a join ends in several steps
+    with coordinator._lock:  # a join changes several fields
         waits = coordinator.need_rejoin() or not coordinator.stable()
         return not waits and not coordinator._heartbeat_enabled
 
@@ -288,19 +288,19 @@ def displaced(consumer: KafkaConsumer) -> bool:
 def join_again(consumer: KafkaConsumer) -> None:
     """Makes a member join its group again at its next poll.
 
-    Upstream, a leader that returns under its name does not learn that it leads (by the version of the join request), so
-    no member notices new partitions. When it joins again, the broker assigns all again. Gone when the client joins by
-    version 9.
+    Upstream's version of the join request does not inform a leader that returns under its name that it still leads. So
+    no member notices new partitions. A second join makes the broker assign all partitions again. Gone when the client
+    joins by version 9.
     """
     consumer._coordinator.request_rejoin()
 
 
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
-    """Returns all partitions of a topic, none if it is missing, None while unknown.
+    """Returns all partitions of a topic, the empty set if it is missing, None while unknown.
 
-    Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it takes one.
-    `since_ms` is the time of subscribing, by the monotonic clock: earlier metadata lack the topic. Raises
-    `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops that.
+    Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it has a time-out.
+    `since_ms`: the monotonic time of subscribing; older metadata lack the topic. Raises
+    `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops this error.
     """
     cluster = consumer._cluster
     if topic in cluster.unauthorized_topics:
@@ -311,11 +311,11 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
 
 
 def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
-    """Requests the id of a topic; None if there is none of that name.
+    """Requests the id of a topic; returns None if the topic does not exist.
 
-    Upstream's consumer fetches by name: of a topic that was deleted and created again it reads on at the same
-    offsets until its next metadata request, minutes later perhaps. Gone when fetches name the id (from
-    version 13 on), or the consumer has a way to ask. Raises `KafkaError`: the brokers do not answer.
+    Upstream's consumer fetches by name. If a topic was deleted and created again, it keeps reading at the same offsets
+    until its next metadata request, perhaps minutes later. Gone when fetches contain the id (version 13 and later), or
+    the consumer has a method for it. Raises `KafkaError`: the brokers do not answer.
     """
     manager = consumer._manager
     asked = MetadataRequest(
@@ -326,8 +326,8 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     )
 
     async def answer() -> Any:
-        # a broker answers a request behind a fetch only once that has records: prefer the group's own connection, whose
-        # node is no number
+        # a connection answers in order, so a request waits for a pending fetch: prefer the group's connection, whose
+        # node id is not a number
         ready = [
             (len(one.in_flight_requests), isinstance(node, int), node)
             for node, one in manager._conns.items()
@@ -335,7 +335,7 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
         ]
         _, _, free = min(ready, default=(0, True, None))
         if free is None and (free := manager.least_loaded_node()) is None:
-            raise NodeNotReadyError("no broker can be asked")
+            raise NodeNotReadyError("no broker is connected")
         return await manager.wait_for(manager.send(asked, free), ms)
 
     (found,) = manager.run(answer).topics
@@ -347,7 +347,7 @@ def committed(
 ) -> Mapping[TopicPartition, Any]:
     """Returns a group's committed offsets with metadata, by one request.
 
-    Upstream's ``committed`` takes one partition. Gone when it takes several. Raises `KafkaError`: the group's
+    Upstream's ``committed`` accepts one partition. Gone when it accepts several. Raises `KafkaError`: the group's
     coordinator does not answer.
     """
     offsets: Mapping[TopicPartition, Any] = consumer._coordinator.fetch_committed_offsets(
@@ -365,22 +365,22 @@ def bounds(
 ) -> Mapping[TopicPartition, int]:
     """Returns the beginnings or ends of the partitions that have a leader.
 
-    Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until time is up if none has.
-    Gone when it answers without them.
+    Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until the time-out if none
+    has one. Gone when it leaves out partitions without a leader.
 
-    `refused`: filled meanwhile with the refused partitions, see `refusals`; they are left out. Raises
+    `refused`: receives the partitions with an error during the request, see `refusals`; the result lacks them. Raises
     `KafkaError`: the brokers do not answer.
     """
     cluster = consumer._cluster
     if not (led := _led(cluster, tps)):
-        # the metadata may be old; waiting longer would delay the other partitions
+        # the metadata may be outdated; retrying longer would delay the other partitions
         consumer._manager.run(consumer._manager.wait_for, cluster.request_update(), ms)
         led = _led(cluster, tps)
     elif len(led) < len(tps):
         cluster.request_update()
     try:
         return ask(led, timeout_ms=ms) if led else {}
-    except KeyError:  # another one lost its leader, or was refused
+    except KeyError:  # another partition lost its leader or was refused
         led = [tp for tp in _led(cluster, tps) if tp not in refused]
     try:
         return ask(led, timeout_ms=ms) if led and refused else {}
@@ -393,7 +393,7 @@ def whole_bounds(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Returns the beginning and end of every given partition; see `bounds`.
 
-    Raises `KafkaError`: some have no leader, or the brokers do not answer.
+    Raises `KafkaError`: a partition has no leader, or the brokers do not answer.
     """
     begins, ends = (
         bounds(consumer, ask, tps, ms) for ask in (consumer.beginning_offsets, consumer.end_offsets)

@@ -1,7 +1,7 @@
 """The raw fetch hook: returns a fetch's bytes instead of kafka-python's record objects.
 
-It replaces the library's private class ``PartitionRecords``, which decodes one partition's fetch. The library keeps
-sessions, groups, epochs, rebalances and positions. The code runs inside the library's poll, so it never raises.
+It replaces the library's private class ``PartitionRecords``, which decodes one partition's fetch. The library manages
+sessions, groups, epochs, rebalances and positions. This code runs inside the library's poll, so it must not raise.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ class Fetched:
     """The bytes that one fetch returned for one partition."""
 
     start: int  # the fetch offset; the first batch may begin below it
-    end: int  # the offset behind the last batch
+    end: int  # the offset after the last batch
     data: npt.NDArray[np.uint8]  # complete record batches, uint8
-    aborted: list[tuple[int, int]]  # (producer id, first offset) of each aborted transaction in it
+    aborted: list[tuple[int, int]]  # (producer id, first offset) of each aborted transaction
 
     @property
     def offset(self) -> int:
-        """The offset as the library sees it: it skips records below the fetch offset."""
+        """The offset that the library compares: it skips records below the fetch offset."""
         return max(self.end - 1, self.start)
 
 
 class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """The records of one partition's fetch, as one `Fetched`; none if it is empty."""
+    """Yields one partition's fetch as one `Fetched`; yields nothing if it is empty."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
         if (fetched := self._fetched(records)) is not None:
@@ -51,23 +51,23 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
         if not size:
             return None
         aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
-        self.bytes_read = size  # above 0: the next fetch begins with another partition
+        self.bytes_read = size  # a value above 0 makes the next fetch begin with another partition
         self.leader_epoch = epoch
         return Fetched(self.fetch_offset, max(end, self.fetch_offset), data[:size], aborted)
 
 
 Decode = Callable[[str, int, Fetched], Iterator[tuple[int, Any]]]
-"""Yields the positions in a fetch of a topic's partition, each with the record before it or None.
+"""Yields (position, record before it or None) pairs of a partition's fetch.
 
-A record has a ``size``, the bytes that it takes.
+A record has a ``size``: its memory in bytes.
 """
 
 
 class _Decoded(_Bytes):
-    """The records of one partition's fetch, as a function decodes them.
+    """Yields the records that a function decodes from one partition's fetch.
 
-    An empty fetch moves the position to the bound: else it would never reach the end of a log whose last batch
-    compaction removed.
+    An empty fetch moves the position to the bound. Otherwise the position would never reach the end of a log if
+    compaction removed the last batch.
     """
 
     is_full = False  # Whether the last `take` reached `MOST_POLLED` bytes
@@ -78,7 +78,7 @@ class _Decoded(_Bytes):
         super().__init__(*given, **named)
 
     def take(self, n: int | None = None) -> list[Any]:
-        """Returns the next n records, or fewer large ones."""
+        """Returns the next n records, or fewer if they are large."""
         taken, room = [], MOST_POLLED
         for record in islice(self.record_iterator, n):
             taken.append(record)
@@ -92,7 +92,7 @@ class _Decoded(_Bytes):
         if (fetched := self._fetched(records)) is None:
             self.next_fetch_offset = max(self.fetch_offset, self.bound)
         else:
-            with contextlib.suppress(MemoryError):  # then it is fetched again
+            with contextlib.suppress(MemoryError):  # the batch is fetched again
                 for position, record in self._decode(tp.topic, tp.partition, fetched):
                     self.next_fetch_offset = position
                     if record is not None:
@@ -101,15 +101,15 @@ class _Decoded(_Bytes):
 
 
 def install(consumer: KafkaConsumer) -> None:
-    """Makes a `read_committed` consumer's `poll` return one `Fetched` for a fetch of a partition."""
+    """Makes a `read_committed` consumer's `poll` return one `Fetched` per partition fetch."""
     consumer._fetcher.PartitionRecords = _Bytes
 
 
 def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
     """Makes a consumer's `poll` return the records that a function decodes.
 
-    The consumer has one assigned partition and no incremental fetch sessions, in which a broker may leave out a
-    partition. Its attribute ``bound`` is the `_Decoded.bound` of the newest fetch polled.
+    The consumer must have one assigned partition and no incremental fetch sessions, because a broker may leave a
+    partition out of these. Its attribute ``bound`` becomes the `_Decoded.bound` of the newest fetch.
     """
     fetcher = consumer._fetcher
     fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
@@ -125,7 +125,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
 
     def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
         taken: int = append(drained, part, most, update)
-        # the poll's maximum ends it
+        # the maximum ends the poll
         return most if taken and part.is_full else taken
 
     fetcher._parse_fetched_data, fetcher._append = parse_with_bound, append_bounded

@@ -1,8 +1,8 @@
-"""Reads our own topics: snapshots, rows and dead letters.
+"""Reads the output topics: snapshots, rows and dead letters.
 
-Anybody with access may write to these topics, so a size cap bounds each record batch, and each one has an outcome, as
-for reports (`worker.kafka.decoding`). A reader reports and skips a batch that it cannot read, and a record whose key is
-longer than any of ours. A batch whose checksum fails is fetched again; the same bytes twice are what the log holds.
+Other programs may write to these topics, so a size cap bounds each record batch, as for reports
+(`worker.kafka.decoding`). A reader reports and skips an unreadable batch, and a record with a key longer than
+`MOST_KEY`. A batch with a wrong checksum is fetched again. If the same bytes return, the damage is in the log.
 """
 
 import functools
@@ -19,20 +19,20 @@ from worker.kafka.client import quirks, raw_fetch
 from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.decoding.records import MOST_KEY, Arena, Reader, Record, warm
 
-LARGEST = 64 << 20  # Largest request of our producers, so also of an uncompressed record batch
-STALL_SECONDS = 60.0  # Longest wait for the next record: twice as long as a small transaction may stay open
-MOST_WHY = 200  # Characters of a reason, which may quote a record
+LARGEST = 64 << 20  # Largest request of the workers' producers, which bounds an uncompressed batch
+STALL_SECONDS = 60.0  # Longest wait for the next record: twice the time-out of a small transaction
+MOST_WHY = 200  # Most characters of a reason, which may quote a record
 _POLL_MS = 200
 _NOT_FETCHED = 1 << 63
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A skipped record, or record batch (with its first offset).
+    """A skipped record, or record batch with its first offset.
 
     Example:
         >>> str(Passed("ldp-snapshots", 0, 17, "record batch: length"))
-        'topic ldp-snapshots, partition 0, offset 17 is passed over (record batch: length)'
+        'topic ldp-snapshots, partition 0, offset 17 is skipped (record batch: length)'
     """
 
     topic: str
@@ -41,7 +41,7 @@ class Passed:
     why: str
 
     def __str__(self) -> str:
-        return f"topic {self.topic}, partition {self.partition}, offset {self.offset} is passed over ({self.why})"
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset} is skipped ({self.why})"
 
 
 OnPassed = Callable[[Passed], object]
@@ -77,7 +77,7 @@ def connect(
 
 @functools.cache
 def _load_kernels() -> None:
-    """Loads the kernels before a time-out runs: the first command of an installation compiles them."""
+    """Loads the kernels before a time-out starts: the first command of an installation compiles them."""
     warm()
 
 
@@ -94,7 +94,7 @@ class _Decoder:
         self._suspects = set[tuple[str, int, int, str]]()
 
     def __call__(self, topic: str, partition: int, fetched: Fetched) -> Iterator[tuple[int, Record | None]]:
-        """Yields positions, each with the record before it or None; see `raw_fetch.Decode`."""
+        """Yields (position, record before it or None) pairs; see `raw_fetch.Decode`."""
         reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, self._cap)])
         while (part := reader.read_keyed(self._arena, self._begins)) is not None:
             failing = {
@@ -104,7 +104,7 @@ class _Decoder:
             }
             if new := failing - self._suspects:
                 self._suspects |= new
-                yield part.start, None  # from there it is fetched again
+                yield part.start, None  # the consumer fetches again from here
                 return
             self._suspects -= failing
             for batch in part.unreadable:
@@ -127,12 +127,12 @@ def records(
 ) -> Iterator[Any]:
     """Yields the records of [first, end).
 
-    It ends when the position reaches the end, or when a fetch brings no record and the broker's last stable offset is
-    at or beyond the end.
+    It ends when the position reaches the end, or when a fetch contains no record and the broker's last stable offset
+    is at or beyond the end.
 
-    `end`: the offset behind the last one; None for the log's end at the fetch that reaches it; `on_poll`:
-    called before each poll. Raises `KafkaTimeoutError`: the position stands still: brokers do not deliver, or
-    a transaction stays open. Raises `KafkaError`: the brokers do not answer.
+    `end`: the offset after the last record; None for the log's end at the fetch that reaches it; `on_poll`:
+    called before each poll. Raises `KafkaTimeoutError`: the position does not advance, because brokers do not
+    deliver or a transaction stays open. Raises `KafkaError`: the brokers do not answer.
     """
     consumer.assign([tp])
     consumer.seek(tp, first)
@@ -141,7 +141,7 @@ def records(
         if position > before:
             before, deadline = position, clock() + stall_seconds
         elif clock() > deadline:
-            raise KafkaTimeoutError(f"{tp}: records between {position} and {bound} do not come")
+            raise KafkaTimeoutError(f"{tp}: no records from offset {position} to {bound} arrive")
         on_poll()
         for record in consumer.poll(_POLL_MS).get(tp, ()):
             if end is None or record.offset < end:

@@ -1,7 +1,8 @@
-"""Separates the brokers' errors of single partitions from the answers about the others.
+"""Separates errors of single partitions from the brokers' answers about other partitions.
 
-Upstream (kafka-python 3.0.12) raises one partition's error for all, or retries all until time is up. Gone when its
-calls return an error for each partition. Like `quirks` and `raw_fetch`, this module uses private names of the library.
+Upstream (kafka-python 3.0.12) raises one partition's error for all partitions, or retries all until the time-out. Gone
+when its calls return an error for each partition. Like `quirks` and `raw_fetch`, this module uses private names of the
+library.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.errors import KafkaError, for_code
 
-# Errors of each partition that concern the group or the member: the library acts on these
+# Errors in a partition's field that concern the group or the member: the library handles these
 _OF_THE_GROUP = (
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.CoordinatorNotAvailableError,
@@ -29,21 +30,21 @@ _OF_THE_GROUP = (
     kafka_errors.StaleMemberEpochError,
     kafka_errors.UnknownMemberIdError,
 )
-# Errors of a fetch whose session is over: the library begins another one
+# Errors of an expired fetch session: the library starts a new session
 _OF_THE_SESSION = (
     kafka_errors.FetchSessionIdNotFoundError,
     kafka_errors.FetchSessionTopicIdError,
     kafka_errors.InvalidFetchSessionEpochError,
 )
 _OF_THE_TOPIC = (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.TopicAuthorizationFailedError)
-"""Metadata errors that describe the topic; with every other error the topic is unknown."""
+"""Metadata errors that are facts about the topic; other errors leave its partitions unknown."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _FORGIVEN_SECONDS = 10.0
-"""Seconds without an error after which a refused partition counts as healthy: it may have nothing new."""
+"""Time without an error after which a refused partition counts as healthy, even without new records."""
 
 
 class Answers:
-    """Takes the errors of single partitions out of the brokers' answers to a consumer."""
+    """Removes the errors of single partitions from the brokers' answers to a consumer."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._fetches = deque[tuple[int, KafkaError]]()
@@ -60,12 +61,12 @@ class Answers:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[dict[TopicPartition, KafkaError]]:
-        """Yields the errors of the offset requests made meanwhile: partition -> error."""
+        """Yields a dict that collects errors of offset requests: partition -> error."""
         self._asked = {}
         yield self._asked
 
     def fetched(self) -> list[tuple[int, KafkaError]]:
-        """Returns the (partition, error) of fetches since the last call."""
+        """Returns (partition, error) of the failed fetches since the last call."""
         return [self._fetches.popleft() for _ in range(len(self._fetches))]
 
     def undescribed(self, topic: str) -> KafkaError | None:
@@ -73,8 +74,8 @@ class Answers:
         return self._topics.get(topic)
 
     def _describing(self, update: Callable[[Any], Any], cluster: Any) -> Callable[[Any], Any]:
-        """Keeps a topic's known partitions while the brokers report an error of it."""
-        # upstream forgets them, so members lose their partitions, and never asks again after INVALID_TOPIC_EXCEPTION
+        """Keeps a topic's known partitions while the brokers report an error for the topic."""
+        # upstream drops them, so members lose their partitions; after INVALID_TOPIC_EXCEPTION it never retries
 
         def updated(metadata: Any) -> Any:
             self._topics, known = {}, dict(cluster._partitions)
@@ -144,7 +145,7 @@ class Answers:
     def _take_out(
         self, topics: list[tuple[str, list[Any]]], kept: tuple[type[KafkaError], ...]
     ) -> dict[TopicPartition, KafkaError]:
-        """Takes the partitions with an error out of a response, except errors for the library to act on."""
+        """Removes the partitions with an error from a response, except errors in `kept`."""
         refused = {}
         for topic, partitions in topics:
             for one in list(partitions):
@@ -157,7 +158,7 @@ class Answers:
 
 @dataclass
 class Refusal:
-    """The refused fetches of a partition: since when, until when it waits, and the length of the wait."""
+    """The refused fetches of a partition: first failure, end and length of the wait, in s."""
 
     since: float
     until: float
@@ -165,7 +166,7 @@ class Refusal:
 
 
 class Refusals:
-    """The partitions with refused fetches: each waits before the next fetch, longer each time."""
+    """Delays the fetches of refused partitions by an exponential backoff."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -186,13 +187,13 @@ class Refusals:
         return new
 
     def forget(self, partitions: Collection[int]) -> None:
-        """Forgets partitions that delivered records, or are no longer read."""
+        """Forgets partitions that delivered records or are no longer read."""
         for partition in partitions:
             self._of.pop(partition, None)
             self._new.pop(partition, None)
 
     def waiting(self) -> set[int]:
-        """Returns the partitions that wait."""
+        """Returns the partitions that wait before their next fetch."""
         now = self._clock()
         return {partition for partition, refusal in self._of.items() if now < refusal.until}
 

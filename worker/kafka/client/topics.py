@@ -1,7 +1,7 @@
-"""The topics that a configuration needs: their settings, those of the cluster, and creation of missing ones.
+"""Specifies, describes and creates the topics that a configuration needs.
 
-There is a topic of reports per stream, the compacted topics of snapshots and, if configured, of rows, and the topic of
-dead letters. Existing topics are never changed; `worker.check.topics` checks them.
+Each stream has a topic of reports. All streams share the compacted topics of snapshots and, if configured, of rows, and
+the topic of dead letters. Existing topics are never changed; `worker.check.topics` checks them.
 """
 
 import contextlib
@@ -21,22 +21,22 @@ from worker.config import Config, Served
 from worker.kafka.client import quirks
 
 HOUR_MS = 3_600_000
-APPEND_TIME = "LogAppendTime"  # The ``message.timestamp.type`` of broker time
+APPEND_TIME = "LogAppendTime"  # ``message.timestamp.type`` for the broker's time
 _APPENDED = {"message.timestamp.type": APPEND_TIME}
-"""Workers write with the brokers' time: the brokers refuse records of a clock that is ahead of theirs."""
+"""Broker time on output topics: with producer time, brokers reject records from a worker whose clock is ahead."""
 _ANY_MS = 1000 * 24 * HOUR_MS
-"""A larger bound of timestamps counts as none; Kafka's default is the largest number."""
-BROKERS_DEFAULT = -1  # Replication factor: the brokers' default
+"""A timestamp bound above this counts as none; Kafka's default is the largest number."""
+BROKERS_DEFAULT = -1  # Replication factor that means the brokers' default
 BROKER_LIMIT = 1_048_588  # Kafka's default of ``max.message.bytes``
 
-_RECORD = 512  # Bytes of a record with one report, besides the report
-_ROW = 2048  # Bytes of a row, besides its label and its query's name
+_RECORD = 512  # Overhead in bytes of a record with one report
+_ROW = 2048  # Bytes of a row without its label and its query's name
 _SEGMENT = 64 << 20
 
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic that the configuration needs, with the settings to create it with."""
+    """A topic that the configuration needs, with the settings of its creation."""
 
     name: str
     role: str
@@ -48,35 +48,35 @@ class TopicSpec:
 class Topic:
     """A topic of the cluster."""
 
-    topic_id: str  # its id, another one if it was created again
+    topic_id: str  # changes if the topic is created again
     partitions: int
-    replicas: int  # those of its least replicated partition
+    replicas: int  # number of replicas of the least replicated partition
     settings: Mapping[str, str]  # all settings, with defaults
 
     def number(self, key: str) -> int | None:
-        """Returns a numeric setting, None if the broker does not have it."""
+        """Returns a numeric setting; None if the broker lacks it."""
         text = self.settings.get(key)
         return None if text is None else int(text)
 
     @property
     def append_time(self) -> bool:
-        """Whether its records have the broker's time."""
+        """Whether records have the broker's time."""
         return self.settings.get("message.timestamp.type") == APPEND_TIME
 
     @property
     def ahead(self) -> int | None:
-        """How far timestamps may be ahead of the broker's clock, in milliseconds; None for any time."""
+        """Largest lead of timestamps over the broker's clock in ms; None if unlimited."""
         if self.append_time:
             return 0
         bound = self.number("message.timestamp.after.max.ms")
-        if bound is None:  # before Kafka 3.6 one setting bounds both sides
+        if bound is None:  # before Kafka 3.6 one setting bounds past and future
             bound = self.number("message.timestamp.difference.max.ms")
         return None if bound is None or bound > _ANY_MS else bound
 
 
 @dataclass(frozen=True)
 class Creation:
-    """A needed topic, whether it was created now, and its present state."""
+    """A needed topic, whether `create` created it, and its present state."""
 
     spec: TopicSpec
     created: bool
@@ -119,8 +119,8 @@ def largest_of_rows(served: Served) -> int:
 def clock(served: Served, event_time: bool) -> dict[str, str]:
     """Returns the timestamp settings of a topic of reports.
 
-    Windows use the brokers' time by default. With ``event_time`` they use the producers' time, which may be ahead by
-    the windows' out-of-orderness at most.
+    Windows use the brokers' time by default. With ``event_time`` they use the producers' time, which may be ahead of
+    the brokers' clock by at most `max_out_of_orderness`.
     """
     windowing = served.configured.limits.windowing
     if windowing is not None and not event_time:
@@ -152,7 +152,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
                 "cleanup.policy": "compact",
                 **_APPENDED,
                 "max.message.bytes": str(max(BROKER_LIMIT, 2 * largest)),
-                # only closed segments are compacted: close them early
+                # only closed segments are compacted, so close them early
                 "segment.ms": str(HOUR_MS // 6),
                 "segment.bytes": str(max(_SEGMENT, 4 * largest)),
                 "min.cleanable.dirty.ratio": "0.1",
@@ -171,7 +171,7 @@ def _of_rows(config: Config) -> dict[str, str]:
     return {
         "cleanup.policy": "compact",
         **_APPENDED,
-        # a reader may be away for a week and still sees deletions
+        # a reader that was offline for a week still sees deletions
         "delete.retention.ms": str(7 * 24 * HOUR_MS),
         "segment.ms": str(HOUR_MS // 6),
         "min.cleanable.dirty.ratio": "0.1",
@@ -179,7 +179,7 @@ def _of_rows(config: Config) -> dict[str, str]:
 
 
 def _room(largest: int) -> dict[str, str]:
-    """Returns the settings for messages above the brokers' default limit."""
+    """Returns the settings for messages above the brokers' default size limit."""
     return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
@@ -192,11 +192,11 @@ def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
 def require(admin: KafkaAdminClient, name: str) -> None:
     """Raises `TopicError` unless a topic exists."""
     if not _found(admin, [name]):
-        raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics makes what is missing")
+        raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics creates missing topics")
 
 
 def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
-    """Returns those of the named topics that exist."""
+    """Describes the named topics that exist."""
     found = _found(admin, names)
     if not found:
         return {}
@@ -239,7 +239,7 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 def bounds(
     admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Returns each partition's first offset and end, which is the last stable offset if asked."""
+    """Returns each partition's (first offset, end); `stable`: the end is the last stable offset."""
     both = [TopicPartition(topic, partition) for partition in partitions]
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
@@ -260,7 +260,7 @@ def create(
     replication_factor: int = BROKERS_DEFAULT,
     event_time: bool = False,
 ) -> list[Creation]:
-    """Creates the missing topics; leaves existing ones as they are.
+    """Creates the missing topics; does not change existing topics.
 
     Raises `TopicError`: the cluster refused to create a topic.
     """
@@ -281,7 +281,7 @@ def create(
             error = kafka.errors.for_code(reply["error_code"])
             if error is kafka.errors.NoError:
                 created.add(reply["name"])
-            elif error is not kafka.errors.TopicAlreadyExistsError:  # created meanwhile
+            elif error is not kafka.errors.TopicAlreadyExistsError:  # another process created it
                 why = reply.get("error_message") or error.__name__
                 raise TopicError(f"topic {reply['name']!r} could not be created: {why}")
         admin.wait_for_topics(list(missing))

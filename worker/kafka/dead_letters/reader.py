@@ -1,7 +1,6 @@
-"""Reads dead letters back: which records were rejected or late, why, and where they came from.
+"""Reads dead letters: the reason, origin and contents of rejected and late records.
 
-Anyone who may write to the topic of reports chooses what a dead letter holds: only printable characters of it reach a
-terminal.
+The content comes from untrusted writers to the topic of reports, so only its printable characters reach a terminal.
 """
 
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ class DeadLetter:
 
     reason: str  # why the record was rejected, or ``late``
     message: str  # the reason in words
-    why: str  # the damage of an unreadable record batch, or a late record's time; else empty
+    why: str  # the damage of a record batch, or a late record's time; else empty
     stream: str  # the stream that rejected it
     topic: str
     partition: int
@@ -35,7 +34,7 @@ class DeadLetter:
     size: int  # bytes of the record's value, or of the record batch
     written: int  # when the dead letter was written, in milliseconds since the epoch
     value: bytes  # the record's value, or its first bytes
-    # of a late record its timestamp, its pane's start and end, and the watermark, in milliseconds
+    # values of `LATE_HEADERS` in milliseconds; empty unless the record is late
     late: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -65,7 +64,7 @@ def newest_dead_letters(
 def _dead_letter(record: Any) -> DeadLetter:
     headers = {key: value or b"" for key, value in record.headers}
 
-    # other writers of the topic may leave out headers, or write something else
+    # other programs may write records with missing or invalid headers
     def said(name: str) -> str:
         return printable(headers.get(name, b"?"))
 
@@ -94,5 +93,5 @@ def _dead_letter(record: Any) -> DeadLetter:
 def _calendar(milliseconds: int) -> str:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError):  # no time that a calendar has
+    except (OverflowError, ValueError):  # outside the calendar's range
         return f"{milliseconds} ms"

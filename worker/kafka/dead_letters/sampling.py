@@ -1,7 +1,7 @@
-"""Samples dead letters by reason: a dead letter costs a thousand times what counting a record costs.
+"""Samples dead letters by reason: sending one costs 1000 times as much as counting a record.
 
-Each reason has a token bucket. Only a record's place, its reason and the sizes of records chosen before decide; its
-contents do not.
+Each reason has a token bucket. The sample depends on a record's position, its reason and the sizes of the records sent
+before, but not on its contents.
 """
 
 import math
@@ -15,9 +15,9 @@ from ldp import frames
 from worker.counting.columns import Columns
 
 DEAD_LETTERS_A_SECOND = 100
-"""Dead letters of one reason, a second and at once: more than people read, and under 1 % of a core."""
-BYTES_A_SECOND = 1 << 20  # Bytes of records of one reason. A larger record counts as so many
-BYTES_AT_ONCE = 4 << 20  # Bytes of records of one reason after a pause
+"""Rate per second, and burst, of dead letters of one reason: less than 1 % of a core."""
+BYTES_A_SECOND = 1 << 20  # Bytes of records of one reason per second. A larger record is charged this amount
+BYTES_AT_ONCE = 4 << 20  # Largest burst in bytes of one reason
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Bucket:
     room: float = BYTES_AT_ONCE
 
     def most(self, now: float) -> int:
-        """Refills the bucket; returns how many small dead letters it allows now."""
+        """Refills the bucket; returns the number of small dead letters that it allows now."""
         passed, self.at = now - self.at, now
         self.dead_letters = min(DEAD_LETTERS_A_SECOND, self.dead_letters + passed * DEAD_LETTERS_A_SECOND)
         self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
@@ -59,33 +59,33 @@ class Sample:
         self._buckets: dict[str, _Bucket] = {}
 
     def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Returns which rejected records of a batch leave a dead letter, ascending; O(records), in arrays.
+        """Returns the indices of the rejected records to send, ascending; O(records), vectorized.
 
-        `verdicts`: (m,) as `ldp.frames.Decoded` has them.
+        `verdicts`: (m,) uint8, see `ldp.frames.Decoded`.
         """
         chosen = []
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
-            if most := self.most(reason):  # in a flood there is none most of the time
+            if most := self.most(reason):  # in a flood mostly 0
                 these = np.flatnonzero(verdicts == verdict)[:most]
                 if len(these):
                     chosen.append(these[: self._room(reason, columns, these)])
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns how many of these records, from the first on, may leave a dead letter of one reason now."""
+        """Returns the number of these records, from the first on, that may leave a dead letter now."""
         return self._room(reason, columns, these[: self.most(reason)])
 
     def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
         costs = np.minimum(columns.ends[these] - columns.begins[these], BYTES_A_SECOND)
-        # one goes while there is any room left, however large it is
+        # any positive balance admits one record of any size
         return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).room))
 
     def most(self, reason: str) -> int:
-        """Returns how many small records of one reason may leave a dead letter now."""
+        """Returns the number of small records of one reason that may leave a dead letter now."""
         return self._bucket(reason).most(self._clock())
 
     def sent(self, reason: str, size: int) -> None:
-        """Charges a dead letter that was sent."""
+        """Charges a sent dead letter to its reason's bucket."""
         bucket = self._bucket(reason)
         bucket.dead_letters -= 1
         bucket.room -= min(size, BYTES_A_SECOND)

@@ -1,8 +1,8 @@
 """Sends malformed records, and late ones if configured, to the dead-letter topic.
 
-At least once: a commit flushes the dead letters below its offset first, so a crash in between sends them again. Above
-a rate they are a sample, see `sampling`. The key is ``topic/partition/offset``; the headers are named as in Kafka
-Connect. The value is the record's own, or the first bytes of a large one with its size and hash; a record's key and
+Delivery is at least once: a commit first flushes the dead letters below its offset, so a crash in between repeats them.
+Above a rate they are a sample, see `sampling`. The key is ``topic/partition/offset``; the headers are named as in Kafka
+Connect. The value is the record's value, or the first bytes of a large one with its size and hash. The record's key and
 headers are left out. The headers of a late record name the window pane that it missed.
 """
 
@@ -31,24 +31,24 @@ from worker.kafka.dead_letters.sampling import Sample
 
 ERRORS = "__connect.errors."  # Prefix of Kafka Connect's header names
 WHOLE_BYTES = (1 << 20) - (8 << 10)
-"""Largest value kept whole: with its headers it fits the brokers' default max.message.bytes."""
-PREFIX_BYTES = 1024  # Bytes kept of a larger value, or of one that the dead-letter topic refuses
-LEAST_ROOM = 4096  # Bytes that the dead-letter topic must accept, besides the longest headers
+"""Largest value sent complete: with its headers it fits the brokers' default max.message.bytes."""
+PREFIX_BYTES = 1024  # Bytes sent of a larger value, or of a value that is too large for the dead-letter topic
+LEAST_ROOM = 4096  # Bytes that the dead-letter topic must accept in addition to the longest headers
 
-LATE = "late"  # The reason of a dead letter of a late record, which is not rejected
+LATE = "late"  # Reason for a late record, which is not rejected
 LATE_HEADERS = ("timestamp", "start", "end", "closed")
 """Headers ``late.…``: the record's timestamp, its pane, and the window-close watermark that it missed."""
 SAID = {
     **REASONS,
-    LATE: "the record came after its windows were closed: it counts in all, and in no other window",
+    LATE: "the record came after its windows were closed: it counts only in the window all",
 }  # Reason of a dead letter -> message
 
 _FLUSH_SECONDS = 10
-_MOST_PENDING = 32 << 20  # Bytes of unacknowledged dead letters at which counting waits
+_MOST_PENDING = 32 << 20  # Most unacknowledged bytes; counting waits above
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 _CLOCK = (kafka_errors.InvalidTimestampError, kafka_errors.InvalidRecordError)
-"""The brokers refuse a record whose producer's clock is ahead of theirs."""
+"""Errors if the producer's clock is ahead of the brokers' clock."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
             **settings,
             client_id=f"ldp-worker-{stream}-dead-letters",
             compression_type="lz4",
-            linger_ms=50,  # a request costs ten times what a dead letter does; a commit waits as long
+            linger_ms=50,  # batching pays: a request costs 10 dead letters; a commit waits up to 50 ms
             batch_size=1 << 14,
             acks="all",
             **quirks.OUTLIVES_REFUSALS,
-            max_request_size=2 << 20,  # more than any dead letter has: the topic's own limit decides
+            max_request_size=2 << 20,  # above any dead letter, so that the topic's limit applies
             max_block_ms=_FLUSH_SECONDS * 1000,
             allow_auto_create_topics=False,
         )
@@ -94,9 +94,9 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
 
 
 class KafkaDeadLetters:
-    """The dead letters of one stream, as `worker.counting.ports.DeadLetters` describes them.
+    """The dead letters of one stream; implements `worker.counting.ports.DeadLetters`.
 
-    `producer` is closed with the object; `on_acknowledged` is called for each acknowledged dead letter; `attempt`
+    `producer` is closed by `close`; `on_acknowledged` is called for each acknowledged dead letter; `attempt`
     returns a context manager around each send, which reports failures to readiness.
     """
 
@@ -119,10 +119,10 @@ class KafkaDeadLetters:
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends a sample of a batch's rejected records and unreadable record batches, without waiting.
 
-        Raises `Unavailable`: too many wait for an acknowledgement, or the topic is missing.
+        Raises `Unavailable`: too many dead letters are unacknowledged, or the topic is missing.
 
         Returns:
-            How many were left out.
+            The number of records left out of the sample.
         """
         columns = batch.columns
         chosen = self._sample.choose(columns, verdicts)
@@ -136,7 +136,7 @@ class KafkaDeadLetters:
         return rejected - len(chosen) - len(unreadable)
 
     def add_late(self, batch: Batch, late: Late) -> int:
-        """Sends a sample of a batch's late records; returns how many were left out.
+        """Sends a sample of a batch's late records; returns the number left out.
 
         The topic's retention counts from the send time, so the record's own timestamp is a header.
         """
@@ -183,10 +183,10 @@ class KafkaDeadLetters:
         self._sample.sent(reason, len(value))
 
     def flush(self) -> None:
-        """Waits until every dead letter is acknowledged; cuts those that the topic refuses as too large.
+        """Waits for all acknowledgements; resends dead letters that were too large with a shorter value.
 
-        Raises `Unavailable`: the brokers did not acknowledge in time; unacknowledged ones are sent again.
-        Raises `KafkaError`: an error that waiting does not resolve.
+        Raises `Unavailable`: the brokers did not acknowledge in time; the next flush continues. Raises
+        `KafkaError`: an error that retries do not resolve.
         """
         if self._pending:
             with self._attempt():
@@ -195,19 +195,19 @@ class KafkaDeadLetters:
     def _flush(self) -> None:
         deadline = time.monotonic() + _FLUSH_SECONDS
         while self._pending:
-            future, dead_letter = self._pending[0]  # where it stays until it is safe
+            future, dead_letter = self._pending[0]  # it stays in the queue until it is acknowledged
             try:
                 future.get(max(0.0, deadline - time.monotonic()))
                 self._on_acknowledged()
             except _TOO_LARGE:
                 if len(dead_letter.value) <= PREFIX_BYTES:
                     raise kafka_errors.MessageSizeTooLargeError(
-                        f"topic {self._topic!r} does not take a malformed record of {len(dead_letter.value)} bytes, nor"
-                        f" the first {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
+                        f"topic {self._topic!r} rejects a dead letter with {len(dead_letter.value)} bytes of a record;"
+                        f" it must accept {PREFIX_BYTES} bytes and the headers: raise its max.message.bytes"
                     ) from None
                 self._send(dead_letter.cut())
             except (kafka_errors.RetriableError, *_CLOCK) as error:
-                if future.is_done:  # else it is still on its way
+                if future.is_done:  # otherwise the first send is still pending
                     self._send(dead_letter)
                     self._pop()
                 raise unavailable(error, "sending dead letters to", self._topic) from error
@@ -215,7 +215,7 @@ class KafkaDeadLetters:
 
     def close(self) -> None:
         """Closes the producer."""
-        with contextlib.suppress(kafka_errors.KafkaTimeoutError):  # what is lost here was never committed
+        with contextlib.suppress(kafka_errors.KafkaTimeoutError):  # uncommitted, so sent again
             self._producer.close(timeout=_FLUSH_SECONDS)
 
     def _pop(self) -> None:

@@ -1,7 +1,7 @@
-"""Kernels over record batches: headers become rows, and records become columns.
+"""Kernels that parse record batches: headers to rows, records to columns.
 
 They implement the layout in `records`, without codecs and checksums, in one file: that is why it is longer than others.
-No kernel reads or writes outside its arrays: each length is compared with the available bytes before its use.
+No kernel reads or writes outside its arrays: it compares each length with the available bytes before use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worker.kafka.decoding.memory import Window, big16_at, big32_at, big64_at, b
 
 
 class State(IntEnum):
-    """The outcome of a batch: read, passed over, or the reason why it cannot be read."""
+    """The outcome of a batch: read, skipped, or the reason why it is unreadable."""
 
     READ = 0
     PASSED = 1
@@ -28,32 +28,32 @@ class State(IntEnum):
     MAGIC = 6
 
 
-# A batch in the reader
+# A batch in `records.Reader`
 ROW = np.dtype(
     [
-        ("place", np.int64),  # where in what was fetched the batch begins
-        ("size", np.int64),  # its bytes
+        ("place", np.int64),  # the batch's index in the fetched bytes
+        ("size", np.int64),  # the batch's bytes
         ("base", np.int64),  # its base offset
-        ("start", np.int64),  # records below this offset are not wanted
-        ("end", np.int64),  # the offset behind it
+        ("start", np.int64),  # records below this offset are skipped
+        ("end", np.int64),  # the offset after the batch
         ("state", np.int64),  # a `State`
         ("checksum", np.int64),
         ("attributes", np.int64),
-        ("last", np.int64),  # the last offset, less the base offset
-        ("timestamp", np.int64),  # of the first record, or of all by the broker's clock
+        ("last", np.int64),  # the last offset minus the base offset
+        ("timestamp", np.int64),  # base timestamp; with the broker's time, the max timestamp
         ("producer", np.int64),
-        ("count", np.int64),  # of records, as the header claims
-        ("cap", np.int64),  # the most bytes that its records may have
-        ("begin", np.int64),  # where among the decompressed bytes its records begin
-        ("stop", np.int64),  # and where they end
+        ("count", np.int64),  # number of records in the header
+        ("cap", np.int64),  # most bytes of its decompressed records
+        ("begin", np.int64),  # first index of its records in the decompressed bytes
+        ("stop", np.int64),  # index after its records
     ]
 )
 
-LEAST = 12  # bytes of base offset and length
-CHECKED_FROM = 21  # first byte of the checksum
+LEAST = 12  # bytes of the base offset and length fields
+CHECKED_FROM = 21  # first byte that the checksum covers
 HEADER = 61  # bytes before the records
-LEAST_RECORD = 7  # bytes of the smallest record: one for each field
-AHEAD = 36  # most bytes of a record's fields besides key, value and headers, read without a bounds check
+LEAST_RECORD = 7  # bytes of the smallest record: 1 for each field
+AHEAD = 36  # most bytes of a record's fields, without key, value and headers, read without bounds checks
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32  # bits of the attributes
 
 _MAGIC = 16
@@ -63,7 +63,7 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """Bytes of the batch there, 0 if it is cut off; a negative length takes the rest."""
+    """Returns the batch's bytes; 0 if it is cut off, all remaining bytes if its length is negative."""
     left = batches[1] - at
     if left < LEAST:
         return 0
@@ -75,12 +75,12 @@ def _size_at(batches: Window, at: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _end_of(batches: Window, at: int, size: int) -> int:
-    """The offset behind a whole batch: as its header claims, but not behind the next base offset."""
+    """Returns the offset after a batch, from its header; at most the next batch's base offset."""
     base = big64_at(batches, at)
     if base > _HIGHEST_BASE:
         return _LAST_OFFSET
     end = base + 1
-    if size >= HEADER and byte_at(batches, at + _MAGIC) > 1:  # an older one has its last offset
+    if size >= HEADER and byte_at(batches, at + _MAGIC) > 1:  # older formats have one offset here
         end += max(big32_at(batches, at + 23), 0)
     if _size_at(batches, at + size):
         following = big64_at(batches, at + size)
@@ -91,18 +91,18 @@ def _end_of(batches: Window, at: int, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
-    """Returns how far whole batches reach; O(batches).
+    """Returns the extent of the complete batches; O(batches).
 
     Args:
-        fetched: (b,) uint8, record batches, the last one perhaps cut off.
+        fetched: (b,) uint8, record batches; the last batch may be cut off.
 
     Returns:
-        The bytes of whole batches, the offset behind them and the leader epoch of the last one, −1 if it has none.
+        The bytes of complete batches, the offset after them, and the last batch's leader epoch or −1.
     """
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
     while size:
-        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older ones have a checksum there
+        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older: a checksum
         epoch = big32_at(batches, at + 12) if has_epoch else -1
         end = max(end, _end_of(batches, at, size))
         at += size
@@ -118,17 +118,17 @@ def read_headers(
     cap_offsets: npt.NDArray[np.int64],
     caps: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Reads headers of whole batches until the rows are full.
+    """Reads headers of complete batches until the rows are full.
 
     Args:
-        fetched: (b,) uint8, record batches, the last one perhaps cut off.
-        at: the place to start.
-        rows: (r,) of `ROW`, filled; ``state`` is READ if a right checksum makes the header valid.
+        fetched: (b,) uint8, record batches; the last batch may be cut off.
+        at: the start index.
+        rows: (r,) of `ROW`, output; ``state`` is READ if the size and the magic are valid.
         cap_offsets: (c,) int64, ascending: the first offset of each cap.
         caps: (c,) int64, the caps.
 
     Returns:
-        The number of rows, and the place behind the last one.
+        The number of rows, and the index after the last batch.
     """
     batches, n = window(fetched), 0
     while n < rows.size:
@@ -176,25 +176,25 @@ def classify(
     aborting: npt.NDArray[np.bool_],
     begun: int,
 ) -> tuple[int, int]:
-    """Decides by the headers which batches to read: no control batch, no aborted one, none below the position.
+    """Skips control batches, aborted batches and batches below the position.
 
-    As the Java client's `CompletedFetch`: an aborted transaction begins at its first offset, and ends with its
+    As in the Java client's `CompletedFetch`, an aborted transaction begins at its first offset, and ends with its
     producer's next abort marker.
 
     Args:
-        fetched: the bytes that the rows are of.
+        fetched: the bytes from which `read_headers` filled the rows.
         rows: from `read_headers`, with checksums checked; ``state`` and ``start`` are changed.
-        n: how many rows there are.
-        position: records below this offset are not wanted.
-        committed: whether aborted transactions are left out.
-        aborted: (a,) int64, their first offsets, ascending.
-        which: (a,) int64, the index of the producer of each.
+        n: the number of rows.
+        position: records below this offset are skipped.
+        committed: whether aborted transactions are skipped.
+        aborted: (a,) int64, the first offsets of aborted transactions, ascending.
+        which: (a,) int64, the index in `producers` of each aborted transaction.
         producers: (p,) int64, ascending ids.
-        aborting: (p,) bool, whether each is inside such a transaction; changed.
-        begun: the number of these transactions that have begun.
+        aborting: (p,) bool, whether each producer is inside an aborted transaction; changed.
+        begun: the number of aborted transactions that have begun.
 
     Returns:
-        The position behind the rows, and ``begun`` there.
+        The position after the rows, and ``begun`` at it.
     """
     batches = window(fetched)
     for i in range(n):
@@ -226,7 +226,7 @@ def classify(
 
 @njit(cache=True, nogil=True)
 def _is_abort_marker(batches: Window, row: Any) -> bool:
-    """Whether a batch is an abort marker: its record's key is a version and the type 0."""
+    """Returns whether a batch is an abort marker: its record's key is a version and the type 0."""
     if not row.attributes & CONTROL or row.attributes & CODEC:
         return False
     end = row.place + row.size
@@ -239,9 +239,9 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """A zigzag varint of at most 5 or 10 bytes, and the place behind it."""
-    # a damaged one gives a place behind the end, and so does each one read there: callers check only the last place
-    highest = np.uint64(0x0F if most == 5 else 0x01)  # what fits of the last byte
+    """Returns a zigzag varint of at most 5 or 10 bytes, and the index after it."""
+    # after a damaged varint this and all later indices are beyond the end: callers check only the last index
+    highest = np.uint64(0x0F if most == 5 else 0x01)  # largest valid last byte
     number: Any = np.uint64(0)
     for k in range(min(most, end - at)):
         byte = np.uint64(byte_at(of, at + k))
@@ -253,9 +253,9 @@ def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
     return 0, end + 1
 
 
-@njit(cache=True, nogil=True, inline="always")  # else it is called, through memory
+@njit(cache=True, nogil=True, inline="always")  # a call would return its tuple through memory
 def _next_varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """The same; one or two bytes without a bounds check."""
+    """Does the same as `_varint`; reads one or two bytes without a bounds check."""
     first = byte_at(of, at)
     if first < 0x80:
         return first >> 1 ^ -(first & 1), at + 1
@@ -277,20 +277,20 @@ def decode_records(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Decodes the records of batches to columns, each batch whole or not at all; O(bytes).
+    """Decodes the records of batches to columns, each batch completely or not at all; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
-        rows: from `classify`; one whose records are damaged becomes LENGTH.
+        data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify`; a row with damaged records becomes LENGTH.
         first: the first row.
-        last: the row behind the last one.
-        offsets: (m,) int64, filled like the others; m is a seventh of the bytes.
+        last: the index after the last row.
+        offsets: (m,) int64, output like the next three arrays; m is 1/7 of the bytes.
         timestamps: (m,) int64.
-        begins: (m,) int64, the places of the values in the data.
-        ends: (m,) int64, the places behind the values.
+        begins: (m,) int64, the indices of the values in the data.
+        ends: (m,) int64, the indices after the values.
 
     Returns:
-        The number of records, and of those with a key or headers.
+        The number of records, and the number with a key or headers.
     """
     records = window(data)
     m = keys = 0
@@ -310,7 +310,7 @@ def decode_records(
         first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
         left = row.count if row.count <= (stop - at) // LEAST_RECORD else -1
         while left > 0:
-            k = uint64(m)  # a signed index is checked for wrap-around
+            k = uint64(m)  # numba checks a signed index for wrap-around
             at, timestamp, delta, begins[k], ends[k], with_key = _record(records, at, stop)
             if at < 0 or delta <= previous or delta > last_delta:
                 break
@@ -329,15 +329,15 @@ def decode_records(
 
 @njit(cache=True, nogil=True)
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """A record's end (−1 if damaged), time and offset deltas, ends of its value, whether it has key or headers."""
-    # Only lengths are compared with the available bytes. Other reads behind the end lie within `AHEAD`, and lead to
-    # a place that is not the end.
+    """Returns end (−1 if damaged), time and offset deltas, value bounds, whether key or headers exist."""
+    # Only lengths are compared with the available bytes. Other reads beyond the end stay within `AHEAD`, and return an
+    # index that is not the end.
     damaged = -1, 0, 0, 0, 0, False
     length, at = _next_varint(records, at, stop, 5)
     if length < 0 or length > stop - at:
         return damaged
     stop = at + length
-    timestamp, at = _next_varint(records, at + 1, stop, 10)  # behind the record's attributes
+    timestamp, at = _next_varint(records, at + 1, stop, 10)  # skips the record's attributes
     delta, at = _next_varint(records, at, stop, 5)
     key, at = _next_varint(records, at, stop, 5)
     if key > stop - at:
@@ -354,7 +354,7 @@ def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, in
 
 @njit(cache=True, nogil=True)
 def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
-    """The place behind so many headers; behind the end if they do not fit."""
+    """Returns the index after the headers; beyond the end if they do not fit."""
     if headers < 0:
         return end + 1
     for _ in range(headers):
@@ -377,19 +377,19 @@ def pick(
     begins: npt.NDArray[np.uint8],
     picked: npt.NDArray[np.int64],
 ) -> int:
-    """Finds the records with a key prefix, each batch whole or not at all; O(bytes).
+    """Finds the records with a key prefix, each batch completely or not at all; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
-        rows: from `classify`; one whose records are damaged becomes LENGTH.
+        data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify`; a row with damaged records becomes LENGTH.
         first: the first row.
-        last: the row behind the last one.
-        begins: (k,) uint8, the prefix. An empty one picks records without a key, too.
-        picked: (n, 8) int64, filled: offset, timestamp, begin and end of the key, begin and end of the value, begin of
-            the headers, end of the record. The begin of a key or value that is null is −1.
+        last: the index after the last row.
+        begins: (k,) uint8, the prefix. An empty prefix also selects records without a key.
+        picked: (n, 8) int64, output: offset, timestamp, begin and end of the key, begin and end of the value, begin of
+            the headers, end of the record. The begin of a null key or value is −1.
 
     Returns:
-        The number of records; at most the first n are filled in.
+        The number of matching records; ``picked`` has at most the first n.
     """
     records, prefix, m = window(data), window(begins), 0
     for i in range(first, last):
@@ -424,7 +424,7 @@ def pick(
 
 @njit(cache=True, nogil=True)
 def _is_whole(records: Window, row: Any) -> bool:
-    """Whether a batch holds exactly the records that it claims."""
+    """Returns whether a batch has exactly the number of records in its header, all valid."""
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
     while left > 0:
@@ -438,7 +438,7 @@ def _is_whole(records: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
-    """Whether bytes start with a prefix; a null key starts with the empty one."""
+    """Returns whether bytes start with a prefix; a null key starts with the empty prefix."""
     size, same = prefix[1], 0
     if size > (end - at if at >= 0 else 0):
         return False

@@ -1,28 +1,34 @@
-"""Kernels for the codecs none, Snappy and LZ4.
+"""Kernels that decompress the codecs none, Snappy and LZ4.
 
-What is read, byte by byte; anything else is "codec", and what would be more than the cap is "size", whichever comes
-first. The checksum of the batch covers all of these bytes, so checksums inside them are passed over.
+A section is the compressed records of a batch. The formats below are accepted exactly. Anything else is "codec", output
+above the cap is "size", and the first violation decides. Checksums inside a section are ignored, because the checksum
+of the batch covers all its bytes.
 
 **none**: the section is the records.
 
-**snappy**, raw: the section is one block. A block is the length of what it holds (a varint of at most 32 bits in five
-bytes), then elements (Snappy's format description) that make exactly so many bytes out of exactly the rest. A copy
-reaches back to the beginning of its block at most, and not 0 bytes. A length of more than 32 times the block's own is
-"codec", one that is over the cap "size", at once.
+**snappy**, raw: the section is one block. A block begins with the length of its output, a varint of at most 32 bits in
+5 bytes. Elements follow (Snappy's format description) that produce exactly this length and end exactly at the block's
+end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. A length of more than
+32 times the block's size is "codec", and a length above the cap is "size"; both before any output.
 
-**snappy**, framed as xerial's Java library does: the section begins with 82 53 4E 41 50 50 59 00 and eight bytes that
-are not looked at (a version; not all producers write it alike); then, until the section ends, blocks as above, each
-behind its length in four bytes, the highest first. There may be none.
+**snappy**, framed as by xerial's Java library: the section begins with 82 53 4E 41 50 50 59 00 and 8 ignored bytes (a
+version, which producers write differently). Blocks as above follow to the end of the section, each after its length in
+4 bytes, big-endian. A section without blocks is valid.
 
-**lz4**: the section is exactly one frame (LZ4's frame format): the magic number 0x184D2204; FLG with version 1 and bit
-1 clear; BD with a largest block of 64 KiB, 256 KiB, 1 MiB or 4 MiB and its other bits clear; the content's size and
-the dictionary's id where FLG says so; a byte of checksum, passed over; blocks, each behind its length in four bytes,
-the lowest first, and before four bytes of checksum, passed over, where FLG says so; the end mark, four zero bytes;
-four bytes of checksum, passed over, where FLG says so. A block is as it is if its length's highest bit is set, else
-sequences (LZ4's block format), the last of which ends with its literals; in neither way has it, packed or unpacked,
-more bytes than BD says. A match reaches back at most to the beginning of the frame, of the block if FLG says that
-blocks are independent, and not 0 bytes; there is no dictionary. A content's size of more than 256 times the frame's own
-is "codec", one that is over the cap "size", at once; one that is not what the blocks made is "codec".
+**lz4**: the section is exactly one frame (LZ4's frame format), with little-endian numbers, in this order:
+
+- the magic number 0x184D2204; FLG with version 1 and bit 1 clear
+- BD with a block limit of 64 KiB, 256 KiB, 1 MiB or 4 MiB and its other bits clear
+- the content size and the dictionary's id if FLG has their bits; 1 ignored byte of checksum
+- blocks, each after its length in 4 bytes, and before 4 ignored bytes of checksum if FLG has the bit
+- the end mark, 4 zero bytes; 4 ignored bytes of checksum if FLG has the bit
+
+A block whose length has its highest bit set is uncompressed. Other blocks are sequences (LZ4's block format), and the
+last sequence ends with its literals. Neither the input nor the output of a block exceeds the block limit. A match
+reaches back by at least 1 byte, and at most to the beginning of the frame's output, or of the block's output if FLG
+declares independent blocks. Dictionaries are not supported. A content size of more than 256 times the frame's size is
+"codec", and a content size above the cap is "size"; both before any output. A content size that differs from the output
+is "codec".
 """
 
 from __future__ import annotations
@@ -50,18 +56,18 @@ from worker.kafka.decoding.memory import (
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 SLACK = 64
-"""Bytes behind the room of an array to unpack into: copies and `batches.decode_records` may overrun it."""
+"""Spare bytes at the end of an output array, for wide copies and reads of `batches.decode_records`."""
 
-DAMAGED, FULL = -1, -2  # Results of unpacking: the format is wrong; the output is larger than allowed
+DAMAGED, FULL = -1, -2  # Results of decompression: invalid format; output above the limit
 
-# bytes of output for a byte of input, at most
+# Highest accepted ratio of output to input
 _MOST_OF_SNAPPY, _MOST_OF_LZ4 = 32, 256
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
     if to + length + WIDE <= data[1] and at + length + WIDE <= of[1]:
-        copy_wide(data, to, of, at)  # most are short
+        copy_wide(data, to, of, at)  # most copies are short
         k = WIDE
         while k < length:
             copy_wide(data, to + k, of, at + k)
@@ -86,7 +92,7 @@ def _repeat(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
-    """The same for a short distance: a byte at a time, until the pattern is wide enough."""
+    """Repeats a short pattern: byte by byte until the pattern is at least `WIDE`, then in wide copies."""
     wide = distance * ((WIDE + distance - 1) // distance)
     k = 0
     while k < length and (k < wide or to + length + WIDE > data[1]):
@@ -107,7 +113,7 @@ def _little_endian(of: Window, at: int, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _lz4_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """The sum of the bytes behind a length of 15, and the place behind them; behind the end if cut off."""
+    """Returns the extension of a length of 15, and the index after it; beyond the end if cut off."""
     length = 0
     while at < end:
         byte = byte_at(of, at)
@@ -128,7 +134,7 @@ def _lz4_block(
     floor: int,
     limit: int,
 ) -> int:
-    """Unpacks one block to [to, limit); matches reach back to ``floor``."""
+    """Decompresses one block to [to, limit); matches reach back to ``floor``."""
     while at < end:
         token = byte_at(of, at)
         at += 1
@@ -164,7 +170,7 @@ def _lz4_block(
 
 @njit(cache=True, nogil=True)
 def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
-    """A frame's (FLG, bytes of its largest block, content's size or −1, place behind the header), or all −1."""
+    """Returns (FLG, block limit, content size or −1, index after the header); all −1 if invalid."""
     if end - at < 7 or little32_at(of, at) != 0x184D2204:
         return -1, -1, -1, -1
     flags, most = byte_at(of, at + 4), byte_at(of, at + 5)
@@ -174,7 +180,7 @@ def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
     content = -1
     if flags & 8:
         content = little64_at(of, at + 6)
-        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # or it is above 2⁶³
+        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # negative: above 2⁶³
             return -1, -1, -1, -1
     return flags, 1 << (2 * (most >> 4) + 8), content, at + size
 
@@ -212,7 +218,7 @@ def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> in
 
 @njit(cache=True, nogil=True)
 def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """A block's length, −1 if damaged, and the place behind it."""
+    """Returns a block's output length, −1 if damaged, and the index after it."""
     length = 0
     for k in range(min(5, end - at)):
         byte = byte_at(of, at + k)
@@ -224,7 +230,7 @@ def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
-    """Unpacks one block to [to, limit)."""
+    """Decompresses one block to [to, limit)."""
     most = _MOST_OF_SNAPPY * (end - at)
     length, at = _snappy_length(of, at, end)
     if length < 0 or length > most:
@@ -266,7 +272,7 @@ def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: i
 
 @njit(cache=True, nogil=True)
 def _is_framed(of: Window, at: int, end: int) -> bool:
-    """Whether a section has xerial's framing; no raw block begins like that."""
+    """Returns whether a section has xerial's framing; no raw block begins with these bytes."""
     return end - at >= 16 and little64_at(of, at) == 0x0059505041_4E5382
 
 
@@ -305,14 +311,14 @@ def unpack(
     to: int,
     budget: int,
 ) -> tuple[int, int, int]:
-    """Unpacks the records of batches until the budget is spent.
+    """Decompresses the records of batches until the budget is spent.
 
-    `rows`: from `batches.classify`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE;
-    `data`: (room + SLACK,) uint8, filled; `to`: the bytes filled already; `budget`: bytes of output; failures
-    cost, too.
+    `rows`: from `batches.classify`; ``begin`` and ``stop`` are set, ``state`` may become CODEC or SIZE;
+    `data`: (capacity + SLACK,) uint8, output; `to`: the number of bytes filled before; `budget`: bytes of output;
+    failures are charged too.
 
     Returns:
-        The next row, of another codec or without room or budget; the bytes filled; and the budget left.
+        The next row (another codec, or no capacity or budget left), the bytes filled, and the budget left.
     """
     of, made = window(fetched), window(data)
     while i < n and budget > 0:

@@ -19,7 +19,7 @@ from worker.kafka.decoding.batches import CHECKED_FROM, State
 from worker.kafka.decoding.memory import Window, byte_at, little32_at, little64_at, window
 
 _config: Any = numba.config
-# Whether the processor that kernels are compiled for has the instruction
+# Whether the target processor of the kernels has the instruction
 HAS_INSTRUCTION = _config.CPU_NAME is None and bool(
     llvmlite.binding.get_host_cpu_features().get("sse4.2", False)
 )
@@ -29,14 +29,14 @@ _ONES = 0xFFFFFFFF
 
 
 def _tables() -> npt.NDArray[np.int64]:
-    """Row j: the checksum of each byte followed by j zero bytes."""
+    """Returns tables whose row j has the checksum of each byte followed by j zero bytes."""
     tables = np.zeros((8, 256), np.uint32)
     tables[0] = np.arange(256)
     for _ in range(8):
         tables[0] = tables[0] >> 1 ^ (tables[0] & 1) * np.uint32(_POLYNOMIAL)
     for j in range(1, 8):
         tables[j] = tables[j - 1] >> 8 ^ tables[0][tables[j - 1] & 0xFF]
-    return tables.astype(np.int64)  # in kernels all numbers are of 64 bits
+    return tables.astype(np.int64)  # all numbers in kernels have 64 bits
 
 
 _TABLES = _tables()
@@ -64,7 +64,7 @@ _with_word, _with_byte = _instruction(64), _instruction(8)
 
 @njit(cache=True, nogil=True)
 def by_instruction(of: Window, begin: int, end: int) -> int:
-    """The checksum of a range by the instruction; only if `HAS_INSTRUCTION`."""
+    """Returns the checksum of a range by the instruction; needs `HAS_INSTRUCTION`."""
     crc = _ONES
     while end - begin >= 8:
         crc = _with_word(crc, little64_at(of, begin))
@@ -77,7 +77,7 @@ def by_instruction(of: Window, begin: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def by_tables(of: Window, begin: int, end: int) -> int:
-    """The checksum of a range by tables."""
+    """Returns the checksum of a range by tables."""
     crc = _ONES
     while end - begin >= 8:
         low = crc ^ little32_at(of, begin)
@@ -103,7 +103,7 @@ _checksum = by_instruction if HAS_INSTRUCTION else by_tables
 
 
 def crc32c(data: npt.NDArray[np.uint8]) -> int:
-    """The CRC-32C of bytes.
+    """Returns the CRC-32C of bytes.
 
     Example:
         >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))

@@ -1,10 +1,10 @@
 """Reads and writes bytes of an array in kernels, at any alignment and without reference counting.
 
 A window is an array's address and size. Passing an array between kernels counts references, which costs more than
-reading a varint. A window is valid as long as the array, inside the kernel that received it. Only NUMBA_BOUNDSCHECK
-checks places.
+reading a varint. A window is valid as long as the array, inside the kernel that received the array. Indices are checked
+only with NUMBA_BOUNDSCHECK.
 
-numba's kernel cache does not notice changes of this file: run ``make clean`` after one.
+numba's kernel cache does not detect changes of this file: run ``make clean`` after a change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _array_window(_typing: Any, data: Any) -> Any:
 
 
 def _reading(bits: int, big_endian: bool) -> Callable[[Window, int], int]:
-    """Reads a number as an int64: unsigned if little-endian, signed if big-endian."""
+    """Returns an intrinsic that reads an int64: unsigned if little-endian, signed if big-endian."""
 
     def read(_typing: Any, of: Any, _at: Any) -> Any:
         def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

@@ -1,6 +1,6 @@
 """Decodes the record batches of a fetch to columns.
 
-A record batch of magic 2, numbers with the highest byte first::
+A record batch of magic 2, with big-endian numbers::
 
     0   base offset           8      27  base timestamp        8
     8   length from here on   4      35  max timestamp         8
@@ -10,36 +10,36 @@ A record batch of magic 2, numbers with the highest byte first::
     21  attributes            2      57  count of records      4
     23  last offset delta     4      61  records, compressed as one
 
-Attributes: bits 0-2 codec, 3 the timestamps are the broker's (all are the max timestamp), 4 transactional, 5 control.
-Else a timestamp is the base timestamp and a record's delta, modulo 2⁶⁴. A record, where a varint is zigzag and has at
-most 5 bytes, a varlong 10::
+Attributes: bits 0-2 are the codec, bit 3 means the broker's time, bit 4 transactional, bit 5 control. With the broker's
+time all timestamps are the max timestamp. Otherwise a timestamp is the base timestamp plus a record's delta, modulo
+2⁶⁴. A record, with zigzag varints of at most 5 bytes and varlongs of at most 10::
 
     length varint, attributes 1 byte, timestamp delta varlong, offset delta varint,
     key length varint (-1: none), key, value length varint (-1: none), value,
     count of headers varint, and for each: key length varint, key, value length varint (-1: none), value
 
-**What becomes of a batch.** In this order; the first that holds decides. A batch that cannot be read is unreadable as a
-whole, for the reason in quotes, and takes no memory but its cap's.
+**Outcome of a batch.** The first rule that matches decides. An unreadable batch is rejected completely, with the reason
+in quotes. Its output takes no more memory than its cap.
 
-1. Its length field is negative (then it is all that is left), or too small to reach the magic: "length".
-2. Its magic is not 2: "magic". (0 and 1 are message sets of before Kafka 0.11.)
+1. Its length field is negative (the batch then takes all remaining bytes), or too small to reach the magic: "length".
+2. Its magic is not 2: "magic". (Magic 0 and 1 are message sets from before Kafka 0.11.)
 3. Its length field is below 49: "length".
-4. Its checksum is wrong: "checksum", whatever else its header says.
+4. Its checksum is wrong: "checksum".
 5. Its last offset delta or its base offset is negative, or its base offset is above 2⁶³ − 1 − 2³¹: "length".
-6. It is a control batch, or transactional and of an aborted transaction where those are left out: it is passed over.
-   Such a transaction begins at its first offset, as the broker tells it, and ends with its producer's next abort
-   marker: a control batch, not compressed, whose first record's key begins with a version (two bytes, not negative)
-   and the type 0 (two bytes).
+6. It is a control batch, or it is transactional, its transaction was aborted, and aborted transactions are left out:
+   skipped. An aborted transaction begins at the first offset that the broker returned, and ends with its producer's
+   next abort marker. A marker is an uncompressed control batch. Its first record's key begins with a version (2 bytes,
+   not negative) and the type 0 (2 bytes).
 7. Its codec is above 4: "codec".
-8. What it holds is not as `blocks` or `streams` says: "codec"; it is over the cap: "size".
-9. Its records are not as many as it claims, do not fill what was decompressed exactly, have lengths that do not fit
-   their own, negative counts or header keys, varints of too many bits, or offset deltas that do not ascend from 0 to
-   its last offset delta: "length".
+8. Its compressed bytes are not as `blocks` or `streams` requires: "codec". Its output is over the cap: "size".
+9. The number of records differs from the header, the records do not exactly fill the decompressed bytes, a record's
+   fields do not exactly fill its length, a count or header key length is negative, a varint has too many bits, or
+   offset deltas do not ascend within 0 and the last offset delta: "length".
 
-A negative length of a key, a value or a header's value says that there is none; no value is read as an empty one. A
-batch ends behind its base offset and last offset delta (where that is negative, of magic 0 or 1, or not there, behind
-its base offset), but never behind the base offset of a whole batch that follows. Nothing is returned of what is below
-the fetch offset, or below the end of a batch before: records are left out, a batch that ends there is passed over.
+A negative length of a key, a value or a header's value means null; columns have an empty value for null. A batch ends
+after its base offset plus its last offset delta, but never after the base offset of a complete next batch. The last
+offset delta counts as 0 if it is negative or missing, or if the magic is 0 or 1. Records below the fetch offset or
+below the end of an earlier batch are left out, and a batch that ends at or below these offsets is skipped.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ __all__ = ["Arena", "Chunk", "Keyed", "Reader", "Record", "scan_headers", "warm"
 
 GROUP = 512 << 10  # Decompressed bytes after which a chunk ends
 
-ROOM = 1 << 20  # Decompressed bytes of an arena
+ROOM = 1 << 20  # Decompressed bytes that an arena holds
 
 _GROWTH = 4
 _ROWS = 4096
-_PICKED = 256  # Records picked in one pass; more need a second pass
-MOST_HEADERS = 64  # Headers of a record that are read
-MOST_HEADER_BYTES = 64 << 10  # Bytes of a record's headers that are kept
+_PICKED = 256  # Matching records of one pass; more need a second pass
+MOST_HEADERS = 64  # Most headers that are read of a record
+MOST_HEADER_BYTES = 64 << 10  # Most bytes that are kept of a record's headers
 MOST_KEY = 4096  # Longest key in bytes; the workers' keys are shorter
-MOST_VALUE = (16 << 20) + 1  # Bytes of a value that are kept: more than a parser of ours accepts
-_OVERHEAD = 256  # Memory of a record besides its fields, about
+MOST_VALUE = (16 << 20) + 1  # Most bytes that are kept of a value: more than the parsers accept
+_OVERHEAD = 256  # About the memory of a record without its fields
 _NO_CAP = 2**63 - 1
 
 
 class Arena:
-    """Reusable arrays to decode a chunk into, for one thread; a batch above 1 MiB gets its own."""
+    """Reusable arrays for a decoded chunk, for one thread; a batch above 1 MiB gets its own arrays."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -101,7 +101,7 @@ class Arena:
 class Chunk:
     """A decoded part of a fetch."""
 
-    end: int  # the offset behind it
+    end: int  # the offset after it
     columns: Columns  # its records, valid until the next chunk is read into the arena
     unreadable: tuple[Unreadable, ...]
     with_key_or_headers: int  # the number of records with a key or headers
@@ -109,7 +109,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Record:
-    """A record with the attribute names of kafka-python's."""
+    """A record; the attributes are named as in kafka-python."""
 
     offset: int
     timestamp: int  # milliseconds since the epoch
@@ -119,7 +119,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Its memory in bytes, about."""
+        """About the record's memory in bytes."""
         return _OVERHEAD + len(self.key or b"") + len(self.value or b"") + len(self.raw_headers)
 
     @property
@@ -127,7 +127,7 @@ class Record:
         """The first `MOST_HEADERS` headers; names that are not UTF-8 are escaped."""
         raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
         n, at = _varint(raw, 0)
-        with contextlib.suppress(IndexError):  # the rest is not kept
+        with contextlib.suppress(IndexError):  # the bytes were cut at `MOST_HEADER_BYTES`
             for _ in range(min(n, MOST_HEADERS)):
                 size, at = _varint(raw, at)
                 name, at = raw[at : at + size].decode(errors="backslashreplace"), at + size
@@ -151,19 +151,19 @@ class Keyed:
     """A part of a fetch, decoded to records with keys and headers."""
 
     start: int
-    end: int  # the offset behind it
-    records: Iterator[Record]  # an iterator, valid until the next part is read
-    long_keys: tuple[int, ...]  # the offsets of records with keys above `MOST_KEY` bytes, left out
+    end: int  # the offset after it
+    records: Iterator[Record]  # valid until the next part is read
+    long_keys: tuple[int, ...]  # offsets of left-out records, whose keys exceed `MOST_KEY` bytes
     unreadable: tuple[Unreadable, ...]  # see `Chunk`
 
 
 class Reader:
     """Decodes one partition's fetch, a chunk at a time; the result does not depend on the chunks.
 
-    `fetched`: (b,) uint8, record batches; a cut-off one at the end is left for the next fetch; `aborted`:
-    (producer id, first offset) of the aborted transactions in it; None to read everything; `caps`: (offset,
-    most bytes of a decompressed batch, None for no cap), ascending. The last one at or below a batch's base
-    offset holds, else the first.
+    `fetched`: (b,) uint8, record batches; a cut-off batch at the end is ignored; `aborted`: (producer id, first
+    offset) of the aborted transactions in it; None to read everything; `caps`: (offset, most bytes of a
+    decompressed batch, None for no cap), ascending. The last cap at or below a batch's base offset applies, or
+    the first cap if there is none.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Reader:
         caps: Sequence[tuple[int, int | None]],
     ) -> None:
         self._fetched = fetched.view()
-        self._fetched.flags.writeable = False  # a kernel is compiled for one kind of array
+        self._fetched.flags.writeable = False  # so that kernels are compiled for one array type
         self._at = 0
         self._position = start
         self._rows: Any = np.empty(min(_ROWS, 1 + fetched.size // HEADER), ROW)
@@ -191,9 +191,9 @@ class Reader:
         self._caps = np.array([_NO_CAP if cap is None else cap for _, cap in caps], np.int64)
 
     def read(self, arena: Arena) -> Chunk | None:
-        """Decodes the next batches, of 512 KiB or more together; None if no whole one is left.
+        """Decodes the next batches up to 512 KiB or more; returns None if no complete batch is left.
 
-        Raises `MemoryError`: there is no memory for a batch; the same chunk can be read again.
+        Raises `MemoryError`: there is no memory for a batch; the call can be repeated.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -211,9 +211,9 @@ class Reader:
         )
 
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
-        """Decodes the next batches as `read` does, to the records with a key prefix.
+        """Decodes the records with a key prefix of the next batches; see `read`.
 
-        `begins`: (k,) uint8, the prefix; an empty one for all records. Raises `MemoryError`; see `read`.
+        `begins`: (k,) uint8, the prefix; empty for all records. Raises `MemoryError`; see `read`.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -235,7 +235,7 @@ class Reader:
         )
 
     def _scan(self) -> bool:
-        """Reads and classifies the next headers; returns whether there are any."""
+        """Reads and classifies the next headers; returns False at the end."""
         rows, fetched = self._rows, self._fetched
         n, self._at = read_headers(fetched, self._at, rows, self._cap_offsets, self._caps)
         check(fetched, rows, n)
@@ -255,7 +255,7 @@ class Reader:
         return n > 0
 
     def _unpack(self, arena: Arena) -> tuple[npt.NDArray[np.uint8], tuple[npt.NDArray[np.int64], ...], int]:
-        """Decompresses batches; returns the data, the arrays for the columns, and the row behind the last one."""
+        """Decompresses batches; returns the data, the arrays for the columns, and the next row."""
         rows, data, fields = self._rows, arena.data, arena.fields
         i, to, budget = self._next, 0, GROUP
         while True:
@@ -267,7 +267,7 @@ class Reader:
             made = self._unpack_one(row, data[to : to + most + 1], arena)
             if made == FULL and most < row["cap"]:
                 if to:
-                    break  # it begins the next chunk
+                    break  # the batch begins the next chunk
                 data = _data(min(int(row["cap"]), _GROWTH * room))
                 continue
             if made < 0:
@@ -275,13 +275,13 @@ class Reader:
                 budget -= most
             else:
                 row["begin"], row["stop"] = to, to + made
-                budget -= max(made, int(row["size"]))  # an empty output takes time, too
+                budget -= max(made, int(row["size"]))  # reading the input takes time even without output
                 to += made
             i += 1
         return data, fields if data is arena.data else _fields(to), i
 
     def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
-        """Unpacks a batch of a library's codec; another codec lacked room."""
+        """Decompresses gzip or zstd; other codecs come here only for lack of capacity."""
         section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
         codec = row["attributes"] & CODEC
         if codec == GZIP:
@@ -302,7 +302,7 @@ class Reader:
 
 
 def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Cuts values and headers; returns the rows, without long keys, and the offsets of those."""
+    """Truncates values and headers; returns the rows without long keys, and the offsets of long keys."""
     np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
     np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
     is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)
@@ -327,7 +327,7 @@ def _data(room: int) -> npt.NDArray[np.uint8]:
 
 
 def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Arrays for the offsets, timestamps, begins and ends of the records in so many bytes."""
+    """Returns arrays for the offsets, timestamps, begins and ends of the records in `room` bytes."""
     return tuple(np.empty(room // LEAST_RECORD, np.int64) for _ in range(4))
 
 

@@ -1,16 +1,16 @@
-"""Codecs that libraries unpack, a piece at a time: gzip and Zstandard.
+"""Decompresses gzip and Zstandard with libraries, piece by piece.
 
-What is read; anything else is "codec", and what would be more than the cap is "size".
+The formats below are accepted exactly. Anything else is "codec", and output above the cap is "size".
 
-**gzip**: the section is one member (RFC 1952) or several, one behind the other and nothing else, each with its CRC-32
-and its length, which are checked. Unpacking stops where the cap is passed: what lies behind is not looked at.
+**gzip**: the section is one or more members (RFC 1952) without bytes between or after them. The CRC-32 and length of
+each member are checked. Decompression stops at the cap: later bytes are not checked.
 
-**zstd**: the section is any number of frames (RFC 8878) and skippable frames, one behind the other and nothing else;
-there may be none. Before anything is unpacked all headers of frames and blocks are walked: reserved bits are clear, no
-block is larger than RFC 8878 lets it be, blocks tile the frames, and frames the section; no frame declares to hold
-more than its blocks can. A window of more than 2²⁷ bytes is "size", and so is what frames up to there declare to hold,
-if that is over the cap. No dictionary is known, so a frame that names one is "codec". A checksum behind a frame is
-checked.
+**zstd**: the section is any number of frames (RFC 8878) and skippable frames, also none, without bytes between or after
+them. All headers of frames and blocks are checked before decompression. Reserved bits must be clear, no block may
+exceed the limit of RFC 8878, blocks must fill the frames, frames must fill the section, and no frame may declare more
+content than its blocks can hold. A window of more than 2²⁷ bytes is "size". Declared content is "size" once its sum
+over the frames exceeds the cap. Dictionaries are not supported: a frame that names one is "codec". A frame's checksum
+is verified.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from numba import int64, njit
 
 from worker.kafka.decoding.blocks import DAMAGED, FULL
 
-MOST_WINDOW = 1 << 27  # As Zstandard's own decoders and the Java client
+MOST_WINDOW = 1 << 27  # The limit of Zstandard's own decoders and of the Java client
 
-TOO_WIDE = -3  # `unpack_zstd`: a window is larger
+TOO_WIDE = -3  # Result of `unpack_zstd`: a window above `MOST_WINDOW`
 
 _MOST_BLOCK = 1 << 17
 _PIECE = 1 << 16
 
 
 def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> int:
-    """Unpacks gzip members; O(bytes of the room).
+    """Decompresses gzip members; O(output).
 
-    `section`: (s,) uint8; `room`: (r + 1,) uint8, filled; the last byte detects an overflow.
+    `section`: (s,) uint8; `room`: (r + 1,) uint8, output; the last byte detects an overflow.
 
     Returns:
         The number of bytes, DAMAGED or FULL.
@@ -67,7 +67,7 @@ def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> 
 def unpack_zstd(
     section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8], context: zstandard.ZstdDecompressor
 ) -> int:
-    """Unpacks Zstandard frames; O(bytes of the room).
+    """Decompresses Zstandard frames; O(output).
 
     Raises `MemoryError`: there is no memory for a window.
 
@@ -102,7 +102,7 @@ def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
 def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
     """Checks the headers of Zstandard frames and of their blocks; O(blocks).
 
-    `of`: (b,) uint8; `most`: the most bytes that they may declare.
+    `of`: (b,) uint8; `most`: the largest content that the frames may declare together.
 
     Returns:
         0, DAMAGED, FULL or TOO_WIDE.
@@ -111,7 +111,7 @@ def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
         if end - at < 5:
             return DAMAGED
         magic = _little_endian(of, at, 4)
-        if magic >> 4 == 0x184D2A5:  # a skippable one
+        if magic >> 4 == 0x184D2A5:  # a skippable frame
             if end - at < 8 or _little_endian(of, at + 4, 4) > end - at - 8:
                 return DAMAGED
             at += 8 + _little_endian(of, at + 4, 4)
@@ -137,7 +137,7 @@ def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> tuple[int, int, int]:
-    """A frame's declared content or −1, its window, and the place behind its header; all −1 if damaged."""
+    """Returns a frame's content size or −1, window, and index after its header; all −1 if damaged."""
     single = flags >> 5 & 1
     windows = 1 - single
     names = (1 << (flags & 3)) >> 1  # 0, 1, 2 or 4 bytes
@@ -160,7 +160,7 @@ def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> t
 
 @njit(cache=True, nogil=True)
 def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
-    """The place behind a frame's last block, negative if damaged, and the most bytes of the blocks."""
+    """Returns the index after the last block, negative if damaged, and the most output of the blocks."""
     held = 0
     while end - at >= 3:
         header = _little_endian(of, at, 3)

@@ -1,4 +1,4 @@
-"""Finds partitions without counts in this store that should have some, by the consumer group and the log."""
+"""Finds partitions that should have counts in this store, by the consumer group and the log."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,17 +11,17 @@ from worker.kafka.client.errors import unavailable
 
 
 class KafkaGroup:
-    """One stream's topic and group, over a connection that is kept while it works; for one thread."""
+    """One stream's topic and group, over a connection that is reused until it fails; for one thread."""
 
     def __init__(self, connect: Callable[[], Any], group: str, topic: str) -> None:
         self._connect, self._group, self._topic = connect, group, topic
         self._admin: Any = None
 
     def uncounted(self, without: Mapping[int, bool]) -> list[int]:
-        """Returns the partitions without counts that should have some, ascending.
+        """Returns the partitions in `without` that should have counts, ascending.
 
-        These are partitions that the group counted, in another store, and unclaimed partitions with records.
-        Raises `Unavailable`: the brokers do not answer.
+        These are partitions that the group counted in another store, and unclaimed partitions with records.
+        `without`: partition without counts -> whether it is claimed. Raises `Unavailable`: the brokers do not answer.
         """
         try:
             if self._admin is None:
@@ -37,7 +37,7 @@ class KafkaGroup:
         return sorted(p for p in without if p in recorded or p in counted)
 
     def close(self) -> None:
-        """Closes the connection; the next call opens one."""
+        """Closes the connection; the next call of `uncounted` reconnects."""
         admin, self._admin = self._admin, None
         if admin is not None:
             admin.close()

@@ -1,7 +1,7 @@
 """Reads one stream's topic as a member of its consumer group; implements `ports.Log`.
 
-A `Prefetch` decodes fetched bytes ahead of the counts. A position here is the next offset to return; the client's own
-position is ahead of it.
+A `Prefetch` decodes fetched bytes ahead of the counts. A position in this module is the next offset to return; the
+client's position is ahead of it.
 """
 
 import threading
@@ -29,23 +29,23 @@ from worker.kafka.reports.offsets import Offsets, ask
 from worker.kafka.reports.prefetch import Prefetch
 
 _FETCHED, _WAITING = 64, 8
-"""Shares of a stream's memory: 1/64 for a fetch, 1/8 for the fetches that wait to be decoded.
+"""Shares of a stream's memory: 1/64 for a fetch, 1/8 for the fetches that wait for decoding.
 
-Two chunks, each of up to 1/16 once decompressed, and their columns have the rest.
+Two decompressed chunks, each up to 1/16, and their columns use the rest.
 """
 _FETCH_SECONDS = 0.02  # Pause between two polls of the client while prefetched data waits
-_LEAST_FETCH = 64 << 10  # Size that a smaller fetch counts as, so that few small fetches wait
+_LEAST_FETCH = 64 << 10  # Smallest size that a fetch counts as, to bound the number of small fetches
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
-_ID_MS = 2_000  # Longest wait of a commit for the topic's id; nothing is polled meanwhile
+_ID_MS = 2_000  # Longest wait of a commit for the topic's id; polling stops during it
 
 
 class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """One stream's log, for the polling thread.
 
-    The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow one stops the heartbeats.
-    `decoding`, the decoding thread, is closed with the log.
+    The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow listener stops the
+    heartbeats. `decoding`: executor of one thread, which `close` shuts down.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         decoding = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{topic}")
         return cls(consumer, topic, memory, decoding)
 
-    # the listener, on the I/O thread
+    # The rebalance listener, on the I/O thread
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Pauses new partitions until they are claimed."""
@@ -111,19 +111,19 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             quirks.hold(self._consumer, tp)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Notes partitions to release."""
+        """Records partitions to release."""
         with self._lock:
             self._revoked.update(tp.partition for tp in revoked)
 
     on_partitions_lost = on_partitions_revoked
 
-    # reading, on the polling thread
+    # Reading, on the polling thread
 
     def poll(self, timeout_ms: int) -> list[Batch]:
         """Returns the next batch of one started partition, or none; the batch is valid until the next call.
 
-        Raises `StateLost`: the log was truncated below what was read. Raises `Displaced`: another process is
-        in the group under this worker's name. Raises `Unavailable`: the brokers do not answer; or a batch's
+        Raises `StateLost`: the log was truncated below the position. Raises `Displaced`: another process is
+        in the group under this worker's name. Raises `Unavailable`: the brokers do not answer, or a batch's
         checksum failed for the first time.
         """
         if self._prefetch.full:
@@ -142,9 +142,8 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def keep(self) -> None:
         """Stays in the group without fetching, while fetched records are counted.
 
-        Raises `StateLost` or `Displaced`; as `poll` does.
+        Raises `StateLost` or `Displaced`; see `poll`.
         """
-        # joining takes time
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         if not joining and self._clock() - self._asked < _FETCH_SECONDS:
             return
@@ -162,15 +161,15 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             if not self._moved():
                 self._take_in(polled)
         except kafka_errors.OffsetOutOfRangeError as error:
-            # retention overtook the position, or the log was truncated: the next claim finds out which, once what was
-            # fetched before is counted
+            # Retention overtook the position, or the log was truncated: the next claim decides which, after the
+            # prefetched records are counted
             (offsets,) = error.args
             lost = {tp.partition for tp in offsets} & self._positions.keys()
             with self._lock:
                 self._revoked |= {p for p in lost if not self._prefetch.holds(p)}
         except kafka_errors.LogTruncationError as error:
             raise StateLost(
-                f"topic {self._topic!r} was truncated below what had been read: {error}"
+                f"topic {self._topic!r} was truncated below the read position: {error}"
             ) from error
         except kafka_errors.FencedInstanceIdError as error:
             raise self._displaced() from error
@@ -180,7 +179,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             raise unavailable(error, "reading", self._topic) from error
 
     def _look_after_name(self) -> None:
-        """Checks what the client does not report: a lost member name, or new partitions of the topic."""
+        """Detects what the client does not report: a lost member name, and new partitions."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
@@ -190,13 +189,13 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def _displaced(self) -> Displaced:
         return Displaced(
-            f"another process is in the group {self._group!r} as {self._member!r}, and counts there. Give each worker a"
-            " kafka.member of its own, then restart this one."
+            f"another process joined the group {self._group!r} as {self._member!r} and counts its partitions. Give each"
+            " worker its own kafka.member, then restart this worker."
         )
 
     def _moved(self) -> bool:
         """Restores every position after a rebalance; returns whether there was one."""
-        # a partition lost and regained meanwhile has Kafka's committed offset as its position
+        # the client resets a partition that was lost and regained to the committed offset
         if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
             return False
         self._membership = membership
@@ -225,18 +224,18 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _demand_twice(self, partition: int, chunk: Chunk) -> None:
-        """Has a batch whose checksum fails fetched again: only the same bytes twice are what the log holds."""
+        """Fetches a batch with a wrong checksum again; accepts the damage if the same bytes return."""
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
-        suspects |= failing  # the last bytes of each
+        suspects |= failing  # keeps the newest bytes of each batch
         if new:
-            self._positions[partition] = self._positions.pop(partition)  # the others first
+            self._positions[partition] = self._positions.pop(partition)  # moves it after the other partitions
             raise Unavailable(
                 f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
-                f" {min(new)} fails; it is fetched again",
-                "look at the disk of the broker that leads the partition. The batch is rejected if it fails again with"
-                " the same bytes",
+                f" {min(new)} fails; the worker fetches it again",
+                "check the disk of the broker that leads the partition. The worker rejects the batch if the same bytes"
+                " return",
             )
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= chunk.end}
 
@@ -246,7 +245,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
     def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
-        """Returns the partitions refused since the last call: the error, and for how many seconds."""
+        """Returns partition -> (error, seconds since the first error) of new refusals."""
         return {
             partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
             for partition, (error, seconds) in self._refusals.take_new().items()
@@ -257,7 +256,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return not self._refusals.lasting()
 
     def take_revoked(self) -> set[int]:
-        """Returns the partitions taken away since the last call."""
+        """Returns the partitions revoked since the last call."""
         with self._lock:
             revoked, self._revoked = self._revoked, set()
         for partition in revoked:
@@ -267,7 +266,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, none if it is missing, None if unknown.
+        """Returns all partitions of the topic, the empty set if it is missing, None if unknown.
 
         Raises `Unavailable`: the brokers refuse to describe the topic.
         """
@@ -278,13 +277,13 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         except kafka_errors.TopicAuthorizationFailedError as error:
             raise Unavailable(
                 f"Kafka: topic {self._topic!r} is closed to this client",
-                "let the brokers' ACLs allow it to READ",
+                "grant this user READ on the topic by the brokers' ACLs",
             ) from error
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset, and its high watermark at the last fetch.
 
-        It reads the watermark first, so that new records do not appear as held by a transaction.
+        It reads the high watermark first: records written in between must not look blocked by a transaction.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
@@ -299,13 +298,13 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         self._prefetch.close()
         self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
 
-    # what claim and commit need: worker.counting.ports.Log
+    # Claims and commits
 
     def topic_id(self) -> str:
-        """Returns the topic's id, another one if it was created again."""
+        """Returns the topic's id, which changes if the topic is created again."""
         step = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
         if (topic_id := ask("asking for the id of", step, self._topic)) is None:
-            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is unknown", START)
         return topic_id
 
     def generation(self) -> object | None:
@@ -320,19 +319,19 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return {tp.partition for tp in self._consumer.assignment()}
 
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns each log's first available offset at or behind a given one; see `ports.Log`."""
+        """Returns each log's first available offset at or after a given one; see `ports.Log`."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
         found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
         return {tp.partition: first for tp, first in found.items()}
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
-        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+        """Commits offsets as a member of the current generation, else raises `NotOwner`."""
         if self.generation() is None:
             raise NotOwner
         return super().confirm(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Starts a partition at an offset; the rules cap its batches."""
+        """Starts reading a partition at an offset; the rules cap its batches."""
         self._refusals.forget([partition])
         self._prefetch.forget([partition])
         self._caps[partition] = [(rule.offset, rule.limits.max_batch_bytes) for rule in rules]
@@ -341,7 +340,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             self._positions[partition] = offset
 
     def stop(self, partition: int) -> None:
-        """Stops a partition."""
+        """Stops reading a partition."""
         self._refusals.forget([partition])
         self._positions.pop(partition, None)
         self._prefetch.forget([partition])

@@ -13,7 +13,7 @@ from worker.kafka.client.errors import START, unavailable
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
-# The brokers refuse offsets of a non-member while the group has members
+# The brokers reject commits of a non-member while the group has members
 _MEMBERS = (
     kafka_errors.CommitFailedError,
     kafka_errors.RebalanceInProgressError,
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class KafkaNonMemberLog:
-    """One stream's topic and group without joining it; for one thread."""
+    """One stream's topic and group, for a client that is not a member; for one thread."""
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer, self._topic = consumer, topic
@@ -32,7 +32,7 @@ class KafkaNonMemberLog:
 
     @classmethod
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaNonMemberLog":
-        """Connects. Raises `Unavailable`: the brokers do not answer."""
+        """Connects a consumer. Raises `Unavailable`: the brokers do not answer."""
         quirks.mend_connections()
         consumer = _ask(
             "connecting",
@@ -53,10 +53,10 @@ class KafkaNonMemberLog:
         return log
 
     def topic_id(self) -> str:
-        """Returns the topic's id, another one if it was created again."""
+        """Returns the topic's id, which changes if the topic is created again."""
         ask = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
         if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
-            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is unknown", START)
         return topic_id
 
     def partitions(self) -> set[int]:
@@ -68,7 +68,7 @@ class KafkaNonMemberLog:
         )
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+        """Returns the group's committed (offset, metadata) of each partition with a commit."""
         found = {}
         for partition in partitions:
             ask = partial(
@@ -90,14 +90,14 @@ class KafkaNonMemberLog:
         return {tp.partition: bounds for tp, bounds in found.items()}
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
-        """Returns whether a partition's log has committed records in [begin, end), readable or not."""
+        """Returns whether a log has committed records in [begin, end), readable or unreadable."""
         self._passed.clear()
         found = reading.records(self._consumer, self._tp(partition), begin, end, stall_seconds=_STALL_SECONDS)
         there = _ask("reading", lambda: next(found, None), self._topic) is not None
         return there or any(bad.offset < end for bad in self._passed)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets, unless the group has members, which commit their own."""
+        """Commits offsets; does nothing if the group has members, because these commit their own."""
         said = {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
         try:
             commit = partial(self._consumer.commit, said, timeout_ms=_TIMEOUT_MS)

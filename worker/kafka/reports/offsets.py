@@ -1,4 +1,4 @@
-"""Offset requests of a group member, with an answer or an error for each partition."""
+"""Requests offsets as a group member, with an answer or an error for each partition."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,13 +20,13 @@ _T = TypeVar("_T")
 
 
 class Offsets:
-    """The log's and the group's offsets of one topic, for `worker.counting.ports.Log`."""
+    """The log's and the group's offsets of one topic; a part of `worker.counting.ports.Log`."""
 
     def __init__(self, consumer: Any, topic: str, answers: Answers) -> None:
         self._consumer, self._topic, self._answers = consumer, topic, answers
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
-        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
+        """Returns the group's committed (offset, metadata) of each partition; None without a commit."""
         tps, operation = list(map(self._tp, partitions)), "asking for the group's offsets of"
         with self._answers.errors() as errors:
             found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
@@ -49,7 +49,7 @@ class Offsets:
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
         """Commits offsets as a member of the current generation.
 
-        Raises `NotOwner`: the generation is over.
+        Raises `NotOwner`: a new generation has begun.
         """
         commit = partial(self._consumer.commit, self._offsets(offsets), timeout_ms=_TIMEOUT_MS)
         tps, operation = list(map(self._tp, offsets)), "committing the group's offsets of"
@@ -61,7 +61,7 @@ class Offsets:
     def _refused(
         self, operation: str, tps: Iterable[TopicPartition], errors: Mapping[TopicPartition, KafkaError]
     ) -> dict[int, Unavailable]:
-        """Returns the partitions whose operation the brokers refused, with the error."""
+        """Returns the partitions that the brokers refused, each with its error."""
         return {
             tp.partition: unavailable(errors[tp], operation, f"{self._topic}, partition {tp.partition}")
             for tp in tps
@@ -69,7 +69,7 @@ class Offsets:
         }
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; a member that lost its name notices at the next poll."""
+        """Commits offsets without waiting; the next poll detects that another process took the name."""
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
             self._consumer.commit_async(self._offsets(offsets))
 

@@ -1,7 +1,7 @@
-"""Decodes fetched bytes ahead of the counts, on a thread of its own, within a budget of bytes.
+"""Decodes fetched bytes ahead of the counts, on its own thread, within a budget of bytes.
 
-Decoding and counting release the interpreter lock. Two arenas take turns, so that a returned chunk stays valid until
-the next call.
+Decoding and counting release the interpreter lock. Two arenas alternate, so a returned chunk stays valid until the next
+call.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class _Pending:
 
 
 class Prefetch:
-    """The fetches of one stream that wait to be counted, in order."""
+    """The queue of fetches of one stream that wait for counting."""
 
     def __init__(self, budget: int, executor: Executor) -> None:
         self._budget, self._size = budget, 0
@@ -52,7 +52,7 @@ class Prefetch:
         return any(pending.partition == partition for pending in self._pending)
 
     def add(self, partition: int, source: Source, size: int) -> None:
-        """Adds a fetch of so many bytes."""
+        """Adds a fetch of `size` bytes."""
         self._pending.append(_Pending(partition, source, size))
         self._size += size
         self._decode()
@@ -60,7 +60,7 @@ class Prefetch:
     def next(self) -> tuple[int, Chunk] | None:
         """Returns the next partition and chunk, valid until the next call; None if none waits.
 
-        Raises `Exception`: decoding failed, as by a lack of memory; no content of a batch does.
+        Raises `Exception`: decoding failed, for example for lack of memory. Invalid batches do not raise.
         """
         while self._ahead is not None:
             (pending, future), self._ahead = self._ahead, None
@@ -75,17 +75,17 @@ class Prefetch:
         return None
 
     def forget(self, partitions: Collection[int] | None = None) -> None:
-        """Drops the fetches of some partitions, or of all."""
+        """Drops the fetches of some partitions; None drops all."""
         for pending in list(self._pending):
             if partitions is None or pending.partition in partitions:
                 self._remove(pending)
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Shuts down the decoding thread."""
         self._executor.shutdown(cancel_futures=True)
 
     def _decode(self) -> None:
-        """Starts decoding the next chunk, if none is under way."""
+        """Starts decoding the next chunk, unless a chunk is being decoded."""
         if self._ahead is None and self._pending:
             pending = self._pending[0]
             self._ahead = pending, self._executor.submit(pending.source.read, self._arenas[0])

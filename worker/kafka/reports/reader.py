@@ -1,4 +1,4 @@
-"""Classifies the newest reports of a stream as the worker would, to show what it rejects."""
+"""Classifies a stream's newest records as the worker does, to report rejections."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from worker.kafka.client.reading import LARGEST, Passed
 class NewestReports:
     """Counts over the newest records of a topic."""
 
-    records: int = 0  # all; an unreadable record batch counts as one
-    with_key_or_headers: int = 0  # those with a key or headers
-    reasons: Counter[str] = field(default_factory=Counter)  # rejected ones, by reason
-    oldest: int | None = None  # the lowest timestamp, in milliseconds; None if none has one
+    records: int = 0  # an unreadable record batch counts as one record
+    with_key_or_headers: int = 0  # records with a key or headers
+    reasons: Counter[str] = field(default_factory=Counter)  # rejected records by reason
+    oldest: int | None = None  # the lowest timestamp in ms; None without timestamps
 
 
 def newest_reports(config: Config, served: Served) -> NewestReports:

@@ -1,4 +1,4 @@
-"""Sends records of reports, spread over a topic's partitions, and waits for acknowledgements."""
+"""Sends records of reports to all partitions of a topic, and waits for acknowledgements."""
 
 import re
 import time
@@ -13,16 +13,16 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 from worker.config import Config, Served
 from worker.kafka.client import quirks
 
-LARGEST_RECORD = 8 << 20  # Bytes of a request; the topic's own limit is usually lower
-_IN_FLIGHT = 64 << 20  # Unacknowledged bytes, which the producer does not bound
-_OVERHEAD = 640  # Bytes of a record in flight besides its value
+LARGEST_RECORD = 8 << 20  # Most bytes of a request; the topic's limit is usually lower
+_IN_FLIGHT = 64 << 20  # Most unacknowledged bytes; the producer itself has no bound
+_OVERHEAD = 640  # Bytes of a record in flight in addition to its value
 _SETTLE = 1 << 20  # Bytes sent between two checks of acknowledgements
-_RUN = 64  # Records in a row to one partition, so that batches fill
-_AHEAD = 0.05  # Seconds that sending may run ahead of the rate
+_RUN = 64  # Consecutive records for one partition, to fill batches
+_AHEAD = 0.05  # Most seconds ahead of the rate
 
 
 class SendError(RuntimeError):
-    """Not every report was acknowledged, or the topic does not exist."""
+    """A report was not acknowledged, or the topic does not exist."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class _Unacknowledged:
         self.acknowledged = 0
 
     def add(self, future: Any, reports: int, size: int) -> None:
-        """Adds a record of so many reports and bytes."""
+        """Adds a sent record."""
         self._pending.append((future, reports, size))
         self._waiting += size
 
     def settle(self, at_most: int) -> None:
-        """Collects acknowledgements; waits until at most so many bytes are without."""
+        """Collects acknowledgements until at most `at_most` bytes are unacknowledged."""
         while self._pending and (self._pending[0][0].is_done or self._waiting > at_most):
             future, reports, size = self._pending.popleft()
             self._waiting -= size
@@ -68,7 +68,7 @@ def send(
 ) -> Sent:
     """Sends records, and waits for their acknowledgements.
 
-    `records`: (value, reports in it); 0 reports for a malformed record; `rate`: reports a second at most;
+    `records`: (value, number of reports); 0 reports for a malformed record; `rate`: most reports per second;
     None for no limit; `at`: maps the number of reports sent before a record to its timestamp in milliseconds;
     None for now. Raises `SendError`: a report was not acknowledged, or the topic does not exist.
     """
@@ -90,14 +90,14 @@ def send(
         good, bad = _send(producer, served.topic, records, unacknowledged, rate, at)
     except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
         raise SendError(
-            f"a record is larger than the max.message.bytes of topic {served.topic!r}, or than {LARGEST_RECORD} bytes;"
-            f" a report has {served.stream.oracle.report_bytes} bytes: put fewer in a record (--batch)"
+            f"a record is larger than max.message.bytes of topic {served.topic!r}, or than {LARGEST_RECORD} bytes;"
+            f" a report has {served.stream.oracle.report_bytes} bytes: send fewer reports per record (--batch)"
         ) from error
     except KafkaError as error:
-        # a cluster error if this login may write to no topic at all: it gets no producer id
+        # Without WRITE on any topic the brokers deny a producer id, which is a cluster error
         if closed := re.search(r"(Cluster|Topic)AuthorizationFailed\w*", repr(error)):
             raise SendError(
-                f"topic {served.topic!r} is closed to this login ({closed[0]}): let the brokers' ACLs allow it to WRITE"
+                f"topic {served.topic!r} is closed to this login ({closed[0]}): grant it WRITE by the brokers' ACLs"
             ) from error
         raise SendError(f"not every report was acknowledged: {error}") from error
     finally:
@@ -113,12 +113,12 @@ def _send(
     rate: float | None,
     at: Callable[[int], int] | None,
 ) -> tuple[int, int]:
-    """Returns how many records were well-formed, and how many malformed."""
+    """Returns the numbers of well-formed and of malformed records."""
     try:
         partitions = sorted(producer.partitions_for(topic))
     except KafkaTimeoutError:
         raise SendError(
-            f"topic {topic!r} is not there; ldp-worker create-topics makes what is missing"
+            f"topic {topic!r} does not exist; ldp-worker create-topics creates missing topics"
         ) from None
     began = time.monotonic()
     sent = good = bad = unsettled = 0

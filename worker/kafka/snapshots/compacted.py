@@ -10,7 +10,7 @@ from worker.kafka.snapshots.topic import PARTITION
 
 
 def of_rows(stream: str) -> bytes:
-    """Returns the prefix of the keys of a stream's rows, see `ldp.snapshot.RowKey`."""
+    """Returns the key prefix of a stream's rows, see `ldp.snapshot.RowKey`."""
     return f'{{"stream":"{stream}",'.encode()
 
 
@@ -22,7 +22,7 @@ def keys(
     end: int,
     on_poll: Callable[[], object] = lambda: None,
 ) -> list[bytes]:
-    """Returns the keys with a prefix whose newest record is no tombstone, in order; O(records).
+    """Returns the sorted keys with a prefix, without deleted keys; O(records).
 
     Raises `KafkaError`; see `worker.kafka.client.reading.records`.
     """

@@ -1,7 +1,7 @@
-"""Follows the snapshot topic while there are requests: indexes its snapshots, and reads those requested.
+"""Follows the snapshot topic while there are requests: indexes snapshots and reads requested ones.
 
-One thread reads, with a client of its own, at most half of the time. It starts with the first request, stops after 5
-minutes without one, and caches a few snapshots.
+One thread reads with its own client, at most half of the time. It starts with the first request, stops after 5 minutes
+without a request, and caches a few snapshots.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ _RECORDS = 100
 _FETCH_BYTES = 4 << 20
 _READ_SECONDS = 4.0  # Longest wait for the next message of a snapshot
 WAIT_SECONDS = 2.0
-"""Longest wait of a request for the topic, and for a snapshot: together less than a connection lasts."""
+"""Longest wait of a request for the topic, and then for a snapshot: less than the connection's time-out."""
 _RETRY_SECONDS = 2.0
-_KEPT_NUMBERS = 8_000_000  # Numbers of the cached snapshots besides the most recent one
+_KEPT_NUMBERS = 8_000_000  # Most numbers in the cached snapshots if there is more than one
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        self._index, self._read, self._why = SnapshotIndex(self._most), False, "it has just begun"
+        self._index, self._read, self._why = SnapshotIndex(self._most), False, "reading has just started"
         self._kept.clear()
 
     @property
@@ -76,13 +76,13 @@ class Follower:
         return self._thread is not None
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns a stream's snapshots; none until the topic is read to its end."""
+        """Returns a stream's snapshots; {} until the topic is read to its end."""
         with self._changed:
             self._ask()
             return dict(self._index.of(stream)) if self._read else {}
 
     def wait(self, seconds: float) -> bool:
-        """Waits for a change, at most so long; returns whether the topic was read to its end."""
+        """Waits for a change; returns whether the topic was read to its end."""
         with self._changed:
             self._ask()
             self._changed.wait(seconds)
@@ -95,10 +95,10 @@ class Follower:
         start: int | None = None,
         seconds: float = WAIT_SECONDS,
     ) -> IndexEntry:
-        """Returns a snapshot's index entry, once the topic is read.
+        """Returns a snapshot's index entry, after the topic is read to its end.
 
-        `start`: the window's first millisecond; None for the newest. Raises `NotThere`: there is no such
-        window. Raises `NotRead`: the topic is not read yet.
+        `start`: the window's first millisecond; None for the newest window. Raises `NotThere`: the window does
+        not exist. Raises `NotRead`: the topic is not read to its end yet.
         """
         with self._changed:
             self._ask()
@@ -113,8 +113,8 @@ class Follower:
     def read(self, stream: str, entry: IndexEntry, seconds: float = WAIT_SECONDS) -> Snapshot:
         """Returns a snapshot, from the cache or from the topic.
 
-        Raises `NotRead`: it did not come in time, cannot be read, or a newer one has replaced it. Raises
-        `NewerSchema`: a newer version wrote it.
+        Raises `NotRead`: the snapshot did not arrive in time, is unreadable, or was replaced by a newer one.
+        Raises `NewerSchema`: a newer version wrote it.
         """
         with self._changed:
             self._ask()
@@ -127,7 +127,7 @@ class Follower:
             return wanted.answer.result(seconds)
         except FutureTimeoutError:
             wanted.answer.cancel()
-            raise NotRead("the snapshot did not come in time") from None
+            raise NotRead("the snapshot did not arrive in time") from None
         except Incomplete as error:
             raise NotRead(str(error)) from None
 
@@ -138,7 +138,7 @@ class Follower:
             self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
             self._thread.start()
 
-    # the thread
+    # The thread
 
     def _run(self) -> None:
         while not self._ended():
@@ -151,11 +151,11 @@ class Follower:
                 time.sleep(_RETRY_SECONDS)
             except BaseException:
                 with self._changed:
-                    self._thread = None  # the next request starts it again
+                    self._thread = None  # the next request starts a new thread
                 raise
 
     def _ended(self) -> bool:
-        """Returns whether there was no request for long; then forgets all."""
+        """Returns whether `idle_seconds` passed without a request; if so, drops index and cache."""
         with self._changed:
             if time.monotonic() - self._asked < self._idle_seconds:
                 return False
@@ -164,10 +164,10 @@ class Follower:
             return True
 
     def _follow(self, consumer: Any) -> None:
-        """Reads from the topic's beginning on, until there are no more requests."""
+        """Reads from the topic's beginning until `idle_seconds` pass without a request."""
         with self._changed:
             self._begin()
-            self._why = "it is not read to its end yet"
+            self._why = "not read to its end yet"
         consumer.assign([self._partition])
         consumer.seek_to_beginning(self._partition)
         end = consumer.end_offsets([self._partition])[self._partition]
@@ -178,7 +178,7 @@ class Follower:
             records = consumer.poll(timeout_ms=_POLL_MS, max_records=_RECORDS).get(self._partition, [])
             self._take(records, consumer.position(self._partition) >= end)
             if records or asked:
-                time.sleep(min(1.0, time.monotonic() - began))  # leave time to counting
+                time.sleep(min(1.0, time.monotonic() - began))  # leave CPU time for counting
 
     def _take(self, records: Sequence[Any], read: bool) -> None:
         changed = False
@@ -188,7 +188,7 @@ class Follower:
                     key, headers = (record.key or b"").decode(), dict(record.headers)
                     changed |= self._index.take(key, headers, record.value, record.offset)
                 except UNREADABLE as error:
-                    why = f"no message of a snapshot: {error}"[: reading.MOST_WHY]
+                    why = f"not a message of a snapshot: {error}"[: reading.MOST_WHY]
                     self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
             if (changed and self._read) or read > self._read:
                 self._read = True
@@ -196,11 +196,11 @@ class Follower:
 
     def _answer(self, consumer: Any, wanted: _Wanted) -> None:
         if not wanted.answer.set_running_or_notify_cancel():
-            return None  # the request has gone
+            return None  # the request has timed out
         with self._changed:
             kept = self._kept.get((wanted.stream, wanted.entry.identity))
             if large := kept is None and self._is_full():
-                self._kept.clear()  # do not hold large ones while the next is assembled
+                self._kept.clear()  # free large snapshots before assembling the next
         if kept is not None:
             return wanted.answer.set_result(kept)
         if large:
@@ -222,10 +222,10 @@ class Follower:
             wanted.answer.set_exception(error)
         except UNREADABLE as error:
             wanted.answer.set_exception(Incomplete(f"the snapshot cannot be read: {type(error).__name__}"))
-        except OffsetOutOfRangeError:  # the topic was created again: the next poll finds out
-            wanted.answer.set_exception(Incomplete("the snapshot is no longer where it stood"))
+        except OffsetOutOfRangeError:  # the topic was created again, which the next poll detects
+            wanted.answer.set_exception(Incomplete("the topic no longer has the snapshot's offsets"))
         except KafkaTimeoutError:
-            wanted.answer.set_exception(Incomplete("the snapshot does not come"))
+            wanted.answer.set_exception(Incomplete("the snapshot's messages do not arrive"))
         except KafkaError:
             wanted.answer.set_exception(Incomplete("the brokers do not answer"))
             raise
@@ -258,7 +258,7 @@ class Follower:
 
 
 def _numbers(snapshot: Snapshot) -> int:
-    """Returns the numbers in a snapshot, about; a label counts as 10."""
+    """Returns about the amount of numbers in a snapshot; a label counts as 10."""
     bodies: Iterable[Any] = snapshot.bodies.values()
     return sum(len(body.frequencies) * (1 if body.low is None else 6) for body in bodies) + 10 * len(
         snapshot.labels or ()

@@ -1,6 +1,6 @@
 """Index of complete snapshots on the snapshot topic. Stores offsets, not contents.
 
-A snapshot is one transaction, so its messages lie between two offsets, where a reader finds them.
+A snapshot is one transaction, so a reader finds its messages between two offsets.
 """
 
 from collections import OrderedDict
@@ -16,20 +16,20 @@ from ldp.snapshot.checking import MOST_BYTES, check_shared
 Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error")
-_MOST_WINDOWS = 100_000  # Windows of a stream that the head lists, and windows that no head lists yet
+_MOST_WINDOWS = 100_000  # Most windows of a stream: listed by the head, and not listed yet
 _MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
-"""Memory for the incomplete snapshots of windows together, and for one incomplete snapshot."""
-_PART, _SEEN = 4096, 160  # Memory of an incomplete snapshot, and of each of its keys besides the text, about
+"""Most memory of all incomplete snapshots of windows, and of one incomplete snapshot."""
+_PART, _SEEN = 4096, 160  # About the memory of an incomplete snapshot, and of each key without its text
 _LONGEST_KEY, _LONGEST_NAME = 1000, 40
 _MOST_METHODS = 64
 
 
-class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be asked again
-    """The topic is not read yet, or cannot be read."""
+class NotRead(Exception):  # noqa: N818  # not an error: the caller retries
+    """The topic is not read to its end yet, or the brokers do not answer."""
 
 
-class NotThere(Exception):  # noqa: N818  # an answer, not a fault
-    """There is no such window on the topic."""
+class NotThere(Exception):  # noqa: N818  # not an error
+    """The topic does not have the requested window."""
 
     def __init__(self, stream: str, *, unnamed: bool = False) -> None:
         super().__init__(stream)
@@ -43,9 +43,9 @@ class IndexEntry:
     window: Period
     first: int  # the offset of its first message
     last: int  # the offset of its last message
-    said: Mapping[str, Any]  # the fields that its head and bodies share; the head's where they differ
-    methods: frozenset[str]  # the methods of its bodies; none if there are no reports yet, or only windows
-    published: int = 0  # the timestamp of its last message, in milliseconds
+    said: Mapping[str, Any]  # shared fields of head and bodies; the head's value if they differ
+    methods: frozenset[str]  # methods of its bodies; empty without reports for all time
+    published: int = 0  # timestamp of its last message in ms
 
     @property
     def identity(self) -> str:
@@ -59,7 +59,7 @@ class IndexEntry:
 
 @dataclass
 class _Part:
-    """An incomplete snapshot; `size` is its memory."""
+    """An incomplete snapshot; `size` is its memory in bytes."""
 
     mark: tuple[bytes | None, bytes | None]
     window: Period
@@ -70,7 +70,7 @@ class _Part:
     size: int = _PART
 
     def add(self, key: str) -> int:
-        """Adds a message's key; returns the additional memory."""
+        """Adds a message's key; returns the additional memory in bytes."""
         more = 0 if key in self.seen else _SEEN + len(key)
         self.seen.add(key)
         self.size += more
@@ -78,11 +78,11 @@ class _Part:
 
 
 class SnapshotIndex:
-    """The newest complete snapshots of some streams that the newest head of their stream lists.
+    """The newest complete snapshots that the newest head of their stream lists.
 
-    A head lists its own snapshot of all time, and windows by name, by start if it has starts, and with no higher
-    number; a window of its own number must have the identity derived from the head's. Messages of other writers
-    replace no snapshot.
+    A head lists its own snapshot of all time. It lists a window by name, and by start if the head has starts. The
+    window's sequence number must not exceed the head's number. If both are equal, the window's identity must derive
+    from the head's identity. So messages of other programs do not replace snapshots.
 
     Example:
         >>> import ldp
@@ -100,7 +100,7 @@ class SnapshotIndex:
     def __init__(self, streams: Iterable[str]) -> None:
         self._index: dict[str, dict[Key, IndexEntry]] = {stream: {} for stream in streams}
         self._unnamed: dict[str, dict[Key, IndexEntry]] = {stream: {} for stream in self._index}
-        self._parts: OrderedDict[tuple[str, Key], _Part] = OrderedDict()  # that with the newest message last
+        self._parts: OrderedDict[tuple[str, Key], _Part] = OrderedDict()  # least recently extended first
         self._parts_size = 0
         self._labels: dict[str, tuple[int, int]] = {}
 
@@ -109,11 +109,11 @@ class SnapshotIndex:
         return self._labels.get(stream)
 
     def of(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns a stream's snapshots, that of all time among them."""
+        """Returns a stream's snapshots, including the snapshot of all time."""
         return self._index[stream]
 
     def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
-        """Returns the snapshot of a window with reports; without a start that of the newest window of the name."""
+        """Returns the snapshot of a window with reports; without a start, of the name's newest window."""
         found = [
             entry
             for entry in self._index[stream].values()
@@ -122,7 +122,7 @@ class SnapshotIndex:
         return max(found, key=lambda entry: entry.window.start or 0, default=None)
 
     def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
-        """Returns whether there are messages of a window, or of any of a name, that the head does not list."""
+        """Returns whether messages exist of a window (or any window of a name) that no head lists."""
         if name == ALL_TIME.name:
             part = self._parts.get((stream, (name, None)))
             return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
@@ -131,10 +131,10 @@ class SnapshotIndex:
     def take(
         self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int, timestamp: int = 0
     ) -> bool:
-        """Indexes a message; returns whether it completes a snapshot, or deletes one.
+        """Indexes a message; returns whether it completes or deletes a snapshot.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: it is no message of a snapshot.
+            ValueError, LookupError, TypeError, AttributeError: it is not a message of a snapshot.
         """
         stream, _, rest = key.partition("/")
         if stream not in self._index:
@@ -154,7 +154,7 @@ class SnapshotIndex:
         elif rest == "head":
             part.said |= _said(value, window, mark)
         elif 0 < len(name) <= _LONGEST_NAME and not chunk and len(part.methods) < _MOST_METHODS:
-            if not part.methods:  # the others say the same
+            if not part.methods:  # all bodies have the same shared fields
                 part.said = _said(value, window, mark) | part.said
             part.methods.add(name)
         if len(part.seen) < int(headers.get("parts", b"0")) or not part.said:
@@ -173,12 +173,12 @@ class SnapshotIndex:
         key: str,
         offset: int,
     ) -> _Part:
-        """Returns a message's incomplete snapshot; evicts those of other windows, the least recent first."""
+        """Returns a message's incomplete snapshot; evicts the least recently extended of other windows."""
         part = self._parts.get(which)
         if part is None or part.mark != mark or part.size > _MOST_PART:
             self._drop(which)
             if sum(len(said or b"") for said in mark) > _LONGEST_KEY:
-                raise ValueError("a mark that is no snapshot's")
+                raise ValueError("its sequence and snapshot headers are too long")
             part = self._parts[which] = _Part(mark, window, offset)
             self._parts_size += part.size if window.start is not None else 0
         self._parts.move_to_end(which)
@@ -195,7 +195,7 @@ class SnapshotIndex:
             self._parts_size -= part.size
 
     def _add(self, stream: str, key: Key, entry: IndexEntry) -> bool:
-        """Adds a complete snapshot, or sets it aside until a head lists it; returns whether it was added."""
+        """Adds a complete snapshot, or stores it until a head lists it; returns whether it was added."""
         there, aside = self._index[stream], self._unnamed[stream]
         if entry.window.start is None:
             there[key] = entry
@@ -214,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot whose head or body is deleted; one with fewer methods now stays."""
+        """Drops the snapshot of a deleted head or body; the deletion of an unknown method is ignored."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
@@ -228,7 +228,7 @@ class SnapshotIndex:
 
 
 def _vouches(head: IndexEntry, entry: IndexEntry) -> bool:
-    """Returns whether a head lists a window, see `SnapshotIndex`."""
+    """Returns whether a head lists a window; see `SnapshotIndex`."""
     name, start, said = entry.window.name, entry.window.start, head.said
     starts = said.get("windows", {}).get(name)
     if start is None or starts is None or entry.said["sequence"] > said["sequence"]:
@@ -241,12 +241,12 @@ def _vouches(head: IndexEntry, entry: IndexEntry) -> bool:
 
 
 def _said(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
-    """Returns the shared fields of a head or body; offsets only for all time, as windows can be many."""
+    """Returns the shared fields of a head or body; offsets only for all time, to bound memory."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
     check_shared(body := orjson.loads(value))
     if (str(body["sequence"]), body.get("snapshot") or "") != tuple((one or b"").decode() for one in mark):
-        raise ValueError("its headers are of another snapshot")
+        raise ValueError("its headers belong to another snapshot")
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
     lines = body.get("windows", {}).items() if window.start is None else ()
     starts = {"windows": {name: frozenset(line["starts"]) for name, line in lines}} if lines else {}

@@ -1,7 +1,7 @@
 """Publishes snapshots, each in one transaction, and reads the newest head from the topic's end.
 
-All streams share a partition: another stream's open transaction hides later committed heads. So a starting publisher
-waits until every transaction below the topic's end is decided.
+All streams share a partition, so another stream's open transaction hides later committed heads. A starting publisher
+therefore waits until every transaction below the topic's end has ended.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ from worker.kafka.client.reading import Passed
 from worker.kafka.snapshots import compacted
 from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS
 
-_CLAIM_SECONDS = 2.0  # Longest wait of a claim for open transactions
+_CLAIM_SECONDS = 2.0  # Longest wait of a claim for the end of open transactions
 _DECIDED_SECONDS = 0.05  # Pause between two checks of open transactions
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-_MOST_WAITING = 32 << 20  # Bytes of unacknowledged messages
+_MOST_WAITING = 32 << 20  # Most bytes of unacknowledged messages
 
 
 class KafkaSnapshotProducer:
     """The snapshot topic; implements `worker.counting.ports.SnapshotProducer`.
 
-    It checks every send's acknowledgement before the commit. After any error it drops the producer, and the caller
-    reads the head again.
+    It checks the acknowledgement of every message before the commit. After any error it drops the producer, and the
+    caller reads the head again.
 
-    `rows`: the topic of rows, written in the same transactions; None for none; `heartbeat`: called repeatedly
-    during long reads and sends.
+    `rows`: the topic of rows, written in the same transactions, or None; `heartbeat`: called repeatedly during
+    long reads and sends.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class KafkaSnapshotProducer:
         self._producer: Any = None
 
     def open(self) -> Head:
-        """Starts a transactional producer, which aborts an older one's transaction, then reads the head.
+        """Starts a transactional producer, which aborts its predecessor's transaction, and reads the head.
 
-        It reads the head twice: one wrong answer of a broker would restart numbers and final windows.
+        It reads the head twice: one wrong answer would restart sequence numbers and final windows.
         """
         self.close()
         try:
@@ -67,9 +67,7 @@ class KafkaSnapshotProducer:
             head, again = (self.head(decided=True, wait_seconds=TIMEOUT_SECONDS) for _ in range(2))
             if head != again:
                 numbers = f"{head.sequence} and {again.sequence}"
-                raise Unavailable(
-                    f"Kafka: two answers about the newest head do not agree (snapshots {numbers})"
-                )
+                raise Unavailable(f"Kafka: two reads of the newest head differ (snapshots {numbers})")
             return head
         except Unavailable:
             self.close()
@@ -95,7 +93,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "publishing to", self._topic.name) from error
 
     def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
-        """Sends messages, with bounded unacknowledged bytes, so that none expires."""
+        """Sends messages; bounds the unacknowledged bytes so that no message expires."""
         sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
         for message in messages:
             self._heartbeat()
@@ -116,7 +114,7 @@ class KafkaSnapshotProducer:
         return sent
 
     def rows(self) -> list[bytes]:
-        """Returns the stream's keys on the topic of rows, once all is decided; O(records of the topic)."""
+        """Returns the stream's keys on the topic of rows, once all transactions ended; O(topic)."""
         assert self._rows is not None
         try:
             with contextlib.closing(self._topic.admin()) as admin:
@@ -128,7 +126,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "reading the keys of", self._rows) from error
 
     def close(self) -> None:
-        """Drops the producer; the next one's start aborts its open transaction."""
+        """Drops the producer; its successor aborts its open transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             quirks.drop(producer)
@@ -136,11 +134,11 @@ class KafkaSnapshotProducer:
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
         """Reads the stream's newest head, from the topic's end backwards in growing ranges.
 
-        It uses clients of its own, so any thread may call it. The newest record of the key that is a head
-        counts, see `Head.read`; other records and unreadable batches are skipped. The store and the group's
-        offsets are checked, too, before anything permanent follows from a head. Raises `Unavailable`; see
-        `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote it; or records of its
-        key are there, and none is a head.
+        It opens its own clients, so any thread may call it. The result is the key's newest record that is a
+        valid head, see `Head.read`; other records and unreadable batches are skipped. Callers also check the
+        store and the group's offsets before they decide anything permanent. Raises `Unavailable`; see
+        `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote the head, or the key has
+        records but no valid head.
         """
         level, found = "read_committed" if decided else "read_uncommitted", None
         unreadable = list[int]()
@@ -153,9 +151,8 @@ class KafkaSnapshotProducer:
                 with contextlib.closing(self._topic.admin()) as admin:
                     now = _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
                 if now > end:
-                    # Compaction keeps the newest head, so the search above missed one only if a newer one was written
-                    # behind the end. This search ends with a fetch that reaches the log's end: if it finds none,
-                    # there is none.
+                    # Compaction keeps the newest head, so the search above found none only if there is none, or if
+                    # a newer head was written after the end. This search reads to the log's end and decides.
                     found = self._newest([(end, None)], level, unreadable)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest head of", self._topic.name) from error
@@ -170,14 +167,14 @@ class KafkaSnapshotProducer:
                 return self.head(decided=True)
             raise StateLost(
                 f"topic {self._topic.name!r}: the record at the key of the head of stream {self._stream.name!r} (offset"
-                f" {max(unreadable)}) is no head, and no older one is there: another program wrote it. Allow only the"
-                " workers to write to this topic. Then write a record with this key and no value; a stream of windows"
-                " needs another name."
+                f" {max(unreadable)}) is not a head, and no older head exists: another program wrote it. Allow only"
+                " the workers to write to this topic. Then write a record with this key and no value; a stream with"
+                " windows needs a new name."
             )
         return found or Head()
 
     def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
-        """Returns a topic's first offset and end, once all below it is decided if asked."""
+        """Returns a topic's (first offset, end); `decided`: waits until all transactions below it ended."""
         first = _offset(admin, topic, OffsetSpec.EARLIEST, _UNCOMMITTED)
         end = _offset(admin, topic, OffsetSpec.LATEST, _UNCOMMITTED)
         deadline = self._clock() + wait_seconds
@@ -192,7 +189,7 @@ class KafkaSnapshotProducer:
     def _newest(
         self, ranges: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
     ) -> Head | None:
-        """Returns the newest head in the first range that has one, or None; a deleted head has number 0."""
+        """Returns the newest head of the first range with a head, or None; a deleted head has number 0."""
         key, newest = f"{self._stream.name}/head".encode(), None
         consumer = self._topic.consumer(level, key, self._on_passed)
         try:
@@ -213,13 +210,13 @@ class KafkaSnapshotProducer:
 
     def _head_of(self, record: Any, unreadable: list[int]) -> Head | NewerHead | None:
         try:
-            # a tombstone restarts the numbers
+            # after a tombstone, sequence numbers restart
             return Head.read(record.value, self._stream.name) if record.value else Head()
         except NewerHead as error:
             return error
         except ValueError as error:
             unreadable.append(record.offset)
-            self._on_passed(Passed(self._topic.name, PARTITION, record.offset, f"no head: {error}"))
+            self._on_passed(Passed(self._topic.name, PARTITION, record.offset, f"not a head: {error}"))
             return None
 
 

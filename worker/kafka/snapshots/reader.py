@@ -1,4 +1,4 @@
-"""Reads the snapshot topic: the latest complete snapshot of a stream or of one of its windows."""
+"""Reads the latest complete snapshot of a stream or of one of its windows."""
 
 import time
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from worker.kafka.snapshots.index import IndexEntry, SnapshotIndex
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
-_MESSAGE_BYTES = 512  # Memory of a message besides its key, headers and value, about
+_MESSAGE_BYTES = 512  # About the memory of a message without its key, headers and value
 
 
 def read_snapshot(
@@ -45,8 +45,8 @@ def read_snapshot(
 ) -> Snapshot:
     """Reads an indexed snapshot's messages, and a window's labels, and assembles them.
 
-    Raises `Incomplete`: a message is missing, or of another snapshot. Raises `NewerSchema`: a newer version
-    wrote it. Raises `KafkaError`: the brokers do not answer, or the offsets are gone.
+    Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer
+    version wrote it. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
     """
     labels = None if entry.window.start is None else index.labels(stream)
     received, size = dict[str, tuple[Mapping[str, bytes], bytes]](), 0
@@ -59,7 +59,7 @@ def read_snapshot(
             more = _size(key, headers, record.value)
             more -= _size(key, *received[key]) if key in received else 0
             if size + more > most:
-                why = f"messages of {size:,} bytes are kept already; allowed are {most:,}"
+                why = f"more than {most:,} bytes of messages; {size:,} are kept already"
                 on_passed(Passed(tp.topic, tp.partition, record.offset, why))
                 continue
             received[key], size = (headers, record.value), size + more
@@ -77,14 +77,14 @@ def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
     else:
         found = assemble_window(stream, received, entry.window.name, entry.window.start)
     if entry.identity != found.identity:
-        raise Incomplete("another snapshot stands there")
+        raise Incomplete("another snapshot replaced it")
     return found
 
 
 class SnapshotReader:
-    """The snapshots of one stream, from the topic's beginning on; a context manager.
+    """Follows the snapshots of one stream from the topic's beginning; a context manager.
 
-    An index keeps the offsets of each complete snapshot; only the one asked for is read.
+    It indexes the offsets of each complete snapshot, and reads only the contents of the requested one.
 
     `start`: the window's first millisecond; None for the newest window.
     """
@@ -100,9 +100,9 @@ class SnapshotReader:
         self.stream, self._window, self._start = stream, window, start
         self._shown: IndexEntry | None = None
         self.published = 0.0
-        """When the latest snapshot was published, in seconds since the epoch."""
+        """Publication time of the latest snapshot, in seconds since the epoch."""
         self.why_not: str | None = None
-        """Why the newest messages cannot be read as a snapshot; None if they can, or there are none."""
+        """Reason why the newest snapshot is unreadable; None if it is readable or missing."""
         self._on_passed, self._most = on_passed, most_kept(config.served(stream))
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
         self._consumer = reading.connect(
@@ -124,14 +124,14 @@ class SnapshotReader:
         self._consumer.close()
 
     def latest(self, timeout_seconds: float) -> Snapshot | None:
-        """Returns the latest snapshot not returned before; None if none comes in time.
+        """Returns the latest snapshot not returned before; None if none arrives in time.
 
         Raises `NewerSchema`: a newer version wrote it.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
             wait = int(max(0, min(_POLL_MS, 1000 * (deadline - time.monotonic()))))
-            # skip older snapshots: read only when nothing more comes at once
+            # skip older snapshots: assemble only after the last available message
             more = self._read(wait) and not self._caught_up()
             if not more and self._changed and (snapshot := self._fresh()) is not None:
                 return snapshot
@@ -139,7 +139,7 @@ class SnapshotReader:
                 return None
 
     def catch_up(self, timeout_seconds: float) -> bool:
-        """Reads to the topic's present end; returns whether it came in time."""
+        """Reads to the topic's current end; returns False after the time-out."""
         deadline = time.monotonic() + timeout_seconds
         end = self._consumer.end_offsets([self._partition])[self._partition]
         while self._consumer.position(self._partition) < end:
@@ -150,7 +150,7 @@ class SnapshotReader:
 
     @property
     def is_there(self) -> bool:
-        """Whether the snapshot asked for is on the topic, as far as it was read."""
+        """Whether the requested snapshot is in the part of the topic read so far."""
         return self._entry() is not None
 
     @property
@@ -161,7 +161,7 @@ class SnapshotReader:
 
     @property
     def progress(self) -> Mapping[str, Closed]:
-        """The window-close watermark of each window name, by the newest head."""
+        """The window-close watermark of each window name, from the newest head."""
         return progress(self.head or {})
 
     def age(self) -> float:
@@ -169,10 +169,10 @@ class SnapshotReader:
         return max(0.0, time.time() - self.published)
 
     def _read(self, wait_ms: int) -> bool:
-        """Indexes the next messages; returns whether there are any."""
+        """Indexes the next messages; returns False without new messages."""
         try:
             polled = self._consumer.poll(timeout_ms=wait_ms)
-        except (OffsetOutOfRangeError, LogTruncationError):  # the topic was created again, or is shorter
+        except (OffsetOutOfRangeError, LogTruncationError):  # the topic was created again or truncated
             self._begin()
             return False
         for record in polled.get(self._partition, ()):
@@ -182,7 +182,7 @@ class SnapshotReader:
                 self._index.take(key, headers, record.value, record.offset, record.timestamp)
                 self.head, self._changed = head, True
             except UNREADABLE as error:
-                why = f"no message of a snapshot: {error}"[: reading.MOST_WHY]
+                why = f"not a message of a snapshot: {error}"[: reading.MOST_WHY]
                 self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
         return bool(polled)
 
@@ -194,7 +194,7 @@ class SnapshotReader:
         return self._index.find(self.stream, self._window, self._start)
 
     def _fresh(self) -> Snapshot | None:
-        """Returns the latest snapshot, if it was not returned before."""
+        """Returns the latest snapshot; None if it was returned before or is unreadable."""
         self._changed, entry = False, self._entry()
         if entry is None or entry == self._shown:
             return None
@@ -205,7 +205,7 @@ class SnapshotReader:
             )
         except NewerSchema:
             raise
-        except (OffsetOutOfRangeError, LogTruncationError):  # the next poll finds out
+        except (OffsetOutOfRangeError, LogTruncationError):  # the next poll detects the change
             return None
         except UNREADABLE as error:
             self.why_not = str(error)

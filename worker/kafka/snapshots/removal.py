@@ -39,8 +39,8 @@ def delete_messages(
 ) -> dict[str, int]:
     """Deletes a stream's messages and rows in one transaction; returns their number by topic.
 
-    It first fences off the stream's publisher. Keys in `known` are deleted in any case, so that one wrong answer
-    leaves none behind. Raises `KafkaError`: the brokers did not do it.
+    It first fences off the stream's publisher. It also deletes the keys in `known`, in case a second listing misses
+    some. Raises `KafkaError`: the brokers did not confirm the deletion.
     """
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
     producer = topic.producer()
@@ -62,7 +62,7 @@ def delete_messages(
 
 
 def members(admin: KafkaAdminClient, group: str) -> int | None:
-    """Returns the number of a group's members; None if there is no such group.
+    """Returns the number of a group's members; None if the group does not exist.
 
     Raises `KafkaError`: the brokers do not answer.
     """
@@ -75,8 +75,8 @@ def members(admin: KafkaAdminClient, group: str) -> int | None:
 def delete_group(admin: KafkaAdminClient, group: str) -> None:
     """Deletes a group without members, with its offsets.
 
-    Raises `KafkaError`: it has members, or the brokers did not do it.
+    Raises `KafkaError`: the group has members, or the brokers did not confirm the deletion.
     """
     said = admin.delete_groups([group])[group]
     if said not in ("OK", GroupIdNotFoundError.__name__):
-        raise KafkaError(f"group {group!r} is not deleted: {said}")
+        raise KafkaError(f"group {group!r} was not deleted: {said}")

@@ -1,4 +1,4 @@
-"""Reads the topic of rows, whole snapshots at a time, as a database would."""
+"""Reads the topic of rows, one complete snapshot at a time, as a database does."""
 
 from collections import Counter
 from typing import Self
@@ -11,7 +11,7 @@ from worker.kafka.client import reading
 from worker.kafka.client.topics import TopicError, bounds, connect, require
 from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 
-_MOST_BYTES = 64 << 10  # Bytes of the largest value of a row
+_MOST_BYTES = 64 << 10  # Largest value of a row in bytes
 _MOST_REASONS = 20
 _OTHERS = "other reasons"
 
@@ -22,19 +22,19 @@ class RowReader:
     The newest valid row of each key counts; other records are skipped. Any tombstone deletes its row until the next
     snapshot.
 
-    `offset`: where to start; None for the topic's beginning. Raises `ConfigError`: the configuration names no
-    topic of rows. Raises `TopicError`: it is missing.
+    `offset`: start offset; None for the topic's beginning. Raises `ConfigError`: the configuration has no topic
+    of rows. Raises `TopicError`: the topic is missing.
 
     Attributes:
-        offset: the end of what was read.
-        skipped: reason -> number of records in the last `read` that are no rows.
+        offset: the offset after the last read record.
+        skipped: reason -> number of records in the last `read` that are not rows.
     """
 
     def __init__(
         self, config: Config, offset: int | None = None, on_passed: reading.OnPassed = reading.ignore
     ) -> None:
         if config.rows.topic is None:
-            raise ConfigError('rows.topic: nothing given; a topic is needed, such as "ldp-rows"')
+            raise ConfigError('rows.topic: not set; a topic is required, such as "ldp-rows"')
         self._topic, self._on_passed, self.skipped = config.rows.topic, on_passed, Counter[str]()
         self._admin = connect(config.kafka.client())
         try:
@@ -58,20 +58,20 @@ class RowReader:
     def read(self) -> dict[RowKey, RowValue | None]:
         """Returns the new rows: key -> the newest value, None for a deleted row.
 
-        It ends at the last stable offset, so it returns whole snapshots. Raises `KafkaError`: the brokers do
-        not answer. Raises `TopicError`: the topic ends before what was read.
+        It ends at the last stable offset, so it returns complete snapshots. Raises `KafkaError`: the brokers
+        do not answer. Raises `TopicError`: the topic ends before `offset`.
         """
         tp, end = TopicPartition(self._topic, PARTITION), self._end(stable=True)
         if end < self.offset:
             raise TopicError(
-                f"topic {self._topic!r} ends at offset {end}, and was read up to {self.offset} before: it was made"
-                " anew, so what was made of it has to be made anew, too"
+                f"topic {self._topic!r} ends at offset {end}, but was read up to {self.offset} before: it was"
+                " truncated or created again. Rebuild everything that was built from its rows"
             )
         newest = dict[RowKey, RowValue | None]()
         self.skipped.clear()
         for record in reading.records(self._consumer, tp, self.offset, end):
             if len(record.value or b"") > _MOST_BYTES:
-                why = f"no row: more than {_MOST_BYTES} bytes"
+                why = f"not a row: more than {_MOST_BYTES} bytes"
                 self._on_passed(reading.Passed(self._topic, PARTITION, record.offset, why))
                 continue
             try:
@@ -84,7 +84,7 @@ class RowReader:
         return newest
 
     def open_since(self) -> int | None:
-        """Returns the offset of the first open transaction, where reading ends; None if none is open.
+        """Returns the offset of the first open transaction, where reads end, or None.
 
         Raises `KafkaError`: the brokers do not answer.
         """

@@ -1,4 +1,4 @@
-"""The clients of the snapshot topic, and their settings."""
+"""Connects the clients of the snapshot topic."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from kafka import KafkaProducer
 
 from worker.kafka.client import quirks, reading, topics
 
-PARTITION = 0  # All snapshots go to one partition, so that a `read_committed` reader sees all of one or none
+PARTITION = 0  # One partition, so that a `read_committed` reader sees each snapshot completely or not at all
 
 TIMEOUT_SECONDS = 30  # Longest wait for an answer, and shortest transaction time-out
 
@@ -15,11 +15,11 @@ UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
 """Exceptions from reading a message that belongs to no valid snapshot."""
 
 _BYTES_PER_SECOND = 16 << 20
-"""Lowest expected rate of a publisher: a quarter of the rate on two cores shared with the broker."""
+"""Lowest expected rate of a publisher: 1/4 of the rate on two cores shared with the broker."""
 
 
 def transaction_seconds(most_bytes: int) -> int:
-    """Returns the time-out of a transaction of so many bytes.
+    """Returns the time-out in seconds of a transaction of `most_bytes`.
 
     Example:
         >>> transaction_seconds(128_000_000), transaction_seconds(3_584_000_000)
@@ -42,7 +42,7 @@ class SnapshotTopic:
         self._most_bytes = most_bytes
 
     def producer(self) -> Any:
-        """Connects a transactional producer; its `init_transactions` fences off the older one."""
+        """Connects a transactional producer; its `init_transactions` fences off the older producer."""
         quirks.mend_connections()
         producer = KafkaProducer(
             **self._settings,
