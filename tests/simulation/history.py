@@ -327,7 +327,7 @@ class _Made:
             deployment = worker.deployment
             world.note("stopped", str(error)[:200])
             owner = self.owners.get(deployment.stream.name)
-            if "of other counts" in str(error) and owner is not None and owner is not deployment:
+            if "belongs to other counts" in str(error) and owner is not None and owner is not deployment:
                 world.note("another deployment is refused")
                 self._stop(deployment)
                 continue
