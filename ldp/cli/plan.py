@@ -33,8 +33,8 @@ def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, a
 
     \b
     std error    standard error of the estimate of a value with frequency 0
-    detectable   smallest frequency detected with probability 95 %, if a false
-                 detection in the whole domain has probability 5 %
+    detectable   smallest frequency detected with probability 95 %, at a 5 %
+                 risk of any false detection in the domain
     frame        bytes of a record with one report
     work         operations of the server per report
     state        bytes of the counters of one window of one partition

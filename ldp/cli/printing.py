@@ -83,7 +83,7 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME",
         callback=_known,
-        help="Method to print; a table has Base in any case. Repeat the option. Default: all, or three in a table.",
+        help="Method to print, repeatable. A table always has Base. Default: all methods, or three in a table.",
     ),
 )
 

@@ -210,7 +210,7 @@ def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
 def _grouped(
     what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
-    """Groups cells until each expects enough reports, and yields the groups."""
+    """Groups cells until each expects enough reports, and compares the groups."""
     n = int(counts.sum())
     least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
     below = np.cumsum(probabilities) - probabilities / 2

@@ -15,7 +15,7 @@ class Row:
     """One point of a figure: mean and deviation of `repeats` values at x.
 
     `case` is "" for the plotted curves. The figure "synthetic" plots the cases "real", "norm-sub" and "power-ns", by
-    the data with the errors. Further cases are numbers for the report: "sum" of "bias" (over the domain, at x = d),
+    the data of the errors. Further cases are numbers for the report: "sum" of "bias" (over the domain, at x = d),
     "zeros" of "distribution" (share of zeros in the less frequent half), "threshold" of "full-domain" (smallest kept
     frequency), "picked on …" of "synthetic" (share of repeats in which the data pick the method). `low` and `high` are
     the quantiles `BAR` of the repeats, or None if the samples have only a mean.

@@ -255,7 +255,7 @@ class Snapshot(_BitForBit):
         """Returns Base as an estimate with window and labels.
 
         Raises:
-            ValueError: the snapshot has no reports, or not the method Base.
+            ValueError: the snapshot has no reports or no Base.
         """
         oracle = Stream.from_document(self.stream, self.document).oracle
         base = self._base()

@@ -70,7 +70,7 @@ function respond(symbol, m, n) {
 
 /**
  * Returns n independent coins as bits, each 1 with probability a/b. Compares the binary digits of one uniform number per
- * coin with the digits of a/b until all differ, and at least 64 digits plus n's length. So the number of steps almost
+ * coin with the digits of a/b until all differ, and for at least 64 digits plus n's length in bits. So the work almost
  * never depends on the coins.
  */
 function manyCoins(a, b, n) {
