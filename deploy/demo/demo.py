@@ -192,7 +192,7 @@ def prepare(conf: config.Config) -> None:
 
 def begin(workers: Workers) -> None:
     """Starts two workers and waits until both are ready."""
-    say("the first start after installation compiles kernels, which takes half a minute on a free core")
+    say("the first start compiles kernels, for half a minute on a free core")
     for _ in range(2):
         workers.start()
     for worker in list(workers.alive):
@@ -210,10 +210,10 @@ def replace_one(workers: Workers) -> None:
     new = workers.start()
     counted = ", ".join(map(str, sorted(owned)))
     say(
-        f"SIGKILL to {victim.name}, which published and counted partitions {counted}; {new.name} starts",
+        f"SIGKILL to {victim.name}, publisher, partitions {counted}; {new.name} starts",
         "bold red",
     )
-    say("After 10 s Kafka reassigns these partitions. Counting resumes from the counts in Redis.", "red")
+    say("Kafka reassigns its partitions after 10 s; Redis has their counts.", "red")
 
 
 def end_offsets(conf: config.Config) -> dict[int, int]:
@@ -301,8 +301,8 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         say(f"{USERS:,} simulated users have one of {oracle.domain_size} emoji each, drawn from real counts.")
         day = time.time_ns() // 1_000_000 // (HOURS * HOUR_MS) * HOURS * HOUR_MS - HOURS * HOUR_MS
         protocol = f"{oracle.name.upper()} with ε = {oracle.epsilon}"
-        say(f"Their devices report them by {protocol}. The server never sees a user's emoji.")
-        say(f"The timestamps are spread over yesterday, {HOURS} hours that take half a minute here.")
+        say(f"They report by {protocol}; the server never sees an emoji of a user.")
+        say(f"The timestamps cover the {HOURS} hours of yesterday; sending takes half a minute.")
         story = Story(labels, crowd)
         with SnapshotReader(conf, STREAM) as snapshots:
             last = follow(conf, crowd, day, workers, story, snapshots)
@@ -310,14 +310,14 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         report(labels, crowd, last)
         step("6. Estimates by hours of the day", f"ldp-worker watch --window {WINDOW}")
         by_hours(labels, crowd, windows(conf, day))
-        step("7. Audit: an independent recount of the log", "ldp-worker audit")
+        step("7. Audit: a recount of the log", "ldp-worker audit")
         verdict = audit.verify(served, conf)
         console.print(render_verdict(verdict))
         if not verdict.equal:
             raise DemoError(f"the audit found a difference: {verdict.difference}")
         if verdict.reports != USERS:
             raise DemoError(f"the audit counted {verdict.reports:,} reports; {USERS:,} were sent")
-        say("Every report counted exactly once, though a worker died midway.", "bold green")
+        say("Every report is counted exactly once, although a worker was killed.", "bold green")
         if keep:
             stay(ours, services, workers, folder)
         else:
