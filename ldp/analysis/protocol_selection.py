@@ -21,12 +21,12 @@ MISS = 0.05  # Probability of each error in the definition of `Candidate.detecta
 
 _COUNTER = 8
 _COSTS = {
-    "work": "the lowest cost per report",
+    "cost": "the lowest cost per report",
     "frame_bytes": "the smallest frame",
     "state_bytes": "the smallest state",
     "decode_steps": "the fewest decoding steps",
 }
-_WORK = {("index",): "counter", ("indices",): "counter", ("bits",): "bit", ("seed", "bucket"): "hash"}
+_COST_UNIT = {("index",): "counter", ("indices",): "counter", ("bits",): "bit", ("seed", "bucket"): "hash"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Candidate:
             values: f = z₁·σ(0) + z₂·σ(f) with z₁ the quantile at 1 − 0.05/d and z₂ at 0.95. Errors are normal, which is
             rough if n·q is below 10. None if even f = 1 is not detected.
         frame_bytes: size of a binary frame with one report.
-        work: number of units that the server processes per report.
+        cost: number of units that the server processes per report.
         unit: "counter" (one increment), "bit" (added to its counter), or "hash" (computed and compared).
         state_bytes: size of the counters of one window of one partition.
         decode_steps: K·log₂K if each snapshot decodes K counters with a transform, else 0.
@@ -50,7 +50,7 @@ class Candidate:
     standard_error: float
     detectable: float | None
     frame_bytes: int
-    work: int
+    cost: int
     unit: str
     state_bytes: int
     decode_steps: int
@@ -103,7 +103,7 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
 
     Example:
         >>> row = plan("1", domain_size=1024, reports=1_000_000).rows[0]
-        >>> f"{row.protocol}: {row.standard_error:.5f}, {row.frame_bytes} bytes, {row.work} {row.unit}"
+        >>> f"{row.protocol}: {row.standard_error:.5f}, {row.frame_bytes} bytes, {row.cost} {row.unit}"
         'pgr: 0.00194, 7 bytes, 1 counter'
     """
     exact = sampling.parse_epsilon(epsilon)
@@ -134,7 +134,7 @@ def _candidate(oracle: Oracle, n: int) -> Candidate:
     scale = n * (p - q) ** 2
     absent, present = float(q * (1 - q) / scale), float(p * (1 - p) / scale)
     length = 1 if oracle.length is None else oracle.length
-    unit = _WORK[tuple(oracle.fields)]
+    unit = _COST_UNIT[tuple(oracle.fields)]
     per_value = unit in ("hash", "bit")
     decoded = type(oracle).support is not Oracle.support
     K = oracle.state_size
@@ -143,7 +143,7 @@ def _candidate(oracle: Oracle, n: int) -> Candidate:
         standard_error=math.sqrt(absent),
         detectable=_detectable(oracle.domain_size, absent, present),
         frame_bytes=wire.frame_bytes(oracle.report_bytes),
-        work=oracle.domain_size if per_value else length,
+        cost=oracle.domain_size if per_value else length,
         unit=unit,
         state_bytes=_COUNTER * K,
         decode_steps=round(K * math.log2(K)) if decoded else 0,

@@ -36,7 +36,7 @@ def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, a
     detectable   smallest frequency detected with probability 95 %, at a 5 %
                  risk of any false detection in the domain
     frame        bytes of a record with one report
-    work         operations of the server per report
+    cost         operations of the server per report
     state        bytes of the counters of one window of one partition
     decoding     steps of the transform at each snapshot, K·log2(K) for K
                  counters
@@ -74,7 +74,7 @@ def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, a
 
 
 def _table(made: Plan) -> str:
-    head = ("protocol", "std error", "detectable", "frame", "work", "state", "decoding")
+    head = ("protocol", "std error", "detectable", "frame", "cost", "state", "decoding")
     notes = [f"{made.rows[0].protocol}: {made.reason}"]
     return _joined([head, *(_cells(row) for row in made.rows)], notes, made)
 
@@ -111,7 +111,7 @@ def _cells(row: Candidate) -> tuple[str, ...]:
         f"{row.standard_error:.3g}",
         "none" if row.detectable is None else f"{row.detectable:.3g}",
         f"{_rounded(row.frame_bytes)}B",
-        f"{_rounded(row.work).rstrip()} {row.unit if row.work == 1 else plural}",
+        f"{_rounded(row.cost).rstrip()} {row.unit if row.cost == 1 else plural}",
         f"{_rounded(row.state_bytes)}B",
         _rounded(row.decode_steps).rstrip() if row.decode_steps else "none",
     )

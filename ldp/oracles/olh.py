@@ -122,7 +122,7 @@ class OLH(Oracle):
         self.fields = {"seed": 1 << 32, "bucket": self.g}
 
     @property
-    def work(self) -> int:
+    def cost(self) -> int:
         """Steps to count one report: a hash for each value."""
         return self.domain_size
 

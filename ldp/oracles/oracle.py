@@ -129,7 +129,7 @@ class Oracle(Described, ABC):
         return self.domain_size
 
     @property
-    def work(self) -> int:
+    def cost(self) -> int:
         """Steps to count one report: increments, bytes of bits, or hashes."""
         return 1 if self.length is None else self.length
 

@@ -74,7 +74,7 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     made = _Made(seed)
     try:
         together = patch.object(ownership, "_MOST_BYTES", made.theme.together)
-        with patch.object(loop, "MOST_WORK", made.most_work), together:
+        with patch.object(loop, "MOST_COST", made.most_work), together:
             made.run()
     except Exception as error:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\n{made.world.told(shown)}") from error

@@ -76,21 +76,21 @@ class Batch:
         unreadable = tuple(bad for bad in self.unreadable if bad.end <= offset)
         return Batch(self.partition, self.start, offset, columns, unreadable, self.with_key_or_headers)
 
-    def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
+    def slices(self, header: int, size: int, cost: int, most: int) -> list["Batch"]:
         """Splits the batch into slices of at most ``most`` steps, or of one record.
 
-        A record has ``header`` bytes, then reports of ``size`` bytes each. A report takes ``work`` steps.
+        A record has ``header`` bytes, then reports of ``size`` bytes each. A report takes ``cost`` steps.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))
-            >>> slices = batch.slices(header=1, size=1, work=10, most=40)
+            >>> slices = batch.slices(header=1, size=1, cost=10, most=40)
             >>> [(one.start, one.end, len(one.columns)) for one in slices]
             [(5, 12, 2), (12, 20, 1)]
         """
         columns = self.columns
-        if not len(columns) or int(columns.ends[-1] - columns.begins[0]) // size * work <= most:
+        if not len(columns) or int(columns.ends[-1] - columns.begins[0]) // size * cost <= most:
             return [self]
-        total = np.cumsum(np.maximum(columns.ends - columns.begins - header, 0) // size * work)
+        total = np.cumsum(np.maximum(columns.ends - columns.begins - header, 0) // size * cost)
         cuts = [0]
         while cuts[-1] < len(columns):
             spent = total[cuts[-1] - 1] if cuts[-1] else 0

@@ -23,7 +23,7 @@ from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.window_state import WindowState
 from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
-MOST_WORK = 1 << 30  # steps (`ldp.Oracle.work`) between two heartbeats: about a second on a slow core
+MOST_COST = 1 << 30  # steps (`ldp.Oracle.cost`) between two heartbeats: about a second on a slow core
 
 Counts = npt.NDArray[np.int64]
 
@@ -135,7 +135,7 @@ class PartitionState:
         """Counts a batch that begins at the state's offset; otherwise raises ValueError.
 
         Counting stops before a record whose pane exceeds the limit of panes. Returns late records if ``name_late``.
-        Calls ``heartbeat`` after each `MOST_WORK` steps.
+        Calls ``heartbeat`` after each `MOST_COST` steps.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
@@ -245,7 +245,7 @@ class PartitionState:
             cell.reports += size
             states.append(cell.state)
         self.changed.update(names)
-        at_once = max(1, MOST_WORK // stream.oracle.work)
+        at_once = max(1, MOST_COST // stream.oracle.cost)
         for _ in accumulate_partitioned(stream.oracle, states, reports, runs, at_once):
             heartbeat()
 

@@ -12,7 +12,7 @@ import ldp
 from ldp import wire
 from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
-from worker.counting.partition_state import MOST_WORK
+from worker.counting.partition_state import MOST_COST
 from worker.counting.ports import Log, Unavailable
 from worker.observe.events import StreamEvents
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
@@ -141,10 +141,10 @@ class Loop:
     def _count(self, polled: deque[Batch]) -> float:
         """Counts for `_COUNT_SECONDS` or one slice; the rest stays queued; returns the seconds taken."""
         oracle = self._stream.oracle
-        size, work = oracle.report_bytes, oracle.work
+        size, cost = oracle.report_bytes, oracle.cost
         began = self._clock()
         while polled and not self._stopping.is_set() and self._clock() < began + _COUNT_SECONDS:
-            first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, work, MOST_WORK)
+            first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, cost, MOST_COST)
             polled.extendleft(reversed(rest))
             with self._events.counting():
                 self._ownership.apply(first, self._progress.heartbeat)

@@ -9,7 +9,7 @@ from kafka import KafkaConsumer
 
 import ldp
 from tests.support.harness import World, until
-from worker.counting.partition_state import MOST_WORK
+from worker.counting.partition_state import MOST_COST
 from worker.kafka.reports import log as consumer
 from worker.observe.metrics import Metrics
 from worker.service.stream import StreamWorker
@@ -35,7 +35,7 @@ def test_a_slow_batch_keeps_its_membership_and_commits_in_between(kafka, redis_u
         accumulate(self, state, reports)
 
     monkeypatch.setattr(ldp.GRR, "_accumulate", slowly)
-    monkeypatch.setattr(ldp.GRR, "work", MOST_WORK)
+    monkeypatch.setattr(ldp.GRR, "cost", MOST_COST)
     patient = partial(KafkaConsumer, max_poll_interval_ms=int(1000 * INTERVAL))
     monkeypatch.setattr(consumer, "KafkaConsumer", patient)
     table = {"protocol": "grr", "domain_size": 5}

@@ -83,9 +83,9 @@ def test_costs_are_those_of_real_reports(epsilon, d):
         assert row.state_bytes == state.nbytes
         oracle.accumulate(state, oracle.perturb([0], rng=np.random.default_rng(1)))
         if row.unit == "counter":
-            assert row.work == state.sum()
+            assert row.cost == state.sum()
         else:
-            assert row.work == d == state.size
+            assert row.cost == d == state.size
             assert row.unit == ("hash" if row.protocol == "olh" else "bit")
         if row.decode_steps:
             assert row.decode_steps == pytest.approx(state.size * math.log2(state.size), abs=0.5)
@@ -102,7 +102,7 @@ def test_the_recommended_is_the_cheapest_of_the_accurate(epsilon, d):
     accurate = [row for row in planned.rows if row.standard_error <= 1.05 * least]
     assert first in accurate
     for row in accurate:
-        assert row.work >= first.work
+        assert row.cost >= first.cost
     assert all(row.protocol in planned.reason for row in accurate if row is not first)
 
 

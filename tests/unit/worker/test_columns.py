@@ -67,10 +67,10 @@ def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypa
     whole = PartitionState.fresh(stream, 10)
     reasons = whole.apply(stream, batch).verdicts
 
-    monkeypatch.setattr(partition_state, "MOST_WORK", 4 * stream.oracle.work)
+    monkeypatch.setattr(partition_state, "MOST_COST", 4 * stream.oracle.cost)
     cut, beats, said = PartitionState.fresh(stream, 10), [], {}
     slices = batch.slices(
-        wire.HEADER_BYTES, stream.oracle.report_bytes, stream.oracle.work, partition_state.MOST_WORK
+        wire.HEADER_BYTES, stream.oracle.report_bytes, stream.oracle.cost, partition_state.MOST_COST
     )
     assert len(slices) > 1
     for one in slices:
