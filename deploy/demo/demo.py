@@ -1,4 +1,4 @@
-"""Demonstrates the worker on a local Kafka and Redis: two workers, 884,427 users, one worker killed midway.
+"""Demonstrates two workers, one killed midway, on a local Kafka and Redis.
 
     python -m deploy.demo.demo [--keep]
 
@@ -137,7 +137,7 @@ def until(condition: Callable[[], bool], seconds: float, what: str, workers: Wor
 
 
 class Sending(threading.Thread):
-    """Thread that sends all users' reports, one per record, with timestamps spread over the previous day."""
+    """Thread that sends all reports, with timestamps of the previous day."""
 
     def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
         super().__init__(name="sending", daemon=True)
@@ -153,7 +153,7 @@ class Sending(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops the thread and waits until the producer is closed, while the broker still runs."""
+        """Stops the thread and closes the producer while the broker still runs."""
         self._stopping.set()
         self.join(15)
 
@@ -235,7 +235,7 @@ def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
 def follow(
     conf: config.Config, crowd: Crowd, day: int, workers: Workers, story: Story, snapshots: SnapshotReader
 ) -> Snapshot:
-    """Sends all reports, prints each snapshot, replaces a worker midway; returns the snapshot with all reports."""
+    """Sends all reports, replaces a worker midway; returns the last snapshot."""
     latest = None
     killed = False
     with Sending(conf, crowd, day) as sending, bar(USERS) as move:
@@ -329,7 +329,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
 
 
 def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: Path) -> None:
-    """Prints addresses and commands, and waits for Ctrl-C; reports workers that exit meanwhile."""
+    """Prints addresses, and reports workers that exit, until Ctrl-C."""
     env = folder / "env"
     env.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in ours.items()))
     command = Path(sys.executable).parent / "ldp-worker"

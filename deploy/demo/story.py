@@ -1,4 +1,4 @@
-"""Output of the demo: steps, a line for each snapshot, and the errors of the estimates."""
+"""Output of the demo: steps, snapshots and errors of the estimates."""
 
 import contextlib
 import time
@@ -69,7 +69,7 @@ class Story:
 
 
 def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
-    """Prints the last snapshot's estimates of the most used emoji, and each method's error."""
+    """Prints the last snapshot's top estimates, and each method's error."""
     truth = frequencies(crowd)
     top = most_used(crowd)
     base = snapshot.bodies["base"]
@@ -102,7 +102,7 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
 
 
 def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -> None:
-    """Prints each window's estimates of the most used emoji, and the truth of the users in that window."""
+    """Prints the top estimates and the truth of each window."""
     top = most_used(crowd)[:3]
     say("Three emoji in %, by Base, and the pointwise 95 % interval of the first.")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,4 +1,4 @@
-"""Lists the licences of the packages in the running environment, from their metadata.
+"""Lists the licences of the installed packages, from their metadata.
 
     python deploy/image/licences.py          a Markdown table: package, version, licence, paths of the licence texts
 
@@ -41,7 +41,7 @@ DECLARED = {
 
 
 def expression(of: metadata.Distribution) -> str:
-    """Returns the SPDX expression, or an empty text; includes bundled libraries that the licence texts list."""
+    """Returns the SPDX expression with bundled libraries, or an empty text."""
     short = header(of, "License-Expression") or DECLARED.get(name(of)) or header(of, "License")
     if "\n" in short:  # the whole text
         short = ""
@@ -72,13 +72,13 @@ def texts(of: metadata.Distribution) -> list[str]:
 
 
 def unknown(of: metadata.Distribution) -> set[str]:
-    """Returns the licences that are not accepted for the package, or {"no licence"}."""
+    """Returns the package's unaccepted licences, or {"no licence"}."""
     parts = set(re.split(r"[\s()]+", expression(of))) - {"AND", "OR", "WITH", ""}
     return (parts or {"no licence"}) - FREE - COPYLEFT.get(name(of), set())
 
 
 def distributions() -> list[metadata.Distribution]:
-    """Returns the installed distributions by name, without the installers pip and setuptools."""
+    """Returns the installed distributions except pip and setuptools."""
     found = {name(one): one for one in metadata.distributions()}
     return [found[each] for each in sorted(found) if each not in {"pip", "setuptools"}]
 

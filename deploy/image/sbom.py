@@ -1,4 +1,4 @@
-"""Writes an environment's bill of materials: CycloneDX 1.6 as JSON, deterministic.
+"""Writes an environment's bill of materials in CycloneDX 1.6.
 
     python deploy/image/sbom.py requirements.lock [--of ldp-worker] > sbom.json
 
@@ -34,7 +34,7 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distribution]:
-    """Returns the installed direct dependencies; a package with an unmet marker is not installed."""
+    """Returns the installed direct dependencies."""
     found = {}
     for line in of.requires or []:
         requirement, _, marker = line.partition(";")
@@ -52,13 +52,13 @@ def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distrib
 
 
 def extras(line: str) -> set[str]:
-    """Returns the extras in a requirement: {"hiredis"} for ``redis[hiredis]>=6.0``."""
+    """Returns a requirement's extras: hiredis of ``redis[hiredis]>=6.0``."""
     found = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", line)
     return set() if found is None else {extra.strip() for extra in found[1].split(",")}
 
 
 def graph(root: metadata.Distribution) -> dict[str, tuple[metadata.Distribution, set[str]]]:
-    """Returns all transitive dependencies by name, each with the names of its direct dependencies."""
+    """Returns all dependencies by name, with their direct dependencies."""
     asked: dict[str, set[str]] = {name(root): {EXTRA}}
     for line in root.requires or []:
         found = re.match(r"[A-Za-z0-9._-]+", line)

@@ -1,4 +1,4 @@
-"""Copies ``deploy/prometheus/rules.yml`` into the PrometheusRule of the component monitoring.
+"""Copies the Prometheus rules into the component's PrometheusRule.
 
 Kustomize reads only files in its own folder. Run ``python -m deploy.kubernetes.rules`` after each change of the rules.
 """

@@ -1,4 +1,4 @@
-"""Starts local services with TLS and SASL, and a Kafka listener for each security setting.
+"""Starts local services with Kafka listeners for TLS and SASL settings.
 
     python deploy/local/secure.py                 start both, print the keys for each listener, stop on Ctrl-C
     python deploy/local/secure.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
@@ -58,7 +58,7 @@ _KAFKA = "org.apache.kafka.common.security"
 
 
 class Certificates:
-    """A private certificate authority and its certificates, as PEM files in a folder.
+    """A private certificate authority and its certificates, as PEM files.
 
     `ca.pem` is the authority, `other.pem` another one. Each certificate `NAME.pem` has a key `NAME.key`. `broker`,
     `elsewhere` and `expired` are server certificates; `client` and `stranger` are client certificates. The other
@@ -284,7 +284,7 @@ def _listeners(
 
 @contextlib.contextmanager
 def _started(say: services.Say, usual: bool) -> Iterator[services.Services]:
-    """Starts the services, and prints the configuration keys for each listener."""
+    """Starts the services, and prints the configuration of each listener."""
     with Secure.start(say, usual=usual, users={LIMITED: secrets.token_hex(8)}) as secure:
         for listener, protocol in LISTENERS.items():
             for mechanism in MECHANISMS if listener == "LOGINS" else ["PLAIN"]:

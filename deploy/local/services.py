@@ -1,4 +1,4 @@
-"""Starts a real Apache Kafka and a real Redis on this machine, without containers.
+"""Starts a real Kafka and Redis on this machine, without containers.
 
     python deploy/local/services.py                 start both, print their addresses, stop on Ctrl-C
     python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
@@ -169,7 +169,7 @@ class Services:
 
     @classmethod
     def start(cls, say: Say = print, *, usual: bool = False, more: Listeners = NO_MORE) -> Self:
-        """Finds or fetches both programs and starts them; cleans up before it raises UnavailableError."""
+        """Starts both programs; cleans up before it raises UnavailableError."""
         java, jars = _java(say), kafka_jars(say)
         redis_server = redis_program(say)
         guard = subprocess.Popen(
@@ -325,7 +325,7 @@ def kafka_answers(port: int) -> bool:
 
 
 def redis_answers(port: int) -> bool:
-    """Returns whether Redis answers PING, which it refuses while it loads its data."""
+    """Returns whether Redis answers PING: not while it loads its data."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(b"PING\r\n")
@@ -354,7 +354,7 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def _fetched(name: str) -> Iterator[Path | None]:
-    """Yields an empty cache folder to fill, or None if it is filled; one process fills at a time."""
+    """Yields an empty cache folder to fill, under a lock, or None if filled."""
     folder = cache() / name
     if folder.is_dir():
         yield None
@@ -381,7 +381,7 @@ def kafka_version() -> str:
 
 
 def kafka_jars(say: Say = print) -> Path:
-    """Returns the folder of the broker's jars; fetches them by Maven the first time."""
+    """Returns the folder of the broker's jars; Maven fetches them once."""
     version = kafka_version()
     name = f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:8]}"
     with _fetched(name) as folder:
@@ -418,7 +418,7 @@ def _java(say: Say) -> str:
 
 
 def redis_program(say: Say = print) -> str:
-    """Returns a redis-server from PATH, from Debian's package (as root), or from a wheel."""
+    """Returns a redis-server from PATH, Debian's package or a wheel."""
     found = program("redis-server", REDIS, say)
     if found is not None:
         return found
@@ -448,7 +448,7 @@ def redis_program(say: Say = print) -> str:
 
 
 def program(name: str, package: str, say: Say = print) -> str | None:
-    """Returns a program's path, or None; as root, installs a missing one from Debian's package."""
+    """Returns a program's path or None; root installs Debian's package."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with _one_at_a_time():
@@ -485,7 +485,7 @@ def _install(name: str, package: str, say: Say) -> str | None:
 
 
 def _run(command: list[str], otherwise: str) -> str:
-    """Runs a command and returns its output; UnavailableError begins with `otherwise`."""
+    """Runs a command; UnavailableError begins with `otherwise`."""
     try:
         done = subprocess.run(
             command,
@@ -505,7 +505,7 @@ def _run(command: list[str], otherwise: str) -> str:
 
 
 def _stay(services: Services) -> None:
-    """Prints the addresses, and waits until a server exits or a signal arrives."""
+    """Prints the addresses, and waits for a signal or a server's exit."""
     print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
     print(f"Redis   {services.redis.address}    log {services.redis.log}")
     print("Ctrl-C stops both and deletes their data.")
@@ -524,7 +524,7 @@ def _stay(services: Services) -> None:
 
 
 def _command(services: Services, command: list[str]) -> int:
-    """Runs a command with the services' variables; returns its exit code, or 128 + signal."""
+    """Runs a command with the services; returns exit code or 128 + signal."""
     with subprocess.Popen(command, env=os.environ | services.environment()) as child:
         # The terminal sends Ctrl-C to the command, too. Other signals are forwarded, so the command exits first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

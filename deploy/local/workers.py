@@ -1,4 +1,4 @@
-"""Runs `ldp-worker run` as a process with a log file, and queries it over HTTP."""
+"""Runs `ldp-worker run` as a process, and queries it over HTTP."""
 
 import http.client
 import json
@@ -59,7 +59,7 @@ class Worker:
         return [event for event in parsed if event["event"] == name]
 
     def port(self) -> int:
-        """Returns the HTTP port from the log, or 0 before the event `worker.started`."""
+        """Returns the HTTP port, or 0 before the event `worker.started`."""
         return next((int(event["port"]) for event in self.events("worker.started")), 0)
 
     @property
@@ -95,12 +95,12 @@ class Worker:
         return (s for family in families for s in family.samples if s.name == f"ldp_worker_{name}")
 
     def metric(self, name: str, **labels: str) -> float:
-        """Returns the sum of the samples of `ldp_worker_<name>` with these labels, or 0."""
+        """Returns the sum of samples of `ldp_worker_<name>` with these labels."""
         found = (sample for sample in self.samples(name) if labels.items() <= sample.labels.items())
         return math.fsum(sample.value for sample in found)
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Returns the samples of `ldp_worker_<name>` that are not 0, by one of their labels."""
+        """Returns non-zero samples of `ldp_worker_<name>` by a label's value."""
         return {sample.labels[label]: sample.value for sample in self.samples(name) if sample.value}
 
     def owned(self) -> set[int]:

@@ -132,12 +132,12 @@ class Table:
         return applied
 
     def _connected(self) -> psycopg.Connection:
-        """Opens a connection for one batch, as an idle one may break. Leaving the block commits."""
+        """Opens a connection for one batch; leaving the block commits."""
         return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
 
 
 def _write(connection: psycopg.Connection, rows: Sequence[_Row], applied: Applied) -> None:
-    """Writes rows after a savepoint; bisects a refused batch to the refused row, and deletes that row's key."""
+    """Writes rows; bisects a refused batch, and deletes a refused row's key."""
     try:
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("TRUNCATE came")
@@ -168,7 +168,7 @@ def _is_of_a_row(error: psycopg.Error) -> bool:
 
 
 def follow(config: Config, database: str, stopping: threading.Event, once: bool) -> None:
-    """Copies rows until `stopping` is set, or, with `once`, up to the topic's current end."""
+    """Copies rows until `stopping` is set; `once` stops at the current end."""
     topic = config.rows.topic or ""
     with RowReader(config, on_passed=_complain) as reader:
         table, waiting = (

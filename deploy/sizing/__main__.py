@@ -26,7 +26,7 @@ from worker.counting.windows import Windowing
 
 
 def cases() -> Iterator[Load]:
-    """Yields the streams of the table in docs/operate/capacity.md, after a year."""
+    """Yields the streams of docs/operate/capacity.md, after a year."""
     small = ldp.GRR("1", 10)
     yield Load.of("a poll", small, 100, 1)
     colours = ldp.OLH("1", 1_024)
@@ -92,7 +92,7 @@ def size_text(size: float) -> str:
 
 
 def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
-    """Yields the streams of a configuration after a year, each at this rate and number of partitions."""
+    """Yields the streams of a configuration, after a year."""
     loaded = configuration.load(path, {})
     for served in loaded.streams:
         windowing = served.configured.limits.windowing
@@ -172,7 +172,7 @@ def paper() -> Iterator[str]:
 
 
 def variance(oracle: ldp.Oracle) -> float:
-    """Returns the variance of Base at frequency 0, times the number of reports."""
+    """Returns the variance of Base at frequency 0, times n."""
     return float(oracle.q * (1 - oracle.q) / (oracle.p - oracle.q) ** 2)
 
 

@@ -122,7 +122,7 @@ class Load:
         methods: int = len(METHODS),
         rows: int = 0,
     ) -> Self:
-        """Returns a stream after some days of counting, with half of the panes that its windows may have."""
+        """Returns a stream after some days, with half of its maximum panes."""
         panes = 0 if cost is None else cost.panes // 2
         reports = rate / partitions
         cells = (math.ceil(reports * days * DAY), *[math.ceil(reports * pane_seconds)] * panes)
@@ -147,12 +147,12 @@ class Load:
 
     @property
     def redis_bytes(self) -> int:
-        """Redis memory of all partitions; each worker's commit also stages one partition."""
+        """Redis memory of all partitions, without staged commits."""
         cells = sum(allocated(blob + SDS) + OBJECT + CELL_KEY for blob in self.blobs)
         return self.partitions * (KEYS + cells)
 
     def commit_bytes(self, changed: int) -> int:
-        """Returns the bytes that a commit of all partitions sends to Redis; the append-only file grows by as many."""
+        """Returns the bytes that a commit of all partitions sends to Redis."""
         blobs = sum(sorted(self.blobs)[-changed:])
         overhead = COMMIT + COMMIT_CHANGED * changed + COMMIT_NAMED * len(self.blobs)
         return self.partitions * (blobs + overhead)
@@ -180,7 +180,7 @@ class Load:
 
     @property
     def topic_bytes(self) -> float:
-        """Compressed bytes of a snapshot with its open windows and its rows, on one replica of their topics."""
+        """Compressed bytes of a snapshot with windows and rows, per replica."""
         d = self.oracle.domain_size
         messages = self.methods + 1 + (self.vectors * -(-d // CHUNK) if d > INLINE else 0)
         vectors = self.vector_bytes * (LZ4_CHUNKS if d > INLINE else LZ4_JSON)
@@ -240,7 +240,7 @@ class Load:
 
     @property
     def publisher_bytes(self) -> float:
-        """Maximum memory of a publisher process without counting; it reads all counters as int64."""
+        """Maximum memory of a publisher process, which reads counters as int64."""
         transform = TRANSFORM_MEMORY * self.oracle.state_size if self.steps else 0
         return PROCESS + HELD * self.counters + VALUE_MEMORY * self.oracle.domain_size + transform
 
@@ -262,7 +262,7 @@ def work_seconds(oracle: ldp.Oracle) -> float:
 
 
 def chance(oracle: ldp.Oracle) -> float:
-    """Returns the highest probability that a report raises a given counter, over all users' values.
+    """Returns the highest probability that a report raises a given counter.
 
     Example:
         >>> round(chance(ldp.GRR("1", 3)), 4), round(chance(ldp.oracle("hadamard", "1", 1000)), 6)
@@ -273,7 +273,7 @@ def chance(oracle: ldp.Oracle) -> float:
 
 
 def width(oracle: ldp.Oracle, reports: int) -> int:
-    """Returns the bytes of a counter for a number of reports, up to 6 standard deviations above the mean.
+    """Returns a counter's bytes for the mean plus 6 standard deviations.
 
     Example:
         >>> [width(ldp.GRR("1", 3), reports) for reports in (100, 10_000, 10**6, 10**10)]
@@ -285,7 +285,7 @@ def width(oracle: ldp.Oracle, reports: int) -> int:
 
 
 def allocated(size: int) -> int:
-    """Returns the bytes that jemalloc allocates: it has four sizes between two powers of two.
+    """Returns the bytes that jemalloc allocates for a size.
 
     Example:
         >>> [allocated(size) for size in (100, 129, 1000, 1025, 5000)]

@@ -1,1 +1,1 @@
-"""HTTP server of probes, metrics and the page, and a client that reads them from a process."""
+"""HTTP server of probes, metrics and the page, and its client."""

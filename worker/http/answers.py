@@ -1,4 +1,4 @@
-"""Cache of compressed answers, shared by clients and bounded in number and bytes."""
+"""Cache of compressed answers, bounded in number and bytes."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ Parts = Callable[[], Iterable[bytes]]
 
 
 class Dropped(Exception):  # noqa: N818  # an answer, not a fault
-    """The cache dropped an answer during its transfer, in favour of newer ones."""
+    """The cache dropped an answer during its transfer."""
 
 
 class TooLarge(Exception):  # noqa: N818  # an answer, not a fault
@@ -96,7 +96,7 @@ class Packed:
         self._pieces = None
 
     def gzipped(self) -> Iterator[bytes]:
-        """Yields the compressed bytes in shared pieces; raises Dropped after `drop`."""
+        """Yields compressed bytes in shared pieces; raises Dropped after `drop`."""
         at = 0
         while (piece := self._piece(at)) is not None:
             yield piece
@@ -119,7 +119,7 @@ class Packed:
 
 
 class Answers:
-    """Makes answers on one thread and keeps the newest; used by one event loop.
+    """Makes answers on one thread and caches the newest.
 
     Concurrent requests for the same answer share it.
     """

@@ -1,4 +1,4 @@
-"""HTTP server on a thread: uvicorn, with deadlines and bounds for its connections.
+"""HTTP server on a thread: uvicorn, with deadlines of connections.
 
 uvicorn 0.54 has no deadline for the head of a request or for a stalled client. At its limit of connections, it refuses
 the newest one. `Connection` subclasses uvicorn's protocol to add deadlines, and to drop the oldest connection instead.

@@ -29,7 +29,7 @@ def json(document: object) -> bytes:
 
 
 def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
-    """Yields a complete snapshot as one JSON document, in parts of bounded size.
+    """Yields a complete snapshot as JSON, in parts of bounded size.
 
     Cost: O(d) per method; see ``tests/bench/page.py``.
     """
@@ -71,7 +71,7 @@ def excerpt(
     sort: str = "base",
     find: str = "",
 ) -> dict[str, Any]:
-    """Returns an excerpt of a snapshot: some values in an order, and the queries.
+    """Returns an excerpt of a snapshot: some values, and the queries.
 
     `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label or number; case is ignored.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.

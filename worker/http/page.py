@@ -1,4 +1,4 @@
-"""Answers requests of the page for files, snapshots and streams; read-only.
+"""Answers requests for the page's files, snapshots and streams.
 
 Every client of the port can read all answers: published snapshots, and facts that `/metrics` also has.
 """
@@ -94,7 +94,7 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET with the ETags that the client has, or None for other paths."""
+        """Returns the answer to a GET with the client's ETags, or None."""
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
@@ -221,7 +221,7 @@ class Page:
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Splits a target into path and parameters; a leading // is a path, not a host."""
+    """Splits a target into path and parameters; // begins a path, not a host."""
     path, _, query = target.partition("#")[0].partition("?")
     try:
         return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
@@ -246,7 +246,7 @@ def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
 
 
 def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the streams with only their newest windows, because thousands may exist."""
+    """Returns the streams with only their newest windows."""
     return [
         stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
         for stream in document
@@ -293,7 +293,7 @@ def _one(query: Mapping[str, list[str]], name: str, default: str) -> str:
 
 
 def _start(query: Mapping[str, list[str]]) -> int | None:
-    """Parses a window's start: milliseconds, or an ISO 8601 time, by default in UTC."""
+    """Parses a window's start: milliseconds or ISO 8601, by default in UTC."""
     given = _one(query, "start", "")
     if not given:
         return None

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """HTTP server on its own threads, until `shutdown`; OSError if it cannot listen on the address."""
+    """HTTP server on its own threads; OSError if it cannot listen."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class _EventStream(Response):
 
 
 class _HostFilter:
-    """Refuses requests from other sites and unknown host names (DNS rebinding); not for probes and metrics."""
+    """Refuses other sites and host names, against DNS rebinding."""
 
     def __init__(self, application: ASGIApp, names: frozenset[str], unfiltered: frozenset[str]) -> None:
         self._application, self._names, self._unfiltered = application, names | _LOCAL, unfiltered
@@ -346,7 +346,7 @@ def serve(
 
 
 def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
-    """Returns the page of a configuration; reads the topic from the first request on."""
+    """Returns the page; reads the topic from the first request on."""
     follower = Follower(config, on_passed=on_passed)
     streams = Streams(config, registry, ready, follower)
     return Page(streams, follower, [served.stream.name for served in config.streams])
@@ -355,7 +355,7 @@ def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed
 def listen(
     config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
 ) -> HttpServer:
-    """Starts the configured server; ConfigError if it cannot listen on the address."""
+    """Starts the configured server; ConfigError if it cannot listen."""
     http = config.http
     try:
         page = page_of(config, registry, ready, on_passed) if http.page else None

@@ -1,4 +1,4 @@
-"""JSON documents of the streams for the page: parameters, progress and snapshots."""
+"""JSON documents of the streams: parameters, progress and snapshots."""
 
 import threading
 import time
@@ -106,7 +106,7 @@ class Streams:
             return counted
 
     def _rate(self, stream: str) -> float | None:
-        """Returns reports per second over about `RATE_SECONDS`; None without a recent earlier request."""
+        """Returns reports per second, or None without a recent earlier request."""
         with self._lock:
             (then, before), (now, at_last) = self._before[0], self._before[-1]
         if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:
@@ -152,7 +152,7 @@ def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
 
 
 def _states(facts: Facts) -> dict[str, str]:
-    """Returns each stream's state; the first state other than serving of several processes.
+    """Returns each stream's state, by preference one other than serving.
 
     Example:
         >>> _states({"streams": {"s": "serving"}})

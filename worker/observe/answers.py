@@ -1,4 +1,4 @@
-"""Gauges of the newest snapshot: ten most frequent values and queries, at most 150 series."""
+"""Gauges of the newest snapshot: most frequent values and queries."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Log lines, metrics and readiness from the events of counting and publishing.
+"""Logs, metrics and readiness from events of counting and publishing.
 
 Normal events are logged at level info, and rare events at level warning.
 """
@@ -34,7 +34,7 @@ class Logger(Protocol):
 
 
 class PassedOver:
-    """Logs each skipped record and batch of the topics that workers write, once."""
+    """Logs skipped records and batches of the workers' topics, each once."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger, self._known = logger, set[Passed]()
@@ -56,7 +56,7 @@ class PassedOver:
 
 
 class StreamEvents:
-    """Logs and exports the events of one stream; see `worker.counting.ports.Events`.
+    """Logs and exports one stream's `worker.counting.ports.Events`.
 
     Example:
         >>> class Printed:
@@ -96,7 +96,7 @@ class StreamEvents:
         self._logger.warning(event, **facts)
 
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
-        """Counts a refused fetch; logs it after 5 s of refusals, then every minute."""
+        """Counts a refused fetch; logs it after 5 s, then every minute."""
         self._failed("fetch", Step.FETCH, error)
         due = self._refusals_logged.get(partition, -_REPEAT_SECONDS) + _REPEAT_SECONDS
         if seconds < _LASTING_SECONDS:
@@ -122,7 +122,7 @@ class StreamEvents:
         self._logger.warning("claim.retry", partitions=partitions, error=str(error), remedy=error.remedy)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """Logs a gap, and ends a turn of dead letters, because pending ones may belong to lost records."""
+        """Logs a gap, and ends a turn of dead letters, which may be lost."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.DEAD_LETTERS)
 
@@ -164,7 +164,7 @@ class StreamEvents:
         self._logger.warning("poll.retry", error=str(error), remedy=error.remedy)
 
     def looked(self, partition: int, stored: int, end: int, high: int, watermark: int | None) -> None:
-        """Exports a partition's stored offset, lag and offsets above the last stable one."""
+        """Exports offset, lag and offsets above the last stable offset."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.owned.labels(*labels).set(1)
         metrics.offset.labels(*labels).set(stored)
@@ -174,7 +174,7 @@ class StreamEvents:
             metrics.watermark.labels(*labels).set(watermark / 1000)
 
     def panes(self, partition: int, state: PartitionState) -> None:
-        """Exports a partition's panes, and whether it waits for admission or for a free pane."""
+        """Exports a partition's panes, and whether the partition waits."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.closed.labels(*labels).set(state.windows.closed / 1000)
         metrics.panes.labels(*labels).set(len(state.panes))
@@ -202,7 +202,7 @@ class StreamEvents:
         self._metrics.forget_partition(self._stream, partition)
 
     def released(self, partition: int) -> None:
-        """Logs a release, and ends a turn of dead letters: the next owner sends pending ones."""
+        """Logs a release, and ends a turn of dead letters."""
         self._metrics.forget_partition(self._stream, partition)
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.DEAD_LETTERS)
@@ -261,13 +261,13 @@ class StreamEvents:
         )
 
     def checked(self, seconds: float | None) -> None:
-        """Restarts the age of the newest snapshot; records the duration of publishing."""
+        """Restarts the snapshot's age; records the duration of publishing."""
         if seconds is not None:
             self._metrics.snapshot_seconds.labels(self._stream).observe(seconds)
         self._cover()
 
     def _cover(self) -> None:
-        """Restarts the age, by a monotonic clock; the minimum over all processes is the stream's age."""
+        """Restarts the process's age of the newest snapshot."""
         if self._covered is None:
             self._metrics.age.labels(self._stream).set_function(
                 lambda: self._clock() - (self._covered or 0.0)

@@ -19,7 +19,7 @@ _OWN = ("worker", "ldp")
 
 
 def configure(level: str = "info", process: int | None = None) -> None:
-    """Routes structlog and the standard library's logging to stderr, with times in UTC.
+    """Routes structlog and standard logging to stderr, with UTC times.
 
     Loggers of libraries log at WARNING and above, or with level debug at INFO and above. With other levels, repeated
     lines about connections are dropped, because the worker logs the cause.

@@ -1,4 +1,4 @@
-"""Merges the metrics of several processes into one registry, with the label ``process``.
+"""Merges metrics of several processes, with the label ``process``.
 
 The multiprocess mode of prometheus_client cannot remove a sample, for example of a released partition.
 """
@@ -17,14 +17,14 @@ ACCEPTS = "application/openmetrics-text; version=1.0.0"
 def registry(
     shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
 ) -> CollectorRegistry:
-    """Returns a registry of all processes' metrics, their states and numbers of restarts."""
+    """Returns a registry of all processes' metrics, states and restarts."""
     registry = CollectorRegistry()
     registry.register(_Merged(shown, restarts))
     return registry
 
 
 def merge(shown: Iterable[str | None]) -> list[Metric]:
-    r"""Merges OpenMetrics texts of several processes; a text is None if the process does not answer.
+    r"""Merges processes' OpenMetrics texts; None if a process does not answer.
 
     Example:
         >>> text = "# TYPE lag gauge\nlag 3.0\n# EOF\n"

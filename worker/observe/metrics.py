@@ -251,7 +251,7 @@ class Metrics:
         memory: Mapping[str, Mapping[str, Any]],
         logs: Mapping[str, Mapping[int, tuple[int, int, int]]],
     ) -> None:
-        """Exports the memory of each Redis server and the topics' offsets; an empty mapping removes them.
+        """Exports Redis memory and offsets; an empty mapping removes them.
 
         A partition's offsets are the first offset, the last stable offset, and the consumer group's offset.
         """
@@ -271,7 +271,7 @@ class Metrics:
                     metric.labels(stream, str(partition)).set(offset)
 
     def begin(self, stream: str) -> None:
-        """Initializes a stream's counters at 0, so that rates include the first event."""
+        """Starts a stream's counters at 0, so that rates include the first event."""
         self.up.labels(stream).set(1)
         self.publisher.labels(stream).set(0)
         for metric, values in (

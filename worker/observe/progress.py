@@ -78,13 +78,13 @@ class Progress:
         self.publisher_heartbeat_at = self._clock()
 
     def failed(self, step: Step, why: str, remedy: str = "") -> None:
-        """Records a failed step; its age starts at the first failure after the last success."""
+        """Records a failed step; its age starts at the first failure."""
         before = self._failing.get(step)
         since = self._clock() if before is None else before.since
         self._failing[step] = _Failure(since, why, remedy or CHECK)
 
     def failing(self, step: Step) -> float:
-        """Returns the seconds for which a step has failed, or 0; safe from any thread."""
+        """Returns the seconds for which a step has failed, or 0; thread-safe."""
         failure = self._failing.get(step)
         return 0.0 if failure is None else self._clock() - failure.since
 
