@@ -1,11 +1,11 @@
-// The JavaScript client, asked from Python through Node (node.mjs) or a browser (tests/support/chromium.py): a request in, an
-// answer out, in JSON's types. Nothing here is of one of both alone.
+// The JavaScript client, called from Python through Node (node.mjs) or a browser (tests/support/chromium.py): a request in, an
+// answer out, in JSON's types. The code runs in both.
 //
 //   {"ask": "vectors", "streams": [...]}         each case's frame, its coins from its seed
 //   {"ask": "laws", "documents": [...]}          for each value of each stream, every report with its probability; and
 //                                                how many draws there were, as a list of each number that occurred
 //   {"ask": "masks", "cases": [[a, b, n, [word, ...]], ...]}   the coins that come out of these digits
-//   {"ask": "coins", "cases": [[name, [argument, ...], bytes], ...]}   what is drawn where the system gives these bytes
+//   {"ask": "coins", "cases": [[name, [argument, ...], bytes], ...]}   the draws from these system bytes
 //   {"ask": "calls", "calls": [[document, [method, ...arguments]], ...]}   what each call gives or throws
 //
 // For the first three the coins are replaced in a copy of the module, between two of its lines: it has no switch for it.
@@ -24,7 +24,7 @@ async function scripted(source, coins) {
   const [, after] = rest.split(END);
   globalThis.coins = coins;
   const names = `const { ${Object.keys(coins).join(", ")} } = globalThis.coins;\n`;
-  // those of a name that is given are not taken from the file
+  // given names replace functions of the file
   const own = "manyCoins" in coins ? after.replace("function manyCoins(", "function replaced(") : after;
   return imported(`${before}${names}${END}${own}\nexport { manyCoins };\n`);
 }
@@ -50,7 +50,7 @@ const each = (below) => (first, last) =>
 
 class Short extends Error {}
 
-/** The coins of a seed, as tests/vectors/README.md defines them; `Short` where so many blocks of them do not do. */
+/** The coins of a seed, as tests/vectors/README.md defines them; `Short` if this number of blocks does not suffice. */
 async function seeded(seed, blocks) {
   const ready = new Uint8Array(32 * blocks);
   const block = (i) => {
@@ -112,7 +112,7 @@ async function vectors({ streams }, source) {
 /** Draws every way that there is, one run after the other, each with its probability. */
 class Ways {
   constructor() {
-    this.path = []; // of each draw: which way, of how many
+    this.path = []; // per draw: the branch, and the number of branches
   }
 
   begin() {
@@ -128,7 +128,7 @@ class Ways {
     return way;
   }
 
-  /** Goes on to the next; returns whether there is one. */
+  /** Advances to the next path; returns whether there is one. */
   next() {
     while (this.path.length && this.path.at(-1)[0] === this.path.at(-1)[1] - 1) this.path.pop();
     if (this.path.length) this.path.at(-1)[0]++;
@@ -136,7 +136,7 @@ class Ways {
   }
 }
 
-const SEEDS = [0, 12_345, 2 ** 32 - 1]; // of the 2³² of OLH, in each of which the law must hold
+const SEEDS = [0, 12_345, 2 ** 32 - 1]; // three of the 2³² seeds of OLH; the law must hold for each
 
 async function laws({ documents }, source) {
   let ways;
@@ -147,7 +147,7 @@ async function laws({ documents }, source) {
     below,
     belowEach: each(below),
     coin,
-    // of many coins each is one: how they are made of digits is asked for by itself
+    // each of many coins is a single coin; another test covers how digits make them
     manyCoins: (a, b, n) => {
       const bits = new Uint8Array(Math.ceil(n / 8));
       for (let v = 0; v < n; v++) bits[v >> 3] |= coin(a, b) << (v & 7);
@@ -197,7 +197,7 @@ async function coins({ cases }, source) {
     const drawn = module[name](...rest.map((each) => (typeof each === "string" ? BigInt(each) : each)));
     return { drawn: name === "belowEach" ? [...drawn] : drawn, left: given.length };
   });
-  Object.defineProperty(globalThis, "crypto", system); // a page is asked again
+  Object.defineProperty(globalThis, "crypto", system); // a page serves further requests
   return answers;
 }
 

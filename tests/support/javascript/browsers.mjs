@@ -1,9 +1,9 @@
-// Two browsers' own noise, written from what is published about them, and the frames that the page's adapter makes of it.
+// Noise of two browsers, written from their published definitions, and the frames that the page's adapter makes of it.
 //
-//   node browsers.mjs firefox N p q       of each line, a value 0..N−1, the bits that Firefox would send
-//   node browsers.mjs navigation          of each line, "low" or "high", a space and a rate, the confidence as JSON
-//   node browsers.mjs weights             of all lines, confidences, the mean weight of "low" and of "high"
-//   node browsers.mjs frames DOCUMENT     of each line, bits or a confidence, the frame in hexadecimal
+//   node browsers.mjs firefox N p q       per line, a value 0..N−1: the bits that Firefox would send
+//   node browsers.mjs navigation          per line, "low" or "high", a space and a rate: the confidence as JSON
+//   node browsers.mjs weights             of all lines, confidences: the mean weight of "low" and of "high"
+//   node browsers.mjs frames DOCUMENT     per line, bits or a confidence: the frame in hexadecimal
 
 import { readFileSync } from "node:fs";
 import { confidenceFrame, unaryFrame } from "../../../ldp/clients/javascript/browsers.js";
@@ -19,16 +19,16 @@ function firefox(value, [n, p, q]) {
   return bits.map(Number).join("");
 }
 
-/** With the probability that is the rate, one of both values drawn evenly; else the own one. A double, as a browser has it. */
+/** With the rate as probability, one of both values drawn evenly; else the user's value. A double, as in a browser. */
 function confidence(value, rate) {
   const uniform = () => crypto.getRandomValues(new Uint32Array(2)).reduce((sum, half) => (sum + half) / 2 ** 32, 0);
   const said = uniform() < rate ? ["low", "high"][crypto.getRandomValues(new Uint8Array(1))[0] & 1] : value;
   return { value: said, randomizedTriggerRate: rate };
 }
 
-/** What the W3C tells a provider to do: R is 1 for the value that is asked about; every record counts, though below 0. */
+/** Debiasing by the W3C: R is 1 for the requested value; every record counts, even below 0. */
 function meanWeight(records, asked) {
-  let [sum, rest] = [0, 0]; // of what a double loses (Neumaier), so that the order of many records does not show
+  let [sum, rest] = [0, 0]; // with the rounding error (Neumaier), so that the order of many records has no effect
   for (const { value, randomizedTriggerRate: rate } of records) {
     const weight = (Number(value === asked) - rate / 2) / (1 - rate);
     const next = sum + weight;

@@ -18,11 +18,10 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Flink, all of it in this process, with checkpoints: a counter for each value that GRR may report, as keyed state.
+ * Flink, in a single process, with checkpoints: a counter for each value that GRR may report, as keyed state.
  *
- * Arguments as KafkaStreamsPeer has them; the fifth is the milliseconds between checkpoints, the sixth where they go. It
- * says on stdout, as JSON, when it begins, and when it is through, the last checkpoint done: with the counts as they
- * stand in its state when the input is over.
+ * Arguments as in KafkaStreamsPeer; the fifth is the milliseconds between checkpoints, the sixth their folder. Writes
+ * JSON lines on stdout at its beginning and after its last checkpoint, with the counts of its final state.
  */
 public final class FlinkPeer {
     private static long[] counts;

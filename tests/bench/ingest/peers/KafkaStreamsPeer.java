@@ -22,9 +22,9 @@ import org.apache.kafka.streams.state.Stores;
 /**
  * Kafka Streams with exactly_once_v2: a counter for each value that GRR may report, in its usual store behind its cache.
  *
- * Arguments: address, topic, begin and records (the offsets between which is measured), commit milliseconds, folder for
- * the state, how many counters. It says on stdout, as JSON, when it begins, and when it is through, all of it committed:
- * with the counts as its store has them.
+ * Arguments: address, topic, begin and records (the measured offsets), commit milliseconds, folder for the state,
+ * number of counters. Writes JSON lines on stdout at its beginning and after its last commit, with the counts of its
+ * store.
  */
 public final class KafkaStreamsPeer {
     private static final CountDownLatch THROUGH = new CountDownLatch(1);
