@@ -1,4 +1,4 @@
-"""Logins that need a token, by the standard library."""
+"""OAuth 2.0 tokens for logins, with the standard library only."""
 
 from worker.login.tokens import Credentials, TokenError, Tokens, tokens_of
 

@@ -1,7 +1,7 @@
-"""Fetches OAuth 2.0 tokens by client credentials (RFC 6749, section 4.4), and renews them ahead.
+"""OAuth 2.0 tokens by client credentials (RFC 6749, section 4.4), renewed before they expire.
 
-Kafka's client asks for a token on its heartbeat thread, so only the first token is waited for. While the endpoint
-fails, the last valid token is returned. A token that nobody used is not renewed.
+Kafka's client requests tokens in its heartbeat thread, so a request waits only without a valid token. While the
+endpoint fails, clients get the last valid token. An unused token is not renewed.
 """
 
 import base64
@@ -19,21 +19,21 @@ from typing import IO, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 TIMEOUT_SECONDS = 5.0
-"""Longest wait for the endpoint, and for the first token."""
+"""Maximum wait for the endpoint and for a first token."""
 _RETRY_SECONDS = 2.0
 _RENEWED_AT = 0.8
-"""Share of a token's lifetime after which the next is fetched."""
+"""Share of a token's lifetime after which the next token is fetched."""
 _UNSAID_SECONDS = 60.0
 """Lifetime of a token without ``expires_in``."""
 _MOST_SECONDS = 86_400.0
-"""Longest lifetime."""
+"""Maximum lifetime of a token."""
 _MOST_BYTES = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """A bearer token (RFC 6750, section 2.1)."""
 
 
 class TokenError(RuntimeError):
-    """The endpoint gave no token."""
+    """The endpoint returned no valid token."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Credentials:
 
 
 class Tokens:
-    """The tokens of one client; implements ``kafka.net.sasl.oauth.AbstractTokenProvider``."""
+    """Tokens of one client; implements ``kafka.net.sasl.oauth.AbstractTokenProvider``."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -58,10 +58,10 @@ class Tokens:
         self._renewing = self._wanted = False
 
     def token(self) -> str:
-        """Returns a valid token; waits only for the first.
+        """Returns a valid token; waits only if there is none.
 
         Raises:
-            TokenError: there is none.
+            TokenError: the endpoint returned no valid token in time.
         """
         with self._changed:
             self._wanted = True
@@ -72,7 +72,7 @@ class Tokens:
             if self._is_good():
                 return self._token
             raise self._failure or TokenError(
-                f"{_place(self._credentials)} gives no answer in {TIMEOUT_SECONDS:g} s"
+                f"{_place(self._credentials)} does not answer within {TIMEOUT_SECONDS:g} s"
             )
 
     def extensions(self) -> dict[str, str]:
@@ -106,7 +106,7 @@ class Tokens:
 
 @functools.cache
 def tokens_of(credentials: Credentials) -> Tokens:
-    """Returns the tokens that all clients of this process with the same credentials share."""
+    """Returns the tokens of credentials, shared by all clients of this process."""
     return Tokens(credentials)
 
 
@@ -114,7 +114,7 @@ def fetch(credentials: Credentials) -> tuple[str, float]:
     """Fetches a token; returns it and its lifetime in seconds.
 
     Raises:
-        TokenError: the endpoint does not answer, refuses, or answers something else.
+        TokenError: the endpoint does not answer, refuses, or sends no valid token.
     """
     place = _place(credentials)
     body = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
@@ -135,32 +135,32 @@ def fetch(credentials: Credentials) -> tuple[str, float]:
     except urllib.error.HTTPError as error:
         with error:
             code = _json(error).get("error")
-        # only a code of RFC 6749 is shown: anything else could be what was sent
+        # an answer can repeat the secret, so the message has only codes of the form of RFC 6749
         why = f" ({code})" if isinstance(code, str) and re.fullmatch("[a-z_]{1,40}", code) else ""
         raise TokenError(f"{place} refuses: HTTP {error.code}{why}") from None
-    except (OSError, HTTPException, ValueError) as error:  # a host's name can be none, too
-        raise TokenError(f"{place} gives no answer: {getattr(error, 'reason', None) or error}") from None
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: an invalid host name
+        raise TokenError(f"{place} does not answer: {getattr(error, 'reason', None) or error}") from None
     token, lasts = answer.get("access_token"), answer.get("expires_in", _UNSAID_SECONDS)
     if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
-        raise TokenError(f"{place} gives an answer that has no access_token")
+        raise TokenError(f"{place} sent an answer without a valid access_token")
     try:
         seconds = float(lasts)
     except (TypeError, ValueError, OverflowError):
         seconds = 0.0
     if not seconds >= 1:
-        raise TokenError(f"{place} gives a token whose expires_in is no time to use it in")
+        raise TokenError(f"{place} sent a token with an invalid expires_in; allowed is at least 1 s")
     return token, min(seconds, _MOST_SECONDS)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, which could take the secret elsewhere."""
+    """Handler that refuses redirects, which could send the secret to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         """Returns no request."""
 
 
 def _json(reply: IO[bytes]) -> dict[str, Any]:
-    """Returns the JSON object of an answer, or an empty one."""
+    """Returns the JSON object of an answer, or an empty object."""
     try:
         found = json.loads(reply.read(_MOST_BYTES))
     except (ValueError, RecursionError, OSError, HTTPException):
@@ -169,5 +169,5 @@ def _json(reply: IO[bytes]) -> dict[str, Any]:
 
 
 def _place(credentials: Credentials) -> str:
-    """Returns the endpoint's description, with its host only."""
+    """Returns a description of the endpoint, with only the host of its URL."""
     return f"the token endpoint at {urlsplit(credentials.endpoint).netloc}"

@@ -1,4 +1,4 @@
-"""Service: threads and processes of a worker, and the wiring of the packages.
+"""Threads and processes of a worker.
 
-`stream` is one stream's two loops, `run` the process around them, `processes` several of those with their parent.
+`stream` has the two threads of a stream, `run` the worker process, and `processes` the parent of several of them.
 """

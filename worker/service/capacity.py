@@ -1,4 +1,4 @@
-"""Exports Redis memory and the offsets of every partition; counting never waits for these."""
+"""Exporter of Redis memory and partition offsets, in a thread that counting never waits for."""
 
 import threading
 from typing import Any
@@ -15,7 +15,7 @@ _EVERY_SECONDS = 15.0
 
 
 class Capacity(threading.Thread):
-    """Queries Redis and the brokers every 15 s; the last answers stay exported until the next."""
+    """Queries Redis and the brokers every 15 s, and exports the newest answers."""
 
     def __init__(self, config: Config, metrics: Metrics, stopping: threading.Event) -> None:
         super().__init__(name="capacity", daemon=True)

@@ -1,4 +1,4 @@
-"""Child processes of this installation: start one with a socket pair, which either side loses when the other ends."""
+"""Child processes, connected by a socket pair that closes when either side ends."""
 
 import contextlib
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 
 
 def python() -> list[str]:
-    """Returns the command of this installation's interpreter, which imports nothing from the working directory."""
+    """Returns the interpreter's command; it does not import from the working directory unless this process does."""
     return [sys.executable, *([] if str(Path.cwd()) in sys.path else ["-P"])]
 
 
 def start(
     command: Sequence[str], environ: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts a process with the descriptor of its end appended; returns it and this end of the socket pair.
+    """Starts a process; returns the process and this side's socket.
 
-    `environ`: the environment; None for this process's. Raises `OSError`: the system cannot start another
-    process.
+    The last argument of the command is the descriptor of the child's socket. `environ` is None for the environment of
+    this process. Raises `OSError` if the system cannot start another process.
     """
     ours, theirs = socket.socketpair()
     with theirs:
@@ -47,11 +47,11 @@ class Parent:
 
     def serving(self, port: int) -> None:
         """Reports the HTTP port at which this process answers."""
-        with contextlib.suppress(OSError):  # `on_gone` handles a parent that is gone
+        with contextlib.suppress(OSError):  # `on_gone` handles the parent's end
             self._line.sendall(f"{port}\n".encode())
 
     def on_gone(self, callback: Callable[[], None]) -> None:
-        """Calls back, on a thread of its own, once the parent is gone."""
+        """Runs a callback in a separate thread once the parent has ended."""
 
         def wait() -> None:
             with contextlib.suppress(OSError):

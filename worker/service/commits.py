@@ -1,4 +1,4 @@
-"""Schedules a stream's commits, and writes them on a thread of its own while counting goes on."""
+"""Scheduler of a stream's commits; a separate thread writes them while counting continues."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,16 +9,15 @@ from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer
 
 SHARE = 0.1
-"""Largest share of the time that writing may take: beyond it, commits are less frequent than configured."""
-LONGEST_SECONDS = 10.0  # Longest delay of a commit by `SHARE`
-REPLAY_SECONDS = 10.0  # Seconds of counting after which a commit is due at once: what a crash may lose
+"""Maximum share of time for writing; if writing takes more, commits are less frequent than configured."""
+LONGEST_SECONDS = 10.0  # Maximum delay of a commit because of `SHARE`
+REPLAY_SECONDS = 10.0  # Maximum counting time between commits, which a restart repeats after a crash
 
 
 class Commits:
-    """The commits of one stream's counts; called from the polling thread.
+    """Commits of one stream's counts; called from the polling thread.
 
-    `Ownership.release` commits a partition even if its commit is under way: the same commit written twice changes
-    nothing.
+    `Ownership.release` may write a commit that this thread is also writing: a repeated commit changes nothing.
     """
 
     def __init__(
@@ -35,13 +34,13 @@ class Commits:
         self._took = self._counted = 0.0
 
     def counted(self, seconds: float) -> None:
-        """Adds seconds of counting that are not committed yet."""
+        """Adds seconds of counting since the last commit."""
         self._counted += seconds
 
     def turn(self) -> bool:
-        """Settles a written commit, and starts one that is due; returns whether one ended.
+        """Settles a written commit and starts the next at its time; returns whether a commit ended.
 
-        Raises `StateLost`; as `Ownership.commit` does.
+        Raises `StateLost` like `Ownership.commit`.
         """
         ended = self._writing is not None and self._writing.done()
         if ended:
@@ -56,7 +55,7 @@ class Commits:
         return ended
 
     def settle(self) -> None:
-        """Waits for the commit under way, and settles it. Raises `StateLost`; as `Ownership.commit` does."""
+        """Waits for the running commit and settles it. Raises `StateLost` like `Ownership.commit`."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             self._ownership.settle(writing.result())

@@ -1,6 +1,6 @@
-"""The polling thread of one stream: polls, releases, counts, claims, commits and compares in a loop.
+"""Loop of a stream's polling thread: polls, releases, counts, claims, commits and compares.
 
-It depends on neither Kafka nor Redis, so the simulation runs it, too.
+The module depends on neither Kafka nor Redis, so that the simulation can run it.
 """
 
 import time
@@ -19,46 +19,46 @@ from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, St
 from worker.service.commits import Commits
 
 _POLL_MS = 200
-_COUNT_SECONDS = 1.0  # Longest counting between two turns of the loop
+_COUNT_SECONDS = 1.0  # Maximum counting time in one turn of the loop
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 _FINISH_SECONDS = 0.2
-STOP_SECONDS = 4.0  # Longest `finish`: the next owner counts again what is not stored by then
+STOP_SECONDS = 4.0  # Maximum duration of `finish`; the next owner recounts uncommitted records
 
 
 class Polled(Log, Protocol):
-    """A polled log, with what the loop needs in addition to claims and commits."""
+    """Log that the loop polls."""
 
     def poll(self, timeout_ms: int) -> list[Batch]:
         """Returns the next batch of one started partition, or none."""
 
     def keep(self) -> None:
-        """Stays in the group without fetching on."""
+        """Stays in the group without further fetches."""
 
     def take_revoked(self) -> set[int]:
-        """Returns the partitions taken away since the last call."""
+        """Returns the partitions that were revoked since the last call."""
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, none if it is missing, None if unknown."""
+        """Returns all partitions of the topic, an empty set if the topic is missing, or None if unknown."""
 
     def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset and high watermark."""
 
     def take_refused(self) -> Mapping[int, tuple[Unavailable, float]]:
-        """Returns the partitions refused since the last call: the error, and for how many seconds."""
+        """Returns partitions that were refused since the last call, each with its error and seconds of refusal."""
 
     def reads_all(self) -> bool:
         """Returns whether no partition's last fetch was refused."""
 
 
 class Stopping(Protocol):
-    """Whether the worker is asked to stop, as `threading.Event` says it."""
+    """Request to stop the worker, with the interface of `threading.Event`."""
 
     def is_set(self) -> bool:
-        """Returns whether it is asked to stop."""
+        """Returns whether a stop was requested."""
 
     def wait(self, timeout: float) -> bool:
-        """Waits at most so many seconds; returns whether it is asked to stop."""
+        """Waits for a request, at most ``timeout`` seconds; returns whether a stop was requested."""
 
 
 class Loop:
@@ -85,10 +85,10 @@ class Loop:
         self._stopping, self._clock, self._sleep = stopping, clock, sleep
 
     def run(self, errors: Collection[Exception]) -> None:
-        """Runs until asked to stop or until the publishing thread fails.
+        """Runs until a stop is requested or ``errors`` has an error of the publishing thread.
 
-        A large poll is counted in slices; between them the worker stays in the group, releases and commits.
-        Raises `StateLost`; see `Ownership`.
+        The loop counts a large poll in slices. Between slices, it stays in the group, releases and commits. Raises
+        `StateLost`; see `Ownership`.
         """
         log, ownership, commits, progress = self._log, self._ownership, self._commits, self._progress
         began = look_at = self._clock()
@@ -113,7 +113,7 @@ class Loop:
                     try:
                         with progress.attempt(Step.LOOK):
                             self._look()
-                    finally:  # a failure takes long; count between two of them
+                    finally:  # a failed look takes long, so the loop counts between two failures
                         look_at = self._clock() + self._look_every
                 if now - began > READY_TIMEOUT_SECONDS:
                     progress.over(Step.SERVE)
@@ -124,11 +124,11 @@ class Loop:
                 self._stopping.wait(_RETRY_SECONDS)
             progress.state = self._state()
             if progress.state == SERVING:
-                progress.over(Step.CLAIM)  # a postponed attempt is no success
+                progress.over(Step.CLAIM)  # `claim` returns without an error if it postpones a partition
             progress.heartbeat()
 
     def finish(self) -> None:
-        """Commits what is counted; retries for `STOP_SECONDS`."""
+        """Commits all counts; retries for `STOP_SECONDS`."""
         ownership, deadline = self._ownership, self._clock() + STOP_SECONDS
         self._commits.settle()
         ownership.commit(heartbeat=self._progress.heartbeat)
@@ -139,7 +139,7 @@ class Loop:
         self._events.info("stream.finished", committed=ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:
-        """Counts for `_COUNT_SECONDS` or one slice; the rest stays queued; returns the seconds taken."""
+        """Counts for `_COUNT_SECONDS`, or one slice, and returns the seconds; the other batches stay queued."""
         oracle = self._stream.oracle
         size, cost = oracle.report_bytes, oracle.cost
         began = self._clock()
@@ -149,7 +149,7 @@ class Loop:
             with self._events.counting():
                 self._ownership.apply(first, self._progress.heartbeat)
             self._progress.heartbeat()
-        # released and waiting partitions are read again
+        # the log reads released and waiting partitions again
         reading = self._ownership.reading()
         left = [batch for batch in polled if batch.partition in reading]
         polled.clear()
@@ -177,7 +177,7 @@ class Loop:
         if partitions is not None and not partitions:
             self._events.warning("topic.missing", topic=self._topic, remedy="run ldp-worker create-topics")
         stored, states = self._ownership.stored(), self._ownership.states()
-        # without a partition it asks for one, to see whether the brokers answer
+        # without stored partitions, the request for any partition shows whether the brokers answer
         ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])
         for partition, offset in stored.items():
             if isinstance(end := ends[partition], Unavailable):

@@ -1,7 +1,7 @@
-"""Runs several worker processes on one machine, each a member of the group, under one parent.
+"""Parent of several worker processes on one machine, which are members of the same groups.
 
-The parent starts, restarts and ends them, and answers probes and metrics for all. It counts nothing and does not use
-Redis; it reads only the snapshot topic, for the page. A child ends when its parent does.
+The parent starts, restarts and ends the children, and serves their probes and metrics. It does not use Redis, and reads
+only the snapshot topic, for the page. A child ends when its parent ends.
 """
 
 import json
@@ -24,21 +24,21 @@ from worker.observe.events import PassedOver
 from worker.service.children import start
 
 _TURN_SECONDS = 0.1
-_ANSWER_SECONDS = 2.0  # Longest answer of a child to a probe
-_STOP_SECONDS = 8.0  # After this a stopping child is killed, before a container engine kills all
+_ANSWER_SECONDS = 2.0  # Maximum wait for a child's answer to a probe
+_STOP_SECONDS = 8.0  # Time until the parent kills stopping children, less than that of container engines
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
-_CONFIGURATION = 2  # Exit code of a wrong configuration: a restart does not help
+_CONFIGURATION = 2  # Exit code for a wrong configuration, after which a restart does not help
 
 logger = structlog.get_logger("worker.service")
 
 
 def run(config: Config, count: int, command: Sequence[str]) -> int:
-    """Runs child processes until SIGTERM or SIGINT; returns the exit code, 1 if any child's is not 0.
+    """Runs child processes until SIGTERM or SIGINT; returns the exit code.
 
-    A child that ends by itself restarts after a growing wait; exit code 2 ends all of them. Raises
-    `ConfigError`: the configured address cannot be listened on.
+    The code is 0 if all children exit with 0, 2 if a child refuses the configuration, which ends all children, and else
+    1. Other children restart after a growing wait. Raises `ConfigError` if the parent cannot listen on the address.
     """
-    asked: list[int] = []  # an Event could be locked when the signal arrives
+    asked: list[int] = []  # the signal can arrive while an Event is locked
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))
     processes = Processes(count, command)
@@ -64,19 +64,19 @@ class Process:
 
     def __init__(self, number: int, command: Sequence[str], threads: int) -> None:
         self.number, self._command = number, command
-        # by default, libraries start a thread a core in each process
+        # by default, libraries start one thread per core in each process
         self._environ = {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)} | os.environ
         self._running: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._began = self._due = time.monotonic()
         self._wait = _FIRST_RETRY
-        self.port: int | None = None  # of HTTP; None unless it serves
+        self.port: int | None = None  # HTTP port; None unless the child serves
         self.restarts = 0
-        self.code: int | None = None  # the last exit code; None if it never ended
-        self.state = "starting"  # shown while it does not answer
+        self.code: int | None = None  # last exit code; None before the first end
+        self.state = "starting"  # shown while the child does not answer
 
     def turn(self) -> None:
-        """Starts it when due, receives its port, and notices its end."""
+        """Starts the process at its time, receives its port, or schedules a restart after its end."""
         if self._running is None:
             if time.monotonic() >= self._due:
                 self._start()
@@ -98,7 +98,7 @@ class Process:
         logger.info("process.started", process=self.number, pid=self._running.pid, restarts=self.restarts)
 
     def _hear(self) -> None:
-        """Receives its port, if it has sent it: one short line, which arrives whole."""
+        """Receives the port if the process sent it: one short line, which always arrives in one piece."""
         assert self._line is not None
         try:
             said = self._line.recv(16, socket.MSG_DONTWAIT)
@@ -108,7 +108,7 @@ class Process:
             self.port, self.state = int(said), "does not answer"
 
     def _put_off(self, why: str) -> None:
-        """Schedules the restart, later each time, until it has run for a while."""
+        """Schedules the restart; the wait doubles unless the process ran for `_LONGEST_RETRY`."""
         now = time.monotonic()
         if now - self._began > _LONGEST_RETRY:
             self._wait = _FIRST_RETRY
@@ -122,19 +122,19 @@ class Process:
         self._running, self._line, self.port, self.code = None, None, None, code
 
     def ask(self, path: str, accept: str) -> Answer | None:
-        """Returns its HTTP answer, or None."""
+        """Returns the HTTP answer of the process, or None."""
         port = self.port
         return None if port is None else ask(port, path, accept, _ANSWER_SECONDS)
 
     def terminate(self) -> None:
-        """Asks it to stop; kills it if it does not serve yet."""
+        """Requests a stop; kills the process if it does not serve yet."""
         if self._running is not None and self.port is not None:
             self._running.terminate()
         elif self._running is not None:
             self._running.kill()
 
     def end(self, deadline: float) -> int:
-        """Waits for its end, and kills it at the deadline; returns its exit code, 0 if it never served."""
+        """Waits for the end and kills the process at the deadline; returns its exit code, 0 if it never served."""
         if self._running is None:
             return self.code or 0
         serves = self.port is not None
@@ -156,7 +156,7 @@ class Processes:
         self._asking = ThreadPoolExecutor(count, thread_name_prefix="ask")
 
     def turn(self) -> None:
-        """Starts and restarts what is due; the first child compiles kernels before the others load them."""
+        """Starts and restarts children; the first compiles kernels before the others start and load them."""
         first, *others = self._all
         first.turn()
         if first.port is not None or first.code is not None:
@@ -168,7 +168,7 @@ class Processes:
         return any(process.code == _CONFIGURATION for process in self._all)
 
     def stop(self) -> int:
-        """Ends them all; returns the common exit code."""
+        """Ends all children; returns the parent's exit code."""
         deadline = time.monotonic() + _STOP_SECONDS
         refused = self.refused()
         for process in self._all:
@@ -178,25 +178,25 @@ class Processes:
         return _CONFIGURATION if refused else int(any(codes))
 
     def restarts(self) -> list[int]:
-        """Returns how often each was restarted."""
+        """Returns each child's number of restarts."""
         return [process.restarts for process in self._all]
 
     def metrics(self) -> list[str | None]:
-        """Returns each one's metrics; None for one that does not answer."""
+        """Returns each child's metrics; None if the child does not answer."""
         return [None if answer is None else answer.text for answer in self._ask("/metrics", merged.ACCEPTS)]
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether each serving child is healthy, and each one's facts."""
+        """Returns whether all serving children are healthy, and each child's facts."""
         good, facts = self._facts("/healthz")
         return all(well for well, process in zip(good, self._all, strict=True) if process.port), facts
 
     def ready(self) -> tuple[bool, health.Facts]:
-        """Returns whether each child is ready, and each one's facts."""
+        """Returns whether all children are ready, and each child's facts."""
         good, facts = self._facts("/readyz")
         return all(good), facts
 
     def _facts(self, path: str) -> tuple[list[bool], health.Facts]:
-        """Returns whether each child answers 200 to a probe, and all facts."""
+        """Returns whether each child answers a probe with 200, and each child's facts."""
         answers = self._ask(path, "application/json")
         facts = {
             str(process.number): process.state if answer is None else json.loads(answer.text)

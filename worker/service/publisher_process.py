@@ -1,8 +1,8 @@
-"""Runs a `Publisher` in a process of its own, so that its computations do not hold the interpreter lock of counting.
+"""Publisher in a separate process, so that its computations do not hold the interpreter lock of counting.
 
-The parent sends the epoch of partition 0 and the partitions; the child sends its events, which the parent shows as its
-own. Asked to stop, the child publishes once more and ends. If the parent is gone, it ends at once: its successor aborts
-the open transaction. The parent restarts a child that ends by itself.
+The parent sends the epoch of partition 0 and the partitions. The child sends its events, and the parent emits them. On
+a stop, the child publishes once more and ends. If the parent has ended, the child ends at once, and the next publisher
+aborts the open transaction. The parent restarts a child that ends without a stop.
 """
 
 import os
@@ -31,15 +31,17 @@ from worker.store.redis import RedisStore
 
 _TURN_SECONDS = 0.1
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
-ENDED = "read the log of the worker: -9 is mostly a machine without memory. The process is started again"
+ENDED = (
+    "read the worker's log; exit code -9 usually means that memory ran out. The worker restarts the process"
+)
 _END_SECONDS = 5.0
 
 Update = tuple[int | None, Sequence[int], bool]
-"""The epoch of partition 0 if held, all partitions, and whether to stop."""
+"""Epoch of partition 0 or None without a claim, all partitions, and whether to stop."""
 
 
 class PublisherProcess:
-    """A stream's publisher in a child process, with the interface of `Publisher.run`."""
+    """Publisher of a stream in a child process, with the interface of `Publisher.run`."""
 
     def __init__(
         self,
@@ -55,8 +57,8 @@ class PublisherProcess:
     def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
         """Publishes until stopped, then once more; see `Publisher.run`.
 
-        Raises `StateLost`; see `Publisher.tick`. Raises `RuntimeError`: the publisher failed otherwise; its
-        notes have the traceback.
+        Raises `StateLost`; see `Publisher.tick`. Raises `RuntimeError` for any other failure of the publisher, with the
+        traceback in its notes.
         """
         wait = _FIRST_RETRY
         while True:
@@ -98,7 +100,7 @@ class PublisherProcess:
         while True:
             update = self._epoch(), [*self._partitions()], stopping.is_set()
             if update != before:
-                with suppress(OSError):  # a child that has ended may have sent the reason
+                with suppress(OSError):  # an ended child may have sent its error, which is read below
                     line.send(update)
                 before = update
             if not line.poll(_TURN_SECONDS):
@@ -120,16 +122,16 @@ class _RemoteEvents:
         return lambda *args, **facts: self._send((name, args, facts))
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Sends only what the parent shows."""
+        """Sends the part of a snapshot that the parent shows."""
         self._send(("shown", (Shown.of(snapshot, sum_deviation),), {}))
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
-        """Sends an error that can be unpickled."""
+        """Sends the error in a form that can be unpickled."""
         self._send(("recommend_failed", (sequence, _portable(error)), {}))
 
 
 class _Line:
-    """The connection to the parent, for any thread."""
+    """Thread-safe connection to the parent."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
@@ -138,24 +140,24 @@ class _Line:
         self.stopping = threading.Event()
 
     def send(self, what: object) -> None:
-        """Sends to the parent, unless it is gone."""
+        """Sends an object; ignores a closed connection."""
         with self._lock, suppress(OSError):
             self._connection.send(what)
 
     def listen(self) -> None:
-        """Receives updates; ends this process when the parent is gone."""
+        """Receives updates; ends this process after the parent's end."""
         while True:
             try:
                 self.epoch, self.partitions, stop = cast(Update, self._connection.recv())
             except (EOFError, OSError):
-                os._exit(0)  # the successor aborts the open transaction
+                os._exit(0)  # the next publisher aborts the open transaction
             if stop:
                 self.stopping.set()
 
 
 def main(descriptor: int) -> None:
-    """Publishes a stream until the parent says to stop, or is gone."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # only the parent acts on them
+    """Publishes a stream until the parent requests a stop or ends."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # only the parent handles these signals
         signal.signal(number, signal.SIG_IGN)
     connection = Connection(descriptor)
     config, name, every = cast(tuple[Config, str, float], connection.recv())
@@ -187,7 +189,7 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Returns an error that can be unpickled: StateLost as it is, else a RuntimeError."""
+    """Returns an error that can be unpickled: a StateLost unchanged, any other error as a RuntimeError."""
     if isinstance(error, StateLost):
         return error
     portable = RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Wires a stream's publisher: store, snapshot producer and group, in whichever process."""
+"""Factories of a stream's publisher and its parts, for both kinds of process."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,21 +17,20 @@ from worker.publishing.recommender import Recommender
 from worker.publishing.rows import RowTopic
 
 MOST_VALUES = 1 << 14
-"""Snapshot values a second above which the publisher runs in a process of its own.
+"""Maximum snapshot values per second of a publisher that shares the process of counting.
 
-A snapshot holds the interpreter lock for half a microsecond a value: below the limit counting waits at most 1 % of the
-time.
+A snapshot holds the interpreter lock for 0.5 µs per value, so counting waits at most 1 % of the time.
 """
 
 
 def is_large(config: Config, served: Served) -> bool:
-    """Returns whether a stream's publisher runs in a process of its own, see `MOST_VALUES`."""
+    """Returns whether a stream's publisher needs a separate process; see `MOST_VALUES`."""
     windows = 1 if served.cost is None else 1 + served.cost.open
     return windows * served.stream.oracle.domain_size > MOST_VALUES * config.snapshots.every_seconds
 
 
 def group_of(config: Config, served: Served) -> KafkaGroup:
-    """Returns the stream's consumer group, over a connection of its own."""
+    """Returns the stream's consumer group, with a separate connection."""
     connect = partial(topics.connect, config.kafka.client())
     return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
 

@@ -1,4 +1,4 @@
-"""Runs a worker process: its streams, probes, watchdog and shutdown."""
+"""Worker process: streams, probes, watchdog and shutdown."""
 
 import faulthandler
 import os
@@ -22,8 +22,8 @@ from worker.service.children import Parent
 from worker.service.loop import STOP_SECONDS
 from worker.service.stream import StreamWorker
 
-_STUCK_SECONDS = 120  # A loop step this long means that the Kafka client hangs: a restart helps
-LOADING = "compiling kernels, or loading what is compiled"
+_STUCK_SECONDS = 120  # Maximum duration of a loop step; a longer one means that the Kafka client hangs
+LOADING = "compiling kernels or loading compiled kernels"
 
 logger = structlog.get_logger("worker.service")
 
@@ -31,8 +31,8 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
 
-    A stream whose counts are lost stops; the others go on, the worker is not ready, and its exit code is 1. Asked to
-    stop, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
+    If the counts of a stream are lost, only that stream stops; the worker is not ready, and its exit code is 1. After a
+    signal, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,7 +59,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
         if not good:
             logger.critical("worker.stuck", **facts)
             faulthandler.dump_traceback()
-            os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
+            os._exit(1)  # the stuck thread cannot be interrupted; a supervisor starts a new process
     return _stop(workers, server)
 
 
@@ -78,14 +78,14 @@ class _Probes:
         self._workers, self._every, self._begun = workers, every, False
 
     def begin(self) -> None:
-        """Starts measuring the threads' silence."""
+        """Starts the measurement of time since heartbeats."""
         for worker in self._workers:
             worker.progress.heartbeat()
             worker.progress.publisher_heartbeat()
         self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether no thread hangs, and the seconds since each stream's last step."""
+        """Returns whether all threads respond, and the seconds since each stream's last step."""
         if not self._begun:
             return True, {"kernels": LOADING}
         now, idle = time.monotonic(), dict[str, float]()
@@ -96,7 +96,7 @@ class _Probes:
         return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
 
     def ready(self) -> tuple[bool, health.Facts]:
-        """Returns whether every stream is served, and each one's state."""
+        """Returns whether every stream is served, and the state of each stream."""
         if not self._begun:
             return False, {"streams": {worker.name: LOADING for worker in self._workers}}
         states = {worker.name: worker.progress.describe() for worker in self._workers}
@@ -104,14 +104,14 @@ class _Probes:
 
 
 def _stop(workers: Sequence[StreamWorker], server: health.HttpServer) -> int:
-    """Waits for the streams to finish; returns the exit code, or ends the process if one hangs."""
+    """Waits for the streams to finish; returns the exit code, or ends the process if a stream hangs."""
     deadline = time.monotonic() + STOP_SECONDS
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
     failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
     unfinished = [worker.name for worker in workers if not worker.progress.ended]
     logger.info("worker.stopped", failed=failed, unfinished=unfinished)
-    if unfinished:  # a waiting client cannot be interrupted; nothing half done counts
+    if unfinished:  # a waiting client cannot be interrupted; incomplete commits have no effect
         os._exit(1 if failed else 0)
     server.shutdown()
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""Serves one stream: wires log, counts, store and publisher on a polling and a publishing thread."""
+"""Polling and publishing threads of one stream."""
 
 import contextlib
 import threading
@@ -32,7 +32,7 @@ from worker.service.publisher_process import PublisherProcess
 from worker.store.redis import RedisStore
 
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
-_CLOSE_SECONDS = 15  # Longest wait for the publishing thread before the stream restarts
+_CLOSE_SECONDS = 15  # Maximum wait for the publishing thread before the stream restarts
 
 logger = structlog.get_logger("worker.service")
 
@@ -49,18 +49,18 @@ class StreamWorker:
         self._thread = threading.Thread(target=self._run, name=f"poll-{self.name}", daemon=True)
 
     def start(self) -> None:
-        """Starts serving, on threads of its own."""
+        """Starts the threads of the stream."""
         self._metrics.begin(self.name)
         self.progress.heartbeat()
         self.progress.publisher_heartbeat()
         self._thread.start()
 
     def join(self, timeout: float) -> None:
-        """Waits for the polling thread's end."""
+        """Waits for the end of the polling thread."""
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        """Serves until a stop, lost counts or a displaced name; after other errors, waits and starts again."""
+        """Serves until a stop, `StateLost` or `Displaced`; restarts after other errors."""
         wait = _FIRST_RETRY
         try:
             while not self._stopping.is_set():
@@ -82,7 +82,7 @@ class StreamWorker:
             self.progress.ended = True
 
     def _stop(self, error: StateLost | Displaced) -> None:
-        """Shows that the stream stopped; the remedy first, as the cause can be long."""
+        """Reports that the stream stopped, with the remedy first because the cause can be long."""
         self._metrics.up.labels(self.name).set(0)
         name = type(error).__name__
         if isinstance(error, StateLost) and error.remedy:
@@ -93,7 +93,7 @@ class StreamWorker:
             self._logger.error("stream.stopped", error=str(error))
 
     def _pause(self, seconds: float) -> bool:
-        """Waits, and reports to be alive; returns whether to stop."""
+        """Sends heartbeats and waits; returns whether a stop was requested."""
         self.progress.heartbeat()
         self.progress.publisher_heartbeat()
         return self._stopping.wait(seconds)
@@ -116,7 +116,7 @@ class StreamWorker:
                 return
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
-        # two head readers: each thread reports its own liveness
+        # each thread has a head reader, because a reader calls the heartbeat of its thread
         head_reader = publishing.snapshot_producer_of(
             config, self._served, self.progress.heartbeat, self._events.passed_over
         )
@@ -124,7 +124,7 @@ class StreamWorker:
             config, self._served, self.progress.publisher_heartbeat, self._events.passed_over
         )
         with contextlib.ExitStack() as ending:
-            # the last is closed first
+            # closed in reverse order
             for close in (log.close, dead_letters.close, kafka_group.close, snapshot_producer.close):
                 ending.callback(self._close, close)
             store = RedisStore(client, stream.name)
@@ -182,7 +182,7 @@ class StreamWorker:
         )
 
     def _warn_of_policy(self, settings: dict[str, object]) -> None:
-        """Warns if the brokers delete the newest snapshot with time."""
+        """Warns if the brokers delete old records of the snapshot topic, which include the newest snapshot."""
         topic = self._config.snapshots.topic
         policy = topics.cleanup_policy(settings, topic)
         if policy not in (None, "compact"):
@@ -202,7 +202,7 @@ class StreamWorker:
             return sorted(self.progress.partitions or ())
 
         def epoch() -> int | None:
-            # a cut needs all partitions
+            # a cut needs the list of all partitions
             return ownership.epoch(0) if self.progress.partitions else None
 
         if publishing.is_large(config, served):
@@ -225,14 +225,14 @@ class StreamWorker:
         )
 
     def _close(self, close: Callable[[], None]) -> None:
-        """Closes a client; logs a failure, so that the others close, too."""
+        """Closes a client; only logs a failure, so that the other clients are closed, too."""
         try:
             close()
         except Exception as error:
             self._logger.warning("close.failed", error=f"{type(error).__name__}: {error}")
 
     def _reach(self) -> Client | None:
-        """Returns a connected Redis client, or None and logs why; without it, the worker joins no group."""
+        """Returns a connected Redis client, or logs the error and returns None."""
         try:
             with self.progress.attempt(Step.REACH):
                 return reaching.reach(self._config.redis, layout.meta_key(self.name, 0))
@@ -270,7 +270,7 @@ class StreamWorker:
 
 def _remedy(error: Exception) -> str:
     again = (
-        "none if it passes: the stream restarts by itself from what is stored. The log has the whole error"
+        "none if the error passes: the stream restarts from the stored counts. The log has the complete error"
     )
     return (
         remedy(f"{type(error).__name__}: {error}", unknown=again) if isinstance(error, BrokerError) else again

@@ -87,8 +87,8 @@ CASES = {
     "no token endpoint": (
         ("LOGINS", "OAUTHBEARER"),
         lambda secure: {"sasl_oauthbearer_token_endpoint_url": f"https://127.0.0.1:{free_ports(1)[0]}/token"},
-        "gives no answer",
-        "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url",
+        "does not answer",
+        "start the token endpoint, or correct kafka.sasl_oauthbearer_token_endpoint_url",
     ),
     "no certificate": (
         ("MTLS", ""),

@@ -138,11 +138,31 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
         (400, {"error": "invalid_scope"}, "refuses: HTTP 400 (invalid_scope)", "sasl_oauthbearer_scope"),
         (400, {"error": f"no {SECRET}"}, "refuses: HTTP 400", "sasl_oauthbearer_token_endpoint_url"),
         (302, b"", "refuses: HTTP 302", "sasl_oauthbearer_token_endpoint_url"),
-        (200, b"<html>", "gives an answer that has no access_token", "sasl_oauthbearer_token_endpoint_url"),
-        (200, b"[" * 100_000, "gives an answer that has no access_token", "token_endpoint_url"),
-        (200, {"access_token": "a\x01b"}, "gives an answer that has no access_token", "token_endpoint_url"),
-        (200, {"access_token": "a", "expires_in": 0}, "is no time to use it in", "token_endpoint_url"),
-        (200, {"access_token": "a", "expires_in": "soon"}, "is no time to use it in", "token_endpoint_url"),
+        (
+            200,
+            b"<html>",
+            "sent an answer without a valid access_token",
+            "sasl_oauthbearer_token_endpoint_url",
+        ),
+        (200, b"[" * 100_000, "sent an answer without a valid access_token", "token_endpoint_url"),
+        (
+            200,
+            {"access_token": "a\x01b"},
+            "sent an answer without a valid access_token",
+            "token_endpoint_url",
+        ),
+        (
+            200,
+            {"access_token": "a", "expires_in": 0},
+            "an invalid expires_in; allowed is at least 1 s",
+            "token_endpoint_url",
+        ),
+        (
+            200,
+            {"access_token": "a", "expires_in": "soon"},
+            "an invalid expires_in; allowed is at least 1 s",
+            "token_endpoint_url",
+        ),
     ],
 )
 def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said, hint):
@@ -167,7 +187,7 @@ def test_one_that_is_good_for_ever_is_fetched_again_some_day(endpoint):
 def test_nobody_there():
     with Endpoint() as gone:
         credentials = gone.credentials()
-    with pytest.raises(TokenError, match=r"gives no answer: .*refused"):
+    with pytest.raises(TokenError, match=r"does not answer: .*refused"):
         Tokens(credentials).token()
 
 
@@ -176,7 +196,7 @@ def test_one_that_says_nothing_is_waited_for_so_long(endpoint, monkeypatch):
     free = threading.Event()
     endpoint.replies = lambda n: (200, b"" if free.wait(30) else b"never")
     try:
-        with pytest.raises(TokenError, match=r"gives no answer"):
+        with pytest.raises(TokenError, match=r"does not answer"):
             Tokens(endpoint.credentials()).token()
     finally:
         free.set()
