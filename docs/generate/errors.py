@@ -13,7 +13,7 @@ import ldp.cli
 import worker.cli
 from docs.generate.markdown import fill, table
 from worker.cli.audit import EXIT_CODES
-from worker.kafka.dead_letters.writer import SAID
+from worker.kafka.dead_letters.writer import MESSAGES
 
 _HTTP = Path(__file__).parents[2] / "worker" / "http"
 _CAUSES = {
@@ -42,7 +42,7 @@ def page() -> str:
         verdicts=table(
             ("verdict of `audit`", "exit code"), *((name, str(code)) for name, code in EXIT_CODES.items())
         ),
-        reasons=table(("reason", "message"), *((f"`{reason}`", said) for reason, said in SAID.items())),
+        reasons=table(("reason", "message"), *((f"`{reason}`", text) for reason, text in MESSAGES.items())),
         http=table(("status", "cause", "messages"), *_http()),
     )
 

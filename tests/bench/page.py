@@ -40,13 +40,13 @@ def of(kafka: str, d: int) -> Iterator[Line]:
     follower = Follower(config)
     began = time.process_time()
     name = config.streams[0].stream.name
-    while (there := follower.newest(name).get(("all", None))) is None or there.said["sequence"] < _SNAPSHOTS:
+    while (head := follower.newest(name).get(("all", None))) is None or head.fields["sequence"] < _SNAPSHOTS:
         follower.wait(1.0)
     followed = (time.process_time() - began) / _SNAPSHOTS
 
     def read() -> Snapshot:
         follower._kept.clear()
-        return follower.read(name, there, 60.0)
+        return follower.read(name, head, 60.0)
 
     snapshot = read()
     methods = list(snapshot.bodies)

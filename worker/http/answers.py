@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from worker.http.connections import PIECE_BYTES
-from worker.kafka.snapshots.follower import give_back
+from worker.kafka.snapshots.follower import trim_memory
 
 MOST_BYTES = 48 << 20
 """Maximum compressed bytes of all answers, cached or in progress."""
@@ -193,7 +193,7 @@ class Answers:
             raise
         finally:
             if packed.size > _LARGE_BYTES:
-                give_back()
+                trim_memory()
             pause = min(_PAUSES * (time.thread_time() - began), _LONGEST_PAUSE_SECONDS)
             self._begins[kind] = time.monotonic() + pause
         with self._lock:

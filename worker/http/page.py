@@ -241,7 +241,7 @@ def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
 
 def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
     names = ("sequence", "snapshot", "window", "reports")
-    facts = {name: entry.said[name] for name in names if name in entry.said}
+    facts = {name: entry.fields[name] for name in names if name in entry.fields}
     return _event(event, {"stream": which[0]} | facts)
 
 

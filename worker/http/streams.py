@@ -77,7 +77,7 @@ class Streams:
         found = self._snapshots.newest(stream.name)
         there = {key: entry for key, entry in found.items() if entry.methods}
         head, newest = found.get(("all", None)), there.get(("all", None))
-        known = set[int]() if head is None else {int(partition) for partition in head.said["offsets"]}
+        known = set[int]() if head is None else {int(partition) for partition in head.fields["offsets"]}
         return self._constants[stream.name] | {
             "state": states.get(stream.name, "not known"),
             "rate": self._rate(stream.name),
@@ -173,7 +173,7 @@ def _states(facts: Facts) -> dict[str, str]:
 
 
 def _newest(entry: IndexEntry) -> dict[str, Any]:
-    return {name: entry.said.get(name) for name in ("sequence", "reports", "complete", "standard_error")}
+    return {name: entry.fields.get(name) for name in ("sequence", "reports", "complete", "standard_error")}
 
 
 def _available(names: list[str], there: Mapping[Key, IndexEntry]) -> dict[str, list[Any]]:
@@ -187,8 +187,8 @@ def _available(names: list[str], there: Mapping[Key, IndexEntry]) -> dict[str, l
                 "start": window.start,
                 "end": window.end,
                 "final": window.final,
-                "reports": entry.said["reports"],
-                "complete": entry.said["complete"],
+                "reports": entry.fields["reports"],
+                "complete": entry.fields["complete"],
             }
         )
     return available

@@ -19,8 +19,8 @@ from worker.kafka.dead_letters.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, DE
 from worker.kafka.dead_letters.writer import (
     LATE,
     LEAST_ROOM,
+    MESSAGES,
     PREFIX_BYTES,
-    SAID,
     WHOLE_BYTES,
     KafkaDeadLetters,
 )
@@ -257,7 +257,7 @@ def test_the_least_room_is_enough_for_any_beginning(topic):
     writer.add_late(Batch(2**31 - 1, 0, 2**63 - 1, columns), late)
     ((key, (value, headers)),) = topic.kept.items()
     most = len(key) + len(value) + sum(len(name) + len(said) for name, said in headers.items())
-    most += max(map(len, SAID.values())) + 20  # another reason, and a value of more digits
+    most += max(map(len, MESSAGES.values())) + 20  # another reason, and a value of more digits
     assert PREFIX_BYTES < most < LEAST_ROOM - 200  # 61 of the batch, and lengths
 
 
@@ -287,7 +287,7 @@ def test_a_late_record_leaves_a_dead_letter_that_says_where_it_would_have_been_c
         "__connect.errors.partition": "4",
         "__connect.errors.offset": "9",
         "__connect.errors.exception.class.name": LATE,
-        "__connect.errors.exception.message": SAID[LATE],
+        "__connect.errors.exception.message": MESSAGES[LATE],
         "stream": "colours",
         "late.timestamp": "75777",
         "late.start": "70000",

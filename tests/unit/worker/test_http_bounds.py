@@ -50,7 +50,7 @@ from ldp import snapshot
 from ldp.snapshot import Cut
 from tests.unit.worker.test_page_served import Consumer, Log
 from worker.config import parse
-from worker.kafka.snapshots.follower import Follower, give_back
+from worker.kafka.snapshots.follower import Follower, trim_memory
 
 def resident():
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -69,7 +69,7 @@ estimate = stream.oracle.estimate(counts, int(counts.sum()))
 log.publish(snapshot.take(stream, estimate, Cut({0: 1}, {}), 1, methods=["base"]))
 follower = Follower(config, lambda: Copying(log))
 whole = follower.find("s", seconds=60)
-give_back()
+trim_memory()
 before = resident()
 follower.read("s", whole, 60)
 print(resident() - before, flush=True)

@@ -160,10 +160,10 @@ def test_only_the_same_bytes_twice_are_what_the_log_holds(log, again):
 def named(monkeypatch):
     """A member with a name; its list has the group changes that its client would notice."""
     noticed = []
-    monkeypatch.setattr(quirks, "leave_at_the_end", lambda _: None)
+    monkeypatch.setattr(quirks, "leave_on_close", lambda _: None)
     monkeypatch.setattr(quirks, "displaced", lambda _: "displaced" in noticed)
     monkeypatch.setattr(quirks, "known_partitions", lambda *_: next(iter(noticed), None))
-    monkeypatch.setattr(quirks, "join_again", lambda _: noticed.append("joins again"))
+    monkeypatch.setattr(quirks, "rejoin", lambda _: noticed.append("joins again"))
     consumer = Consumer()
     consumer.name = "worker-1"
     log = kafka_log.KafkaLog(consumer, "reports", kafka_log._WAITING * BUDGET, ThreadPoolExecutor(1))

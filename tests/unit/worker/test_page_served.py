@@ -653,12 +653,12 @@ def test_who_asks_while_events_begin_misses_none(log, metrics, read):
     log.publish(taken())
     with paged(log, metrics) as (page, follower):
         if read:
-            assert follower.find("s").said["sequence"] == 1
+            assert follower.find("s").fields["sequence"] == 1
         events = page.events("/events?stream=s&window=all")
         assert next(events).startswith(b"event: streams")
-        assert follower.find("s").said["sequence"] == 1
+        assert follower.find("s").fields["sequence"] == 1
         log.publish(taken(sequence=2))
-        until(lambda: follower.find("s").said["sequence"] == 2, "the newer one is read")
+        until(lambda: follower.find("s").fields["sequence"] == 2, "the newer one is read")
         assert b'"sequence":2' in until(lambda: next(events).partition(b"event: snapshot")[2], "it is said")
 
 
@@ -759,7 +759,7 @@ def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
     log.publish(taken())
     with paged(log, metrics) as (_, follower):
         whole = follower.find("s")
-        of_before = replace(whole, said=whole.said | {"snapshot": "0" * 32})
+        of_before = replace(whole, fields=whole.fields | {"snapshot": "0" * 32})
         with pytest.raises(NotRead, match="the message 's/head' is missing"):
             follower.read("s", of_before)
         assert follower.read("s", whole).sequence == 1
@@ -965,7 +965,7 @@ def test_a_message_of_no_snapshot_is_named_once_it_is_read(log):
     log.add("s/head", b"{garbage", [("sequence", b"2")])
     passed = []
     follower = Patient(CONFIG, log.connect, on_passed=passed.append)
-    assert follower.find("s").said["sequence"] == 1
+    assert follower.find("s").fields["sequence"] == 1
     until(lambda: passed, "it is named")
     assert (passed[0].topic, passed[0].offset) == ("ldp-snapshots", len(log.records) - 1)
     assert passed[0].why.startswith("not a message of a snapshot: ")

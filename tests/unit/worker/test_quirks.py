@@ -319,7 +319,7 @@ def test_a_request_whose_connection_is_lost_is_forgotten_upstream():
 
 def test_a_request_whose_connection_is_lost_is_asked_again():
     asking = Asking()
-    quirks.ask_again(SimpleNamespace(_sender=asking.sender))
+    quirks.retry_lost_requests(SimpleNamespace(_sender=asking.sender))
     assert asking.ask() == ["the end of a transaction"]
 
 
@@ -359,7 +359,7 @@ def test_the_end_of_a_transaction_is_sent_again_in_the_same_epoch_upstream():
 @pytest.mark.parametrize("lost", [False, True])
 def test_the_end_of_a_transaction_is_asked_for_once(lost):
     ending = Ending(lost=lost)
-    quirks.end_once(ending)
+    quirks.refuse_end_retries(ending)
     with pytest.raises(errors.KafkaConnectionError, match="is unknown") if lost else contextlib.nullcontext():
         ending.commit_transaction()
     asked = [handler for *_, handler in ending._transaction_manager._pending_requests]
@@ -456,14 +456,14 @@ def test_a_leader_forgets_that_it_is_joining_upstream(consumer, monkeypatch):
     coordinator._joined_subscription = {"t"}
     assert join(consumer)  # it considers itself joined, and no longer waits for the answer
     assert consumer.group_metadata().state is MemberState.REBALANCING
-    quirks.go_on_joining(consumer)
+    quirks.resume_join(consumer)
     assert not join(consumer)
 
 
 def test_a_member_that_has_joined_is_left_alone(consumer):
     coordinator = consumer._coordinator
     coordinator.rejoin_needed, coordinator.state = False, MemberState.STABLE
-    quirks.go_on_joining(consumer)
+    quirks.resume_join(consumer)
     assert not coordinator.rejoin_needed
 
 
@@ -509,7 +509,7 @@ def test_a_member_whose_name_another_has_takes_itself_to_be_joined_upstream(name
 def test_who_joins_or_is_to_join_is_not_displaced(named):
     coordinator = named._coordinator
     coordinator._disable_heartbeat()
-    quirks.join_again(named)
+    quirks.rejoin(named)
     assert coordinator.need_rejoin()
     assert not quirks.displaced(named)
     coordinator.state = MemberState.REBALANCING
@@ -536,12 +536,12 @@ def test_a_member_with_a_name_does_not_leave_upstream(named, monkeypatch):
 
 
 def test_a_member_with_a_name_leaves_at_the_end(named, monkeypatch):
-    quirks.leave_at_the_end(named)
+    quirks.leave_on_close(named)
     assert left(named, monkeypatch) == [("worker-1-id", "worker-1")]
 
 
 def test_a_member_whose_name_another_has_leaves_that_one_alone(named, monkeypatch):
-    quirks.leave_at_the_end(named)
+    quirks.leave_on_close(named)
     send_heartbeat(named, monkeypatch, errors.FencedInstanceIdError())
     assert left(named, monkeypatch) == []
 

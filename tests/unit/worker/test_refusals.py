@@ -234,21 +234,21 @@ def test_each_error_code_of_endtxn_ends_the_producer_even_if_the_next_answer_is_
     committed = []
     for code, error in CODES.items():
         producer = Committing(code, 0)
-        quirks.end_once(producer)
+        quirks.refuse_end_retries(producer)
         with contextlib.suppress(kafka_errors.KafkaError):
             quirks.commit_transaction(producer, [], 1.0)
             committed.append(error)
     assert committed == []
     producer = Committing(0)
-    quirks.end_once(producer)
+    quirks.refuse_end_retries(producer)
     quirks.commit_transaction(producer, [], 1.0)
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if for_code(code).retriable])
 def test_a_commit_ends_though_the_coordinator_answers_for_ever_that_it_may_pass(code):
     producer = Committing(*[code] * 50)
-    quirks.end_once(producer)
-    with pytest.raises(kafka_errors.KafkaConnectionError, match="in doubt"):
+    quirks.refuse_end_retries(producer)
+    with pytest.raises(kafka_errors.KafkaConnectionError, match="is unknown"):
         quirks.commit_transaction(producer, [], 1.0)
     assert len(producer.codes) == 49
 

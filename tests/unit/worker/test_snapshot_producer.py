@@ -303,7 +303,7 @@ def test_the_brokers_leave_a_transaction_open_as_long_as_its_snapshot_may_take(
     )
     given = {}
     monkeypatch.setattr(snapshot_topic, "KafkaProducer", lambda **settings: given.update(settings))
-    for quirk in ("ask_again", "end_once"):
+    for quirk in ("retry_lost_requests", "refuse_end_retries"):
         monkeypatch.setattr(snapshot_topic.quirks, quirk, lambda producer: None)
     snapshot_producer = publishing.snapshot_producer_of(
         config, config.streams[0], lambda: None, reading.ignore

@@ -109,10 +109,10 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
             time.sleep(0.2)
     logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
     held = {s.topic: find_open_transactions(admin, s.topic, range(there[s.topic].partitions)) for s in known}
-    metadata = {topic: {p: one.metadata for p, one in said.items()} for topic, said in committed.items()}
+    metadata = {topic: {p: one.metadata for p, one in found.items()} for topic, found in committed.items()}
     counted = {
-        topic: {p: one.offset for p, one in said.items() if one.metadata == COUNTED}
-        for topic, said in committed.items()
+        topic: {p: one.offset for p, one in found.items() if one.metadata == COUNTED}
+        for topic, found in committed.items()
     }
     return Cluster(there, logs, metadata, held, counted)
 

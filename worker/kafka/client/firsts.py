@@ -72,7 +72,7 @@ def fetchable(
     for tp in offsets:
         if (leader := cluster.leader_for_partition(tp)) not in (None, -1):
             by_leader.setdefault(leader, {})[tp] = offsets[tp]
-    said = dict[TopicPartition, bool]()
+    in_range = dict[TopicPartition, bool]()
     for leader, asked in by_leader.items():
         request = _request(asked, cluster)
 
@@ -82,8 +82,8 @@ def fetchable(
         for topic in manager.run(answer).responses:
             for found in topic.partitions:
                 if (error := for_code(found.error_code)) in (NoError, OffsetOutOfRangeError):
-                    said[TopicPartition(topic.topic, found.partition_index)] = error is NoError
-    return said
+                    in_range[TopicPartition(topic.topic, found.partition_index)] = error is NoError
+    return in_range
 
 
 def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:

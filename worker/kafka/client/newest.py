@@ -72,5 +72,5 @@ def _within(room: int, records: Iterable[Any]) -> list[Any]:
 
 
 def _size(record: Any) -> int:
-    headers = sum(len(name) + len(said or b"") for name, said in record.headers)
+    headers = sum(len(name) + len(text or b"") for name, text in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers

@@ -39,7 +39,7 @@ _FIRST_RECEIVED, _MOST_RECEIVED = 1 << 16, 1 << 20
 HANDSHAKE_SECONDS = 5.0  # Longest TLS handshake
 
 
-class _Heard:
+class _BufferedTransport:
     """A transport that reads large pieces, and returns data that arrives with the end of the connection.
 
     Upstream reads and joins pieces of 4 KiB, half the cost of a fetch. Gone when it reads into a buffer. Upstream drops
@@ -48,15 +48,15 @@ class _Heard:
     """
 
     _sock: Any
-    _room = memoryview(b"")
+    _buffer = memoryview(b"")
     """A buffer for each transport: the client copies received data only after it has read other transports."""
 
     def _sock_recv(self) -> tuple[bytes | memoryview, Exception | None]:
-        room = self._room or memoryview(bytearray(_FIRST_RECEIVED))
+        buffer = self._buffer or memoryview(bytearray(_FIRST_RECEIVED))
         received, error = 0, None
-        while received < room.nbytes and error is None:
+        while received < buffer.nbytes and error is None:
             try:
-                read = self._sock.recv_into(room[received:])
+                read = self._sock.recv_into(buffer[received:])
                 error = None if read else KafkaConnectionError("socket disconnected")
                 received += read
             except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -64,19 +64,19 @@ class _Heard:
             except OSError as failed:
                 error = KafkaConnectionError(failed)
         # an idle connection keeps a small buffer
-        filled = received == room.nbytes < _MOST_RECEIVED
-        self._room = memoryview(bytearray(_MOST_RECEIVED)) if filled else room
+        filled = received == buffer.nbytes < _MOST_RECEIVED
+        self._buffer = memoryview(bytearray(_MOST_RECEIVED)) if filled else buffer
         if isinstance(self._sock, ssl.SSLSocket) and (left := self._sock.pending()):
             # drain already decrypted bytes: the selector does not signal them
-            return b"".join((room[:received], self._sock.recv(left))), None
-        return room[:received], None if received else error
+            return b"".join((buffer[:received], self._sock.recv(left))), None
+        return buffer[:received], None if received else error
 
 
-class Plain(_Heard, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python carries no types
+class Plain(_BufferedTransport, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python carries no types
     """A connection without TLS."""
 
 
-class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
+class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
     """A connection with TLS and a time limit of the handshake.
 
     Upstream waits forever for a silent listener. Gone when ``handshake`` waits with a time-out.
@@ -187,7 +187,7 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
 _AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retries
 
 
-def ask_again(producer: KafkaProducer) -> None:
+def retry_lost_requests(producer: KafkaProducer) -> None:
     """Makes a transactional producer retry a request whose connection was lost before sending.
 
     Upstream's sender drops such a request: it expects False from `await_ready`, which raises. Records then wait until
@@ -207,7 +207,7 @@ def ask_again(producer: KafkaProducer) -> None:
     client.await_ready = is_ready
 
 
-def end_once(producer: KafkaProducer) -> None:
+def refuse_end_retries(producer: KafkaProducer) -> None:
     """Makes a transactional producer fail instead of retrying the end of a transaction.
 
     Upstream retries it after a lost connection, and the next transaction has the same epoch: a delayed first request
@@ -255,7 +255,7 @@ def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
     consumer.pause(partition)
 
 
-def go_on_joining(consumer: KafkaConsumer) -> None:
+def resume_join(consumer: KafkaConsumer) -> None:
     """Makes a consumer complete an unfinished join at its next poll.
 
     Upstream, a leader that rejoins because the topic's partitions changed never completes a join that takes longer than
@@ -265,7 +265,7 @@ def go_on_joining(consumer: KafkaConsumer) -> None:
         consumer._coordinator.request_rejoin()
 
 
-def leave_at_the_end(consumer: KafkaConsumer) -> None:
+def leave_on_close(consumer: KafkaConsumer) -> None:
     """Makes a member with a name leave its group on close.
 
     Upstream, as Kafka's Java client, it stays a member: the group waits for the session time-out even after an orderly
@@ -285,7 +285,7 @@ def displaced(consumer: KafkaConsumer) -> bool:
         return not waits and not coordinator._heartbeat_enabled
 
 
-def join_again(consumer: KafkaConsumer) -> None:
+def rejoin(consumer: KafkaConsumer) -> None:
     """Makes a member join its group again at its next poll.
 
     Upstream's version of the join request does not inform a leader that returns under its name that it still leads. So
@@ -399,8 +399,8 @@ def whole_bounds(
         bounds(consumer, ask, tps, ms) for ask in (consumer.beginning_offsets, consumer.end_offsets)
     )
     if missing := sorted(tp for tp in tps if tp not in begins or tp not in ends):
-        said = ", ".join(str(tp.partition) for tp in missing)
-        raise LeaderNotAvailableError(f"topic {missing[0].topic}: no leader of partition {said}")
+        numbers = ", ".join(str(tp.partition) for tp in missing)
+        raise LeaderNotAvailableError(f"topic {missing[0].topic}: no leader of partition {numbers}")
     return {tp: (begins[tp], ends[tp]) for tp in tps}
 
 

@@ -50,7 +50,7 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
         size, end, epoch = scan_headers(data)
         if not size:
             return None
-        aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
+        aborted = [(one.producer_id, one.first_offset) for one in self.aborted_transactions]
         self.bytes_read = size  # a value above 0 makes the next fetch begin with another partition
         self.leader_epoch = epoch
         return Fetched(self.fetch_offset, max(end, self.fetch_offset), data[:size], aborted)

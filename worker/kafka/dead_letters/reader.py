@@ -65,7 +65,7 @@ def _dead_letter(record: Any) -> DeadLetter:
     headers = {key: value or b"" for key, value in record.headers}
 
     # other programs may write records with missing or invalid headers
-    def said(name: str) -> str:
+    def text(name: str) -> str:
         return printable(headers.get(name, b"?"))
 
     def number(name: str, otherwise: int) -> int:
@@ -76,11 +76,11 @@ def _dead_letter(record: Any) -> DeadLetter:
     late = {name: number(f"{LATE}.{name}", -1) for name in LATE_HEADERS if f"{LATE}.{name}" in headers}
     of = f"of {_calendar(late['timestamp'])}" if late else ""
     return DeadLetter(
-        reason=said(f"{ERRORS}exception.class.name"),
-        message=said(f"{ERRORS}exception.message"),
+        reason=text(f"{ERRORS}exception.class.name"),
+        message=text(f"{ERRORS}exception.message"),
         why=printable(headers.get("batch.why", b"")) or of,
-        stream=said("stream"),
-        topic=said(f"{ERRORS}topic"),
+        stream=text("stream"),
+        topic=text(f"{ERRORS}topic"),
         partition=number(f"{ERRORS}partition", -1),
         offset=number(f"{ERRORS}offset", -1),
         size=number("truncated.size", number("batch.size", len(value))),

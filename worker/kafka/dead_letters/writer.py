@@ -38,7 +38,7 @@ LEAST_ROOM = 4096  # Bytes that the dead-letter topic must accept in addition to
 LATE = "late"  # Reason for a late record, which is not rejected
 LATE_HEADERS = ("timestamp", "start", "end", "closed")
 """Headers ``late.…``: the record's timestamp, its pane, and the window-close watermark that it missed."""
-SAID = {
+MESSAGES = {
     **REASONS,
     LATE: "the record came after its windows were closed: it counts only in the window all",
 }  # Reason of a dead letter -> message
@@ -59,18 +59,18 @@ class _DeadLetter:
 
     @property
     def size(self) -> int:
-        return len(self.key) + len(self.value) + sum(len(name) + len(said) for name, said in self.headers)
+        return len(self.key) + len(self.value) + sum(len(name) + len(text) for name, text in self.headers)
 
     def cut(self) -> "_DeadLetter":
-        value, said = _cut(self.value)
-        return _DeadLetter(self.key, value, self.headers + said)
+        value, more = _cut(self.value)
+        return _DeadLetter(self.key, value, self.headers + more)
 
 
 def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
     """Returns a value's first bytes, and headers with its size and hash."""
     digest = hashlib.sha256(value).hexdigest()
-    said = [("truncated.sha256", digest.encode()), ("truncated.size", str(len(value)).encode())]
-    return bytes(value[:PREFIX_BYTES]), said
+    headers = [("truncated.sha256", digest.encode()), ("truncated.size", str(len(value)).encode())]
+    return bytes(value[:PREFIX_BYTES]), headers
 
 
 def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
@@ -144,8 +144,8 @@ class KafkaDeadLetters:
         first = self._sample.first(LATE, columns, late.at)
         for i in range(first):
             at, start = late.at[i], int(late.starts[i])
-            said = (int(late.times[i]), start, start + late.pane, int(late.closed[i]))
-            more = [(f"{LATE}.{name}", b"%d" % n) for name, n in zip(LATE_HEADERS, said, strict=True)]
+            times = (int(late.times[i]), start, start + late.pane, int(late.closed[i]))
+            more = [(f"{LATE}.{name}", b"%d" % n) for name, n in zip(LATE_HEADERS, times, strict=True)]
             value = columns.data[columns.begins[at] : columns.ends[at]]
             self._add(batch.partition, int(columns.offsets[at]), LATE, value, more=more)
         return len(late.at) - first
@@ -166,7 +166,7 @@ class KafkaDeadLetters:
             (f"{ERRORS}partition", str(partition).encode()),
             (f"{ERRORS}offset", str(offset).encode()),
             (f"{ERRORS}exception.class.name", reason.encode()),
-            (f"{ERRORS}exception.message", SAID[reason].encode()),
+            (f"{ERRORS}exception.message", MESSAGES[reason].encode()),
             ("stream", self._stream.name.encode()),
             *more,
         ]
@@ -177,9 +177,9 @@ class KafkaDeadLetters:
                 ("batch.size", str(bad.size).encode()),
                 ("batch.sha256", bad.sha256.encode()),
             ]
-        kept, said = _cut(value.data) if len(value) > WHOLE_BYTES else (value.tobytes(), [])
+        kept, cut = _cut(value.data) if len(value) > WHOLE_BYTES else (value.tobytes(), [])
         with self._attempt():
-            self._send(_DeadLetter(f"{self._source}/{partition}/{offset}".encode(), kept, headers + said))
+            self._send(_DeadLetter(f"{self._source}/{partition}/{offset}".encode(), kept, headers + cut))
         self._sample.sent(reason, len(value))
 
     def flush(self) -> None:

@@ -76,7 +76,7 @@ def unpack_zstd(
     Returns:
         The number of bytes, DAMAGED, FULL or TOO_WIDE.
     """
-    if wrong := walk_frames(section, 0, section.size, room.size - 1):
+    if wrong := check_frames(section, 0, section.size, room.size - 1):
         return wrong
     to = 0
     try:
@@ -99,7 +99,7 @@ def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
+def check_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
     """Checks the headers of Zstandard frames and of their blocks; O(blocks).
 
     `of`: (b,) uint8; `most`: the largest content that the frames may declare together.

@@ -73,7 +73,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         self._asked = 0.0
         raw_fetch.install(self._consumer)
         if self._member:
-            quirks.leave_at_the_end(self._consumer)
+            quirks.leave_on_close(self._consumer)
         self._consumer.subscribe([topic], listener=self)
         self._subscribed_ms = 1000 * clock()
 
@@ -134,7 +134,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         if (taken := self._prefetch.next()) is None:
             return []
         partition, chunk = taken
-        self._demand_twice(partition, chunk)
+        self._refetch_damaged(partition, chunk)
         start, self._positions[partition] = self._positions[partition], chunk.end
         keys = chunk.with_key_or_headers
         return [Batch(partition, start, chunk.end, chunk.columns, chunk.unreadable, keys)]
@@ -152,14 +152,14 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def _fetch(self, timeout_ms: int) -> None:
         try:
-            quirks.go_on_joining(self._consumer)
+            quirks.resume_join(self._consumer)
             if self._member:
-                self._look_after_name()
+                self._check_membership()
             polled = self._consumer.poll(timeout_ms)
             self._asked = self._clock()
-            self._put_off_refused()
+            self._delay_refused()
             if not self._moved():
-                self._take_in(polled)
+                self._add_fetches(polled)
         except kafka_errors.OffsetOutOfRangeError as error:
             # Retention overtook the position, or the log was truncated: the next claim decides which, after the
             # prefetched records are counted
@@ -178,13 +178,13 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         except kafka_errors.RetriableError as error:
             raise unavailable(error, "reading", self._topic) from error
 
-    def _look_after_name(self) -> None:
+    def _check_membership(self) -> None:
         """Detects what the client does not report: a lost member name, and new partitions."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
         if self._known is not None and known != self._known:
-            quirks.join_again(self._consumer)
+            quirks.rejoin(self._consumer)
         self._known = known
 
     def _displaced(self) -> Displaced:
@@ -207,13 +207,13 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             self._consumer.seek(self._tp(partition), position)
         return True
 
-    def _put_off_refused(self) -> None:
+    def _delay_refused(self) -> None:
         for partition, error in self._answers.fetched():
             if partition in self._positions and partition in self.assigned():
                 self._refusals.add(partition, error)
                 self._consumer.pause(self._tp(partition))
 
-    def _take_in(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
+    def _add_fetches(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
         assigned = self.assigned()
         for partition in [p for p in self._positions if p in assigned]:
             tp = self._tp(partition)
@@ -223,7 +223,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
                 reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
-    def _demand_twice(self, partition: int, chunk: Chunk) -> None:
+    def _refetch_damaged(self, partition: int, chunk: Chunk) -> None:
         """Fetches a batch with a wrong checksum again; accepts the damage if the same bytes return."""
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}

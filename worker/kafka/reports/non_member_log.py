@@ -98,9 +98,9 @@ class KafkaNonMemberLog:
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets; does nothing if the group has members, because these commit their own."""
-        said = {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
+        commits = {self._tp(p): OffsetAndMetadata(offset, text, -1) for p, (offset, text) in offsets.items()}
         try:
-            commit = partial(self._consumer.commit, said, timeout_ms=_TIMEOUT_MS)
+            commit = partial(self._consumer.commit, commits, timeout_ms=_TIMEOUT_MS)
             _ask("committing the group's offsets of", commit, self._topic)
         except _MEMBERS:
             return

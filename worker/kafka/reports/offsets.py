@@ -31,7 +31,7 @@ class Offsets:
         with self._answers.errors() as errors:
             found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
         refused = self._refused(operation, tps, errors)
-        return {p: refused.get(p) or _said(found.get(self._tp(p))) for p in partitions}
+        return {p: refused.get(p) or _committed(found.get(self._tp(p))) for p in partitions}
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's (first offset, last stable offset)."""
@@ -102,7 +102,7 @@ class Offsets:
         }
 
 
-def _said(committed: Any) -> tuple[int, str] | None:
+def _committed(committed: Any) -> tuple[int, str] | None:
     return None if committed is None or committed.offset < 0 else (committed.offset, committed.metadata)
 
 

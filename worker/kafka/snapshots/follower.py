@@ -204,7 +204,7 @@ class Follower:
         if kept is not None:
             return wanted.answer.set_result(kept)
         if large:
-            give_back()
+            trim_memory()
         position = consumer.position(self._partition)
         try:
             most = self._most[wanted.stream]
@@ -243,7 +243,7 @@ class Follower:
                 self._kept.popitem(last=False)
             large = self._is_full()
         if large:
-            give_back()
+            trim_memory()
 
     def _is_full(self) -> bool:
         return sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS // 2
@@ -265,7 +265,7 @@ def _numbers(snapshot: Snapshot) -> int:
     )
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Returns freed memory to the system: glibc keeps a thread's memory of a large snapshot."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

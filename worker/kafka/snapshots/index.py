@@ -43,14 +43,14 @@ class IndexEntry:
     window: Period
     first: int  # the offset of its first message
     last: int  # the offset of its last message
-    said: Mapping[str, Any]  # shared fields of head and bodies; the head's value if they differ
+    fields: Mapping[str, Any]  # shared fields of head and bodies; the head's value if they differ
     methods: frozenset[str]  # methods of its bodies; empty without reports for all time
     published: int = 0  # timestamp of its last message in ms
 
     @property
     def identity(self) -> str:
         """The snapshot's unique identity."""
-        return str(self.said["snapshot"])
+        return str(self.fields["snapshot"])
 
     def is_marked(self, headers: Mapping[str, bytes]) -> bool:
         """Returns whether a message's headers name this snapshot."""
@@ -65,7 +65,7 @@ class _Part:
     window: Period
     first: int
     seen: set[str] = field(default_factory=set)
-    said: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
     methods: set[str] = field(default_factory=set)
     size: int = _PART
 
@@ -93,7 +93,7 @@ class SnapshotIndex:
         >>> for offset, part in enumerate(encode(taken)):
         ...     _ = index.take(part.key, dict(part.headers(3)), part.body, offset)
         >>> entry = index.of("colours")["all", None]
-        >>> entry.first, entry.last, entry.said["reports"]
+        >>> entry.first, entry.last, entry.fields["reports"]
         (0, 11, 10)
     """
 
@@ -152,17 +152,17 @@ class SnapshotIndex:
             first, _ = (offset, offset) if rest == "domain" else self._labels.get(stream, (offset, offset))
             self._labels[stream] = first, offset
         elif rest == "head":
-            part.said |= _said(value, window, mark)
+            part.fields |= _shared_fields(value, window, mark)
         elif 0 < len(name) <= _LONGEST_NAME and not chunk and len(part.methods) < _MOST_METHODS:
             if not part.methods:  # all bodies have the same shared fields
-                part.said = _said(value, window, mark) | part.said
+                part.fields = _shared_fields(value, window, mark) | part.fields
             part.methods.add(name)
-        if len(part.seen) < int(headers.get("parts", b"0")) or not part.said:
+        if len(part.seen) < int(headers.get("parts", b"0")) or not part.fields:
             return False
         if window.start is None and f"{stream}/head" not in part.seen:
             return False
         self._drop(which)
-        entry = IndexEntry(window, part.first, offset, part.said, frozenset(part.methods), timestamp)
+        entry = IndexEntry(window, part.first, offset, part.fields, frozenset(part.methods), timestamp)
         return self._add(stream, which[1], entry)
 
     def _part(
@@ -177,7 +177,7 @@ class SnapshotIndex:
         part = self._parts.get(which)
         if part is None or part.mark != mark or part.size > _MOST_PART:
             self._drop(which)
-            if sum(len(said or b"") for said in mark) > _LONGEST_KEY:
+            if sum(len(header or b"") for header in mark) > _LONGEST_KEY:
                 raise ValueError("its sequence and snapshot headers are too long")
             part = self._parts[which] = _Part(mark, window, offset)
             self._parts_size += part.size if window.start is not None else 0
@@ -199,10 +199,10 @@ class SnapshotIndex:
         there, aside = self._index[stream], self._unnamed[stream]
         if entry.window.start is None:
             there[key] = entry
-            for other in [other for other, one in aside.items() if _vouches(entry, one)]:
+            for other in [other for other, one in aside.items() if _lists(entry, one)]:
                 there[other] = aside.pop(other)
             return True
-        if (head := there.get(("all", None))) is None or not _vouches(head, entry):
+        if (head := there.get(("all", None))) is None or not _lists(head, entry):
             aside[key] = entry
             if len(aside) > _MOST_WINDOWS:
                 del aside[next(iter(aside))]
@@ -227,20 +227,20 @@ class SnapshotIndex:
         return True
 
 
-def _vouches(head: IndexEntry, entry: IndexEntry) -> bool:
+def _lists(head: IndexEntry, entry: IndexEntry) -> bool:
     """Returns whether a head lists a window; see `SnapshotIndex`."""
-    name, start, said = entry.window.name, entry.window.start, head.said
-    starts = said.get("windows", {}).get(name)
-    if start is None or starts is None or entry.said["sequence"] > said["sequence"]:
+    name, start, listed = entry.window.name, entry.window.start, head.fields
+    starts = listed.get("windows", {}).get(name)
+    if start is None or starts is None or entry.fields["sequence"] > listed["sequence"]:
         return False
     if starts and start not in starts:
         return False
-    return entry.said["sequence"] < said["sequence"] or entry.identity == window_identity(
+    return entry.fields["sequence"] < listed["sequence"] or entry.identity == window_identity(
         head.identity, name, start
     )
 
 
-def _said(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
+def _shared_fields(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
     """Returns the shared fields of a head or body; offsets only for all time, to bound memory."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")

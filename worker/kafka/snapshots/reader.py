@@ -53,8 +53,8 @@ def read_snapshot(
     for first, last in filter(None, (labels, (entry.first, entry.last))):
         for record in reading.records(consumer, tp, first, last + 1, stall_seconds=stall_seconds):
             key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
-            is_its = key.startswith(f"{stream}/") and entry.is_marked(headers)
-            if not record.value or not (is_its or (labels and key.startswith(f"{stream}/domain"))):
+            belongs = key.startswith(f"{stream}/") and entry.is_marked(headers)
+            if not record.value or not (belongs or (labels and key.startswith(f"{stream}/domain"))):
                 continue
             more = _size(key, headers, record.value)
             more -= _size(key, *received[key]) if key in received else 0
@@ -67,7 +67,7 @@ def read_snapshot(
 
 
 def _size(key: str, headers: Mapping[str, bytes], value: bytes) -> int:
-    names = sum(len(name) + len(said or b"") for name, said in headers.items())
+    names = sum(len(name) + len(text or b"") for name, text in headers.items())
     return _MESSAGE_BYTES + len(key) + len(value) + names
 
 

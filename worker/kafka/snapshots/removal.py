@@ -77,6 +77,6 @@ def delete_group(admin: KafkaAdminClient, group: str) -> None:
 
     Raises `KafkaError`: the group has members, or the brokers did not confirm the deletion.
     """
-    said = admin.delete_groups([group])[group]
-    if said not in ("OK", GroupIdNotFoundError.__name__):
-        raise KafkaError(f"group {group!r} was not deleted: {said}")
+    outcome = admin.delete_groups([group])[group]
+    if outcome not in ("OK", GroupIdNotFoundError.__name__):
+        raise KafkaError(f"group {group!r} was not deleted: {outcome}")

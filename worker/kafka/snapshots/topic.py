@@ -57,8 +57,8 @@ class SnapshotTopic:
             max_request_size=reading.LARGEST,
             allow_auto_create_topics=False,
         )
-        quirks.ask_again(producer)
-        quirks.end_once(producer)
+        quirks.retry_lost_requests(producer)
+        quirks.refuse_end_retries(producer)
         return producer
 
     def admin(self) -> Any:
