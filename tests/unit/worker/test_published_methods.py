@@ -100,13 +100,13 @@ def test_what_is_left_of_a_method_and_a_head_that_says_others_are_found():
     world.tick()
     assert world.audit().difference is None
     kept = [each for each in world.topic[at:] if each.value or not each.key.endswith("/power")]
-    assert "all/power of a snapshot before it" in world.audit(
+    assert "all/power of an earlier snapshot" in world.audit(
         topic=[*world.topic[:at], *kept]
     ).difference.replace("power of", "all/power of")
     (head,) = [each for each in world.topic[at:] if each.key == "s/head"]
     said = json.loads(head.value)
     head.value = json.dumps(said | {"methods": ["base", "norm-sub"]}).encode()
-    assert "the head says methods" in world.audit().difference
+    assert "the head has methods" in world.audit().difference
 
 
 def test_only_what_is_published_is_recommended():
