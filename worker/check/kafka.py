@@ -185,7 +185,7 @@ def assess_reports(served: Served, newest: NewestReports) -> Finding:
         return Finding(Level.OK, subject, f"{text}; {none}")
     none_counted = reasons.total() == records
     share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / records):.3g} %"
-    text += f"; {share} of the newest {records:,} records are rejected: {rejections.said(reasons)}"
+    text += f"; {share} of the newest {records:,} records are rejected: {rejections.formatted(reasons)}"
     (most, _), *_ = reasons.most_common(1)
     hint = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters prints their origin"
     if frames.Reason.FINGERPRINT in reasons:

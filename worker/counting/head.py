@@ -108,7 +108,7 @@ class Head:
             body["reports"],
             {int(p): [(begin, end) for begin, end in gaps] for p, gaps in body["gaps"].items()},
             tuple(body["uncounted"]),
-            {int(partition): said for partition, said in body["rules"].items()},
+            {int(partition): listed for partition, listed in body["rules"].items()},
             {"fingerprint": body["fingerprint"]} | (body.get("lineage") or {}),
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             progress(body),
@@ -141,23 +141,23 @@ class Head:
         return any(
             cut.offsets.get(partition, -1) < offset for partition, offset in self.offsets.items()
         ) or any(
-            len(said) > len(mine) and rules.continues(said, mine)
-            for said, mine in ((said, cut.rules.get(partition, ())) for partition, said in self.rules.items())
+            len(published) > len(mine) and rules.continues(published, mine)
+            for published, mine in ((listed, cut.rules.get(p, ())) for p, listed in self.rules.items())
         )
 
     def contradicts(self, cut: Cut) -> list[int]:
         """Returns the partitions whose rules in a cut do not continue the rules in this head."""
         return [
             p
-            for p, said in self.rules.items()
-            if not rules.continues(mine := cut.rules.get(p, ()), said)
-            or any(rule["offset"] < self.offsets.get(p, 0) for rule in mine[len(said) :])
+            for p, published in self.rules.items()
+            if not rules.continues(mine := cut.rules.get(p, ()), published)
+            or any(rule["offset"] < self.offsets.get(p, 0) for rule in mine[len(published) :])
         ]
 
     def rules_of(self, partition: int) -> list[Rule]:
         """Returns a partition's rules in this head."""
-        said = self.rules.get(partition)
-        return rules.parse(said, said[0]["offset"]) if said else []
+        listed = self.rules.get(partition)
+        return rules.parse(listed, listed[0]["offset"]) if listed else []
 
     def needed_from(self, since: Mapping[str, int]) -> int:
         """Returns the start of the earliest open window.
@@ -191,7 +191,7 @@ class Head:
 
 def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
     """Returns the lineage for a head, without the fingerprint, which every message has."""
-    here = {name: str(said) for name, said in identity(lineage).items() if name != "fingerprint"}
+    here = {name: str(value) for name, value in identity(lineage).items() if name != "fingerprint"}
     return here | {"document": stream.hashed.decode()}
 
 

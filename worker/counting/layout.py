@@ -66,9 +66,9 @@ def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
 
 def parse(fields: Mapping[str, str], key: str) -> Metadata:
     """Parses the fields of a `meta_key`; raises StateLost, or NewerState for a newer version."""
-    if (said := newer(fields.get("lineage", ""))) is not None:
+    if (part := newer(fields.get("lineage", ""))) is not None:
         raise NewerState(
-            f"the counts in Redis have {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
+            f"the counts in Redis have {part}: a newer version of ldp-worker wrote them. Run that version, or a newer"
             " one: it continues from these counts, which are complete."
         )
     try:
@@ -77,7 +77,7 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
         if unknown := fields.keys() - {*_CHECKED, "checksum"}:
             raise StateLost(f"the metadata in Redis have unknown fields: {sorted(unknown)}")
         blobs = dict(json.loads(fields["blobs"]))
-        if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
+        if not all(isinstance(text, str) for text in (*blobs, *blobs.values())):
             raise TypeError("blobs must map cells to commit ids")
         epoch, offset = int(fields["epoch"]), int(fields["offset"])
         return Metadata(fields["lineage"], epoch, offset, fields["commit_id"], blobs, fields["totals"])
@@ -116,8 +116,8 @@ def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metad
     for name in state.changed:
         cell = state.cells[name]
         counts = narrowest(cell.state)
-        said = (len(counts), state.offset, bytes.fromhex(commit_id), cell.reports, counts.itemsize)
-        header = _HEADER.pack(_MAGIC, *said, 0)[:-_CHECKSUM_BYTES]
+        values = (len(counts), state.offset, bytes.fromhex(commit_id), cell.reports, counts.itemsize)
+        header = _HEADER.pack(_MAGIC, *values, 0)[:-_CHECKSUM_BYTES]
         checksum = _crc(name, header, counts)
         blobs[name] = header + checksum.to_bytes(_CHECKSUM_BYTES, "little") + counts.tobytes()
     written = {name: commit_id if name in state.changed else before.blobs[name] for name in state.cells}
@@ -129,14 +129,14 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
     """Decodes metadata and blobs; raises StateLost for a wrong blob or an impossible state."""
     state = _read(
         metadata,
-        lambda said: PartitionState(
-            start=said["start"],
+        lambda stored: PartitionState(
+            start=stored["start"],
             offset=metadata.offset,
             rules=recorded(metadata),
-            accepted=said["accepted"],
-            rejected=dict(said["rejected"]),
-            gaps=[(begin, end) for begin, end in said["gaps"]],
-            windows=WindowState.load(said),
+            accepted=stored["accepted"],
+            rejected=dict(stored["rejected"]),
+            gaps=[(begin, end) for begin, end in stored["gaps"]],
+            windows=WindowState.load(stored),
         ),
     )
     if not metadata.commit_id:
@@ -176,17 +176,17 @@ def _crc(name: str, header: bytes, counts: npt.NDArray[np.unsignedinteger[Any]])
 
 def recorded(metadata: Metadata) -> list[Rule]:
     """Returns the recorded rules of a partition; raises StateLost if they cannot be read."""
-    return _read(metadata, lambda said: rules.parse(said["rules"], said["start"]))
+    return _read(metadata, lambda stored: rules.parse(stored["rules"], stored["start"]))
 
 
 def start(metadata: Metadata) -> int:
     """Returns the offset at which counting began; raises StateLost if it cannot be read."""
-    return _read(metadata, lambda said: int(said["start"]))
+    return _read(metadata, lambda stored: int(stored["start"]))
 
 
 def gaps(metadata: Metadata) -> list[tuple[int, int]]:
     """Returns the recorded gaps [from, to) in ascending order; raises StateLost if they cannot be read."""
-    return _read(metadata, lambda said: [(int(begin), int(end)) for begin, end in said["gaps"]])
+    return _read(metadata, lambda stored: [(int(begin), int(end)) for begin, end in stored["gaps"]])
 
 
 def _read(metadata: Metadata, read: Callable[[Any], _T]) -> _T:

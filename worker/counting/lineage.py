@@ -38,8 +38,8 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
 
 def identity(stored: str) -> dict[str, object]:
     """Returns the identity in a stored lineage, with None for missing fields."""
-    said = _said(stored)
-    return {name: said.get(name) for name in IDENTITY}
+    fields = _fields(stored)
+    return {name: fields.get(name) for name in IDENTITY}
 
 
 def differing(stored: str, ours: str) -> list[str]:
@@ -50,28 +50,28 @@ def differing(stored: str, ours: str) -> list[str]:
         >>> differing('{"fingerprint": "8e9f39d0", "group": "h", "layout": 1, "topic_id": "Xk"}', ours)
         ["group is 'h' there, 'g' here"]
     """
-    said, now = _said(stored), _said(ours)
-    names = [name for name in sorted(IDENTITY) if said.get(name) != now[name]]
-    if not isinstance(said.get("layout"), int) or said["layout"] < 1:
+    theirs, here = _fields(stored), _fields(ours)
+    names = [name for name in sorted(IDENTITY) if theirs.get(name) != here[name]]
+    if not isinstance(theirs.get("layout"), int) or theirs["layout"] < 1:
         names.append("layout")
-    return [f"{name} is {said.get(name)!r} there, {now[name]!r} here" for name in names]
+    return [f"{name} is {theirs.get(name)!r} there, {here[name]!r} here" for name in names]
 
 
 def newer(stored: str) -> str | None:
     """Describes the part of a stored lineage that a newer version wrote, or returns None."""
-    said = _said(stored)
-    if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:
-        return f"layout {said['layout']}, but this version reads up to {LAYOUT}"
-    if unknown := said.keys() - {*IDENTITY, "layout"}:
+    fields = _fields(stored)
+    if isinstance(fields.get("layout"), int) and fields["layout"] > LAYOUT:
+        return f"layout {fields['layout']}, but this version reads up to {LAYOUT}"
+    if unknown := fields.keys() - {*IDENTITY, "layout"}:
         return f"a lineage with {', '.join(sorted(unknown))}, unknown to this version"
     return None
 
 
 @functools.lru_cache  # few values, but each step of a claim or a commit reads one
-def _said(stored: str) -> Mapping[str, Any]:
+def _fields(stored: str) -> Mapping[str, Any]:
     """Returns the fields of a stored lineage; none for malformed text."""
     try:
-        said = json.loads(stored)
+        fields = json.loads(stored)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return fields if isinstance(fields, dict) else {}

@@ -55,9 +55,9 @@ class OwnedPartition:
     def ahead(self) -> bool:
         """Whether memory has records, a rule or an eviction that the store lacks."""
         # before the first record, only a rule with windows needs a commit: heads name stored partitions
-        told = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
-        ruled = told and self.metadata.totals != layout.totals(self.state)
-        return self.state.offset != self.metadata.offset or ruled
+        committable = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
+        differs = committable and self.metadata.totals != layout.totals(self.state)
+        return self.state.offset != self.metadata.offset or differs
 
 
 @dataclass

@@ -115,13 +115,13 @@ class Ownership:
         try:
             topic = self._log.topic_id()
             lineage = lineage_of(self._group, self._stream, topic)
-            told = self._configured, self._recount_after, self._head_reader, self._events
-            claim = Claim(self._group, self._stream, *told, lineage)
+            settings = self._configured, self._recount_after, self._head_reader, self._events
+            claim = Claim(self._group, self._stream, *settings, lineage)
             found, starts, head = self._decide(claim, wanted, topic)
             if not (wanted := list(starts)):
                 return
             # Step 6.
-            wanted = list(self._came(self._log.confirm(starts)))
+            wanted = list(self._succeeded(self._log.confirm(starts)))
             # Step 7.
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
@@ -135,20 +135,20 @@ class Ownership:
         except Unavailable as error:
             self._put_off([p for p in wanted if self._is_due(p)], error)
         except StateLost as error:
-            self._demand_doubted([p for p in wanted if self._is_due(p)], error)
+            self._raise_if_doubted([p for p in wanted if self._is_due(p)], error)
 
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
     ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head | None]:
         """Runs steps 2 to 5; returns the stored metadata, the start offsets, and the head if readable."""
         # Step 2.
-        committed = self._came(self._log.committed(wanted))
+        committed = self._succeeded(self._log.committed(wanted))
         # Step 3.
-        if not (wanted := list(found := self._came(self._store.peek_all(committed)))):
+        if not (wanted := list(found := self._succeeded(self._store.peek_all(committed)))):
             return found, {}, Head()
         reached = {p: (committed[p] or (0, ""))[0] for p in wanted}
         if by_kafka := [p for p in wanted if (at := found[p]) is None or reached[p] > at.offset]:
-            again = self._came(self._log.committed(by_kafka))
+            again = self._succeeded(self._log.committed(by_kafka))
             if self._log.topic_id() != topic or any(again[p] != committed[p] for p in again):
                 why = "Kafka: two answers about the group's offsets or the topic's id do not agree"
                 raise Unavailable(why)
@@ -164,9 +164,9 @@ class Ownership:
             wanted = certain
         if head is not None and any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
             head = self._head_reader.head(decided=True)
-            wanted = list(found := self._came(self._store.peek_all(wanted)))
+            wanted = list(found := self._succeeded(self._store.peek_all(wanted)))
         # Step 5.
-        bounds = self._came(self._log.bounds(wanted))
+        bounds = self._succeeded(self._log.bounds(wanted))
         new = [p for p in bounds if found[p] is None and committed[p] is None]
         bounds = self._proven(bounds, dict.fromkeys(new, 0), agreeing=True)
         starts = {p: claim.decide(p, found[p], committed[p], bounds[p][0], head or Head()) for p in bounds}
@@ -182,7 +182,7 @@ class Ownership:
             self._look_at = now + max(_LOOK_AGAIN_SECONDS, (now - began) / _SHARE)
             raise
 
-    def _demand_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
+    def _raise_if_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
         """Postpones partitions whose counts seem lost; raises the error if two claims found so."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
@@ -214,7 +214,7 @@ class Ownership:
         self, outcomes: Mapping[int, _T | ports.Failure]
     ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
         """Separates results from failures and notes the failures; raises StateLost. Thread-safe."""
-        came, failed = dict[int, _T](), dict[int, Unavailable]()
+        results, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
                 raise unreadable(self._stream, partition, outcome)
@@ -222,8 +222,8 @@ class Ownership:
                 failed[partition] = outcome
                 self._failed[partition] = self._clock()
             else:
-                came[partition] = outcome
-        return came, failed
+                results[partition] = outcome
+        return results, failed
 
     def _put_off(self, partitions: Sequence[int], error: Unavailable) -> None:
         self._events.claim_failed(partitions, error)
@@ -240,15 +240,15 @@ class Ownership:
             self._put_off(missing, Unavailable("Kafka: the first offset of the log is not confirmed yet"))
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
-    def _came(self, outcomes: Mapping[int, _T | ports.Failure]) -> dict[int, _T]:
+    def _succeeded(self, outcomes: Mapping[int, _T | ports.Failure]) -> dict[int, _T]:
         """Returns the results of a claim's step; postpones failed partitions, raises StateLost."""
-        came, failed = self._sorted(outcomes)
+        results, failed = self._sorted(outcomes)
         by_reason = dict[str, list[int]]()
         for partition, error in failed.items():
             by_reason.setdefault(str(error), []).append(partition)
         for partitions in by_reason.values():
             self._put_off(partitions, failed[partitions[0]])
-        return came
+        return results
 
     def _adopt(
         self,
@@ -262,12 +262,12 @@ class Ownership:
         heartbeat()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
-        loaded = self._came(self._store.claim_all(wanted))
+        loaded = self._succeeded(self._store.claim_all(wanted))
         ours = {p: stored for p, stored in loaded.items() if stored is not None}
         self._postpone(loaded.keys() - ours.keys())
         states = {p: claim.load(p, stored) for p, stored in ours.items()}
         # Step 9. Read again: another owner may have counted until the epoch was raised.
-        bounds = self._came(self._log.bounds(states))
+        bounds = self._succeeded(self._log.bounds(states))
         behind = {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
         bounds = self._proven(bounds, behind)
         # a recount replaces stored counts, so the bounds and a proof must agree that the log is complete
@@ -426,7 +426,7 @@ class Ownership:
 
     def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
         """Compares committed partitions with the store to detect losses; raises StateLost."""
-        self._rejections.say()
+        self._rejections.emit()
         self._heed(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
         for some in self._slices(self._in_turn(stored), lambda _: 0):

@@ -59,11 +59,11 @@ def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadab
     return counted(decoded.verdicts, unreadable)
 
 
-def said(counts: Mapping[str, int]) -> str:
+def formatted(counts: Mapping[str, int]) -> str:
     """Formats reasons with their counts, the most frequent first.
 
     Example:
-        >>> said({"json": 2, "fingerprint": 1200})
+        >>> formatted({"json": 2, "fingerprint": 1200})
         'fingerprint 1,200, json 2'
     """
     return ", ".join(f"{reason} {n:,}" for reason, n in Counter(counts).most_common())
@@ -84,7 +84,7 @@ class Rejections:
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
         >>> rejections.add(batch, Applied(np.array([0, 2, 2], np.uint8), Counter(version=2)), left_out=0)
         >>> now[0] = 2.0
-        >>> rejections.say()
+        >>> rejections.emit()
         {'version': 2} 0 1 3 6
     """
 
@@ -106,9 +106,9 @@ class Rejections:
         self._left_out += left_out
         self._accepted += applied.accepted
         self._reasons.update(applied.rejected)
-        self.say()
+        self.emit()
 
-    def say(self) -> None:
+    def emit(self) -> None:
         """Emits the event if records were rejected since the last event and its delay is over."""
         if self._first is None or self._clock() < self._due:
             return

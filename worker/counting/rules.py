@@ -45,8 +45,8 @@ class RecordLimits:
         )
         batch = "any size" if self.max_batch_bytes is None else f"up to {self.max_batch_bytes} bytes"
         weight = "" if self.hamming_weight else ", any Hamming weight"
-        said = f"{most} per record{weight}, in batches of {batch}"
-        return said if self.windowing is None else f"{said}, {self.windowing}"
+        text = f"{most} per record{weight}, in batches of {batch}"
+        return text if self.windowing is None else f"{text}, {self.windowing}"
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class Rule:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
             {'offset': 7, 'revision': 1, 'most_reports': 100, 'hamming_weight': True}
         """
-        said: dict[str, Any] = {"offset": self.offset, "revision": self.revision}
-        said |= {"most_reports": self.limits.most_reports, "hamming_weight": self.limits.hamming_weight}
+        fields: dict[str, Any] = {"offset": self.offset, "revision": self.revision}
+        fields |= {"most_reports": self.limits.most_reports, "hamming_weight": self.limits.hamming_weight}
         if self.limits.max_batch_bytes is not None:
-            said["max_batch_bytes"] = self.limits.max_batch_bytes
+            fields["max_batch_bytes"] = self.limits.max_batch_bytes
         if (w := self.limits.windowing) is not None:
-            said |= {"windows": [*w.windows], "grace": w.grace}
-            said["max_out_of_orderness"] = w.max_out_of_orderness
-        return said
+            fields |= {"windows": [*w.windows], "grace": w.grace}
+            fields["max_out_of_orderness"] = w.max_out_of_orderness
+        return fields
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
         KeyError, TypeError, ValueError: no rules, unknown fields, wrong types, or wrong order.
     """
     rules = []
-    for said in listed:
-        fields = dict(said)
+    for rule in listed:
+        fields = dict(rule)
         if "windows" in fields:
             windows = tuple(fields.pop("windows"))
             fields["windowing"] = Windowing(windows, fields.pop("grace"), fields.pop("max_out_of_orderness"))

@@ -74,7 +74,7 @@ class WindowState:
             times = lateness.dated(accepted)
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):
                 first = int(times[0])
-                self.gap_bounds = [(line, first if at is None else at) for line, at in self.gap_bounds]
+                self.gap_bounds = [(before, first if at is None else at) for before, at in self.gap_bounds]
         self.watermark, self.closed = watermark, closed
 
     def skip(self) -> None:
@@ -102,9 +102,9 @@ class WindowState:
             closed=stored["closed"],
             admitted_from=stored["admitted_from"],
             evicted_to=stored["evicted_to"],
-            readmitted=[(at, line) for at, line in stored.get("readmitted", ())],
+            readmitted=[(at, admitted_from) for at, admitted_from in stored.get("readmitted", ())],
             first_start=dict(stored["first_start"]),
-            gap_bounds=[(line, first) for line, first in stored["gap_bounds"]],
+            gap_bounds=[(before, first) for before, first in stored["gap_bounds"]],
             late=dict(stored["late"]),
             undated=stored["undated"],
         )

@@ -47,13 +47,13 @@ class Window:
         """Returns the first start after a time."""
         return (time // self.every + 1) * self.every
 
-    def last_end(self, line: int) -> int:
+    def last_end(self, time: int) -> int:
         """Returns the last end at or before a time."""
-        return (line - self.length) // self.every * self.every + self.length
+        return (time - self.length) // self.every * self.every + self.length
 
-    def first_open(self, line: int) -> int:
+    def first_open(self, time: int) -> int:
         """Returns the start of the first window that ends after a time; can be before the epoch."""
-        return self.last_end(line) + self.every - self.length
+        return self.last_end(time) + self.every - self.length
 
     def starts(self, pane: "Pane") -> range:
         """Returns the starts of the windows that contain a pane, from the epoch on."""

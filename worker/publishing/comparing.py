@@ -30,11 +30,11 @@ class Comparer:
     def compare(
         self,
         finals: Sequence[tuple[Period, ldp.Estimate]],
-        tell: Callable[[Period, int, Sequence[str]], object],
+        emit: Callable[[Period, int, Sequence[str]], object],
     ) -> None:
         """Compares complete final windows, in order for each name, and emits the changes.
 
-        ``tell`` receives the window, the number of changed values, and the names of changed sets. A hopping window is
+        ``emit`` receives the window, the number of changed values, and the names of changed sets. A hopping window is
         compared with the window that ends at its start, so that no report is in both.
         """
         for window, estimate in finals:
@@ -51,7 +51,7 @@ class Comparer:
                 continue
             self._last[window.name] = window.end, estimate
             if before is not None and window.start == end:
-                tell(window, *self._changes(before, estimate))
+                emit(window, *self._changes(before, estimate))
 
     def _changes(self, before: ldp.Estimate, after: ldp.Estimate) -> tuple[int, Sequence[str]]:
         values = changes.between(before, after, self._level, self._at_least).found

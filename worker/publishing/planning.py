@@ -113,8 +113,8 @@ class Plan:
             return self.admits
         if otherwise or {*head.methods} != {*content.methods}:
             return True
-        said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, closed(head.progress)
-        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != said
+        last = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, closed(head.progress)
+        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != last
 
     def is_held_back(self, content: Content) -> bool:
         """Returns whether too few reports are new; False while a partition is full of panes."""

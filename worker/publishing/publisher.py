@@ -148,7 +148,7 @@ class Publisher:
                 return
             self._behind_due = None
             plan.demand_consistent(self._stream)
-            otherwise = self._recommender.methods != self._recommended or not self._content.rows.is_said(
+            otherwise = self._recommender.methods != self._recommended or not self._content.rows.is_recorded(
                 self._head
             )
             new, seconds = plan.is_new(self._content, otherwise=otherwise), None
@@ -158,7 +158,7 @@ class Publisher:
                 if not self._publish(lineage, plan):
                     return
                 held_back, seconds = False, time.perf_counter() - began
-            self._tell(plan.stored)
+            self._emit_closed(plan.stored)
             if not held_back:
                 self._events.checked(seconds)
         except Unavailable as error:
@@ -224,7 +224,7 @@ class Publisher:
                 remedy="set cleanup.policy=compact on the snapshot topic",
             )
 
-    def _tell(self, stored: StoredCut) -> None:
+    def _emit_closed(self, stored: StoredCut) -> None:
         """Emits the end of closed windows, for the windows that every partition counts."""
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None

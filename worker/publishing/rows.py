@@ -82,10 +82,10 @@ class RowTopic:
     topic: str | None = None
     slots: Slots | None = None
 
-    def is_said(self, head: Head) -> bool:
+    def is_recorded(self, head: Head) -> bool:
         """Returns whether a head records the configured topic and rows."""
-        said = None if head.rows is None else (head.rows.topic, head.rows.slots)
-        return said == (None if self.topic is None else (self.topic, self.slots))
+        recorded = None if head.rows is None else (head.rows.topic, head.rows.slots)
+        return recorded == (None if self.topic is None else (self.topic, self.slots))
 
     def carried(self, head: Head) -> Rows | None:
         """Returns the record of rows for a head that writes none."""
@@ -127,14 +127,14 @@ class RowTopic:
             for start in line.starts
         ]
         ends = max((period.end or 0 for period in (*listed, *due)), default=0)
-        plan, said = Plan(stream, self.slots), head.rows
-        if said is None or said.topic != self.topic:
+        plan, recorded = Plan(stream, self.slots), head.rows
+        if recorded is None or recorded.topic != self.topic:
             plan = self._found(stream, there(), {*listed}, -1 if retain is None else come - retain, ends)
-        elif said.slots != self.slots:
-            older = said.slots if said.older is None else said.slots | said.older
-            plan = replace(plan, leaving=said.slots, older=older, until=ends)
+        elif recorded.slots != self.slots:
+            older = recorded.slots if recorded.older is None else recorded.slots | recorded.older
+            plan = replace(plan, leaving=recorded.slots, older=older, until=ends)
         else:
-            plan = replace(plan, older=said.older, until=said.until)
+            plan = replace(plan, older=recorded.older, until=recorded.until)
         # drop the older rows once none of their windows is listed or open
         needed = any((period.end or 0) <= plan.until for period in listed) or any(
             line.closed < plan.until for line in progress.values()

@@ -39,7 +39,7 @@ class Taken:
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
     """Takes a head that admits partitions without a snapshot; repeats the last windows and rows."""
     head = plan.head
-    rows, methods = content.rows.carried(head), _said(head.methods)
+    rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
     taken = snapshot.announce(stream, cut, head.sequence + 1, named(stream, lineage), uuid4().hex)
     return Taken(taken, snapshot.encode(taken))
@@ -75,7 +75,7 @@ def take(
     of = partial(
         _take,
         stream,
-        cut=replace(plan.cut, progress=after, rows=planned.rows, methods=_said(content.methods)),
+        cut=replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods)),
         sequence=head.sequence + 1,
         queries=content.queries,
         level=content.level,
@@ -115,6 +115,6 @@ def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:
     return stream.oracle.estimate_state(counts.state, counts.reports)
 
 
-def _said(methods: Sequence[str]) -> tuple[str, ...] | None:
+def _recorded(methods: Sequence[str]) -> tuple[str, ...] | None:
     """Returns the methods that a head records; None for all."""
     return tuple(methods) if len(methods) < len(METHODS) else None

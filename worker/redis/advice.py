@@ -59,11 +59,11 @@ _REMEDIES = {
 """By a part of the error's text; the first match applies."""
 
 
-def said(error: Exception) -> str:
+def described(error: Exception) -> str:
     """Formats an error's type and text, with the cause that the cluster client hides."""
     text = f"{type(error).__name__}: {error}"
-    told = error.__cause__.__context__ if error.__cause__ is not None else None
-    return f"{text} ({type(told).__name__}: {told})" if isinstance(told, redis.ResponseError) else text
+    hidden = error.__cause__.__context__ if error.__cause__ is not None else None
+    return f"{text} ({type(hidden).__name__}: {hidden})" if isinstance(hidden, redis.ResponseError) else text
 
 
 def remedy(error: Exception, at: Address | None = None) -> str:
@@ -79,7 +79,7 @@ def remedy(error: Exception, at: Address | None = None) -> str:
         >>> remedy(AuthenticationError("invalid username-password pair"), read("redis://cache"))
         'correct redis.password, or the user in redis.url'
     """
-    happened = said(error)
+    happened = described(error)
     if (
         at is not None
         and at.tls

@@ -3,7 +3,7 @@
 from worker.config import Redis as RedisTable
 from worker.config.redaction import redacted
 from worker.counting.ports import Unavailable
-from worker.redis.advice import START, remedy, said
+from worker.redis.advice import START, described, remedy
 from worker.redis.connecting import Client, connect
 from worker.redis.errors import ERRORS
 
@@ -14,7 +14,7 @@ class Unreachable(Unavailable):
     def __init__(self, error: Exception, table: RedisTable) -> None:
         hint = remedy(error, table.address)
         outcome = "no answer from" if hint == START else "rejected by"
-        super().__init__(f"{outcome} {redacted(table.url)}: {said(error)}", hint)
+        super().__init__(f"{outcome} {redacted(table.url)}: {described(error)}", hint)
 
 
 def reach(table: RedisTable, key: str) -> Client:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from worker.counting import layout
 from worker.counting.ports import Answer, Failure, Metadata, StateLost, StoredPartition, Unavailable
-from worker.redis.advice import remedy, said
+from worker.redis.advice import described, remedy
 from worker.redis.connecting import Client
 from worker.redis.errors import ERRORS
 from worker.redis.pipelining import Command, together
@@ -48,15 +48,15 @@ class RedisStore:
 
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
-        return _came(self.peek_all([partition])[partition])
+        return _result(self.peek_all([partition])[partition])
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         """Writes the attempt's blobs, which expire."""
-        _came(self.stage_all({partition: (attempt, blobs)})[partition])
+        _result(self.stage_all({partition: (attempt, blobs)})[partition])
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
         """Stores counts for a partition without any, in one script."""
-        return _came(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
+        return _result(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
 
     def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
         """Returns each partition's metadata, or None."""
@@ -218,7 +218,7 @@ def _setting(key: str, blob: bytes) -> Callable[[Any], Any]:
     return lambda client: client.set(key, blob, ex=STAGED_SECONDS)
 
 
-def _came(outcome: _T | Failure) -> _T:
+def _result(outcome: _T | Failure) -> _T:
     """Returns a step's result, or raises its failure."""
     if isinstance(outcome, Unavailable | StateLost):
         raise outcome
@@ -226,13 +226,13 @@ def _came(outcome: _T | Failure) -> _T:
 
 
 def _unavailable(error: Exception) -> Unavailable:
-    unavailable = Unavailable(f"Redis: {said(error)}", remedy(error))
+    unavailable = Unavailable(f"Redis: {described(error)}", remedy(error))
     unavailable.__cause__ = error
     return unavailable
 
 
 def _mistyped(error: Exception) -> StateLost:
-    return StateLost(f"a key in Redis has another type than the worker wrote ({said(error)})")
+    return StateLost(f"a key in Redis has another type than the worker wrote ({described(error)})")
 
 
 def _metadata(fields: Mapping[bytes, bytes], key: str) -> Metadata | StateLost:

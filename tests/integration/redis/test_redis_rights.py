@@ -20,7 +20,7 @@ from worker import check, config
 from worker.audit import reading
 from worker.counting import layout
 from worker.counting.ports import Answer, Metadata, Unavailable
-from worker.redis.advice import said
+from worker.redis.advice import described
 from worker.redis.connecting import connect
 from worker.redis.errors import ERRORS
 from worker.store import removal
@@ -315,6 +315,6 @@ def test_a_cluster_needs_three_things_more(redises):
         else:
             with pytest.raises((Unavailable, *ERRORS)) as refused:
                 way()
-            assert missing != "+cluster|slots" or "NoPermissionError" in said(refused.value)
+            assert missing != "+cluster|slots" or "NoPermissionError" in described(refused.value)
     for node in nodes:
         node.close()

@@ -56,21 +56,21 @@ def test_point_21_the_first_rejections_are_gathered_for_two_seconds():
     for start in range(300):
         said.add(*batch(0, start=start, size=1))
         said.now += GATHER_SECONDS / 301
-    said.rejections.say()
+    said.rejections.emit()
     assert said.events == []
     said.now += GATHER_SECONDS
-    said.rejections.say()
+    said.rejections.emit()
     assert [facts["reasons"] for _, facts in said.events] == [{"version": 300}]
 
 
 def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     said = Said()
     said.add(*batch())
-    said.rejections.say()
+    said.rejections.emit()
     assert said.events == []
     said.add(*batch(7, 3, partition=2, start=100))
     said.now += GATHER_SECONDS
-    said.rejections.say()
+    said.rejections.emit()
     facts = {"dead_letters_left_out": 0, "accepted": 8, "partition": 2, "offset": 103}
     facts |= {"reasons": {"version": 2}}
     assert said.events == [("records.rejected", facts)]
@@ -78,22 +78,22 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     for start in range(0, 500, 10):
         said.now += EVERY_SECONDS / 51
         said.add(*batch(*range(10), partition=1, start=start), left_out=3)
-        said.rejections.say()
+        said.rejections.emit()
     assert len(said.events) == 1
     said.now += EVERY_SECONDS
-    said.rejections.say()
+    said.rejections.emit()
     facts = {"dead_letters_left_out": 150, "accepted": 0, "partition": 1, "offset": 0}
     facts |= {"reasons": {"version": 500}}
     assert said.events[1:] == [("records.rejected", facts)]
     # and silence when only good records or none follow
     said.now += 10 * EVERY_SECONDS
     said.add(*batch())
-    said.rejections.say()
+    said.rejections.emit()
     assert len(said.events) == 2
     # earlier accepted records are not part of it
     said.add(*batch(9, start=70))
     said.now += GATHER_SECONDS
-    said.rejections.say()
+    said.rejections.emit()
     assert said.events[2][1] == {
         "reasons": {"version": 1},
         "dead_letters_left_out": 0,

@@ -234,5 +234,5 @@ def test_without_a_topic_nothing_is_said_and_nothing_goes():
     plan = none.plan("s", head, CLOSED, (), RETAIN, 100_000, lambda: 1 / 0)
     assert (plan.rows, plan.stale, plan.deleted(Period("10s", 0, 10_000))) == (None, (), [])
     assert none.carried(head) is None
-    assert not none.is_said(head)
-    assert none.is_said(replace(head, rows=None))
+    assert not none.is_recorded(head)
+    assert none.is_recorded(replace(head, rows=None))
