@@ -78,7 +78,7 @@ def test_entries_are_as_wide_as_the_largest_needs(most, width, monkeypatch):
 def test_what_is_no_count_is_never_stored():
     state, metadata, _ = committed()
     state.cells["all"].state[1] = -1
-    with pytest.raises(ValueError, match="a count of -1 given"):
+    with pytest.raises(ValueError, match="a count is -1"):
         layout.dump(state, metadata, OTHER)
 
 
