@@ -14,13 +14,18 @@ _WORDS = re.compile(
 def page(name: str) -> str:
     """Returns the page of the alerts whose `runbook_url` names it, such as "runbook.md"."""
     alerts = [rule for rule in rules() if "alert" in rule]
+    urls = {
+        rule["alert"]: rule["annotations"]["runbook_url"].removeprefix("docs/operate/") for rule in alerts
+    }
+    others = [f"[`{alert}`]({url})" for alert, url in urls.items() if not url.startswith(f"{name}#")]
     sections = [
         f"## {rule['alert']}\n\n**Alert:** {summary(notes)}.\n\n"
         f"{marked(notes['description'])}\n\n**Remedy:** {marked(notes['remedy'])}"
         for rule in alerts
         if (notes := rule["annotations"])["runbook_url"].startswith(f"docs/operate/{name}#")
     ]
-    return fill(name, sections="\n\n".join(sections))
+    values = {"sections": "\n\n".join(sections)}
+    return fill(name, **values, **({"others": ",\n".join(others)} if name == "runbook.md" else {}))
 
 
 def marked(text: str) -> str:
