@@ -1,4 +1,4 @@
-"""Describes the cluster for `check`: brokers, topics, logs and groups of a configuration."""
+"""Describes brokers, topics, logs and groups for `check`."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ def describe_brokers(admin: KafkaAdminClient) -> Brokers:
 
 
 def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Returns a broker's shortest and longest session time-out in ms; None if unreadable."""
+    """Returns a broker's session time-out limits in ms; None if unreadable."""
     keys = [f"group.{bound}.session.timeout.ms" for bound in ("min", "max")]
     if not all(key in settings for key in keys):
         return None

@@ -1,4 +1,4 @@
-"""Finds records above the last stable offset, the start of a partition's first open transaction.
+"""Finds open transactions and the records above the last stable offset.
 
 `read_committed` readers cannot read these records until the transaction ends. Lag is measured to the last stable
 offset.
@@ -48,7 +48,7 @@ def find_open_transactions(
 
 
 def _opened(admin: KafkaAdminClient) -> dict[str, tuple[float, set[TopicPartition]]]:
-    """Returns each open transaction's start and partitions; {} if this user may not list them."""
+    """Returns start and partitions by open transaction; {} without the right."""
     try:
         listed = admin.list_transactions()
         ids = sorted({one.transactional_id for some in listed.values() for one in some})

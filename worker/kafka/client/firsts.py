@@ -1,4 +1,4 @@
-"""Verifies the first available offset of a log by fetches from the partition's leader.
+"""Verifies the first available offset of a log by fetches.
 
 A wrong answer about a log's first offset would lose reports permanently. So records count as lost only if the leader
 also rejects a fetch of them twice, at least 1 s apart.
@@ -26,7 +26,7 @@ class Firsts:
         """(partition, offset) -> time when the leader first rejected a fetch at it."""
 
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns each log's first available offset at or after a given one; see `ports.Log.firsts`.
+        """Returns each log's first available offset from a given one on.
 
         Raises `KafkaError`: the brokers do not answer.
         """

@@ -26,7 +26,7 @@ def newest_records(
     largest: int = _LARGEST,
     cap: int = reading.LARGEST,
 ) -> dict[int, list[Any]]:
-    """Returns the newest committed records of each partition of a topic, in offset order.
+    """Returns the newest committed records of each partition, by offset.
 
     At most `MOST` records a partition; fewer if the records are large or arrive too late. Raises
     `kafka.errors.KafkaError`: the brokers do not answer.

@@ -40,7 +40,7 @@ HANDSHAKE_SECONDS = 5.0  # Longest TLS handshake
 
 
 class _BufferedTransport:
-    """A transport that reads large pieces, and returns data that arrives with the end of the connection.
+    """A transport that reads large pieces and keeps the last received data.
 
     Upstream reads and joins pieces of 4 KiB, half the cost of a fetch. Gone when it reads into a buffer. Upstream drops
     data that arrives with the end, such as the reason of a rejected login. Gone when ``_read_from_sock`` returns the
@@ -140,7 +140,7 @@ CONNECTIONS = logging.getLogger("kafka.net.manager")  # Logger of the client's f
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
-    """Extracts the reason of a failed connection from a log record; None from other records.
+    """Extracts the reason of a failed connection from a log record, or None.
 
     Upstream logs the reason and raises only a time-out. Gone when the error contains the reason.
 
@@ -188,11 +188,11 @@ _AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retri
 
 
 def retry_lost_requests(producer: KafkaProducer) -> None:
-    """Makes a transactional producer retry a request whose connection was lost before sending.
+    """Makes a transactional producer retry requests that were not sent.
 
-    Upstream's sender drops such a request: it expects False from `await_ready`, which raises. Records then wait until
-    they expire, and the end of a transaction waits forever. Gone when a producer whose connections are cut commits
-    within seconds.
+    Upstream's sender drops a request if its connection was lost: it expects False from `await_ready`, which raises.
+    Records then wait until they expire, and the end of a transaction waits forever. Gone when a producer whose
+    connections are cut commits within seconds.
     """
     client = producer._sender._client
     await_ready = client.await_ready
@@ -232,7 +232,7 @@ def refuse_end_retries(producer: KafkaProducer) -> None:
 
 
 def drop(producer: KafkaProducer) -> None:
-    """Closes a producer at once, without flushing; its successor aborts the open transaction.
+    """Closes a producer without flushing; its successor aborts the transaction.
 
     Upstream's ``close(timeout=0)`` first flushes, and raises before closing if something is unsent or was split. Gone
     when it closes.
@@ -296,7 +296,7 @@ def rejoin(consumer: KafkaConsumer) -> None:
 
 
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
-    """Returns all partitions of a topic, the empty set if it is missing, None while unknown.
+    """Returns a topic's partitions; empty if it is missing, None if unknown.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it has a time-out.
     `since_ms`: the monotonic time of subscribing; older metadata lack the topic. Raises

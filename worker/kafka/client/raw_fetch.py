@@ -101,7 +101,7 @@ class _Decoded(_Bytes):
 
 
 def install(consumer: KafkaConsumer) -> None:
-    """Makes a `read_committed` consumer's `poll` return one `Fetched` per partition fetch."""
+    """Makes a consumer's `poll` return one `Fetched` per partition fetch."""
     consumer._fetcher.PartitionRecords = _Bytes
 
 

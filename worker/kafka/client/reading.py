@@ -77,7 +77,7 @@ def connect(
 
 @functools.cache
 def _load_kernels() -> None:
-    """Loads the kernels before a time-out starts: the first command of an installation compiles them."""
+    """Loads the kernels before a time-out starts, as it may compile them."""
     warm()
 
 

@@ -1,4 +1,4 @@
-"""Separates errors of single partitions from the brokers' answers about other partitions.
+"""Separates errors of single partitions from answers about the others.
 
 Upstream (kafka-python 3.0.12) raises one partition's error for all partitions, or retries all until the time-out. Gone
 when its calls return an error for each partition. Like `quirks` and `raw_fetch`, this module uses private names of the
@@ -158,7 +158,7 @@ class Answers:
 
 @dataclass
 class Refusal:
-    """The refused fetches of a partition: first failure, end and length of the wait, in s."""
+    """The first refusal of a partition, and the end and length of its wait."""
 
     since: float
     until: float
@@ -182,7 +182,7 @@ class Refusals:
         self._new[partition] = error, now - since
 
     def take_new(self) -> dict[int, tuple[KafkaError, float]]:
-        """Returns the errors added since the last call: partition -> (error, seconds since the first)."""
+        """Returns new errors: partition -> (error, seconds since the first)."""
         new, self._new = self._new, {}
         return new
 

@@ -88,7 +88,7 @@ class TopicError(RuntimeError):
 
 
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:
-    """Returns the most bytes of a message with one report: as a binary frame, and as JSON.
+    """Returns the most bytes of a message with one report: binary and JSON.
 
     Example:
         >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))

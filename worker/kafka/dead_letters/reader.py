@@ -51,7 +51,7 @@ class DeadLetter:
 def newest_dead_letters(
     config: Config, stream: str | None = None, on_passed: OnPassed = ignore
 ) -> list[DeadLetter]:
-    """Returns the newest dead letters of each partition, newest first; a sample if there are many.
+    """Returns the newest dead letters of each partition, newest first.
 
     Raises `kafka.errors.KafkaError`: the brokers do not answer.
     """

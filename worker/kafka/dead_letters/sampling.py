@@ -1,7 +1,7 @@
-"""Samples dead letters by reason: sending one costs 1000 times as much as counting a record.
+"""Samples dead letters by reason.
 
-Each reason has a token bucket. The sample depends on a record's position, its reason and the sizes of the records sent
-before, but not on its contents.
+Sending a dead letter costs 1000 times as much as counting a record. Each reason has a token bucket. The sample depends
+on a record's position, its reason and the sizes of the records sent before, but not on its contents.
 """
 
 import math
@@ -59,7 +59,7 @@ class Sample:
         self._buckets: dict[str, _Bucket] = {}
 
     def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Returns the indices of the rejected records to send, ascending; O(records), vectorized.
+        """Returns the ascending indices of the rejected records to send; O(records).
 
         `verdicts`: (m,) uint8, see `ldp.frames.Decoded`.
         """
@@ -72,7 +72,7 @@ class Sample:
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns the number of these records, from the first on, that may leave a dead letter now."""
+        """Returns the length of the prefix of records that may be sent now."""
         return self._room(reason, columns, these[: self.most(reason)])
 
     def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
@@ -81,7 +81,7 @@ class Sample:
         return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).room))
 
     def most(self, reason: str) -> int:
-        """Returns the number of small records of one reason that may leave a dead letter now."""
+        """Returns the number of small dead letters that may be sent now."""
         return self._bucket(reason).most(self._clock())
 
     def sent(self, reason: str, size: int) -> None:

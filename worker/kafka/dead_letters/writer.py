@@ -117,7 +117,7 @@ class KafkaDeadLetters:
         self._waiting = 0
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
-        """Sends a sample of a batch's rejected records and unreadable record batches, without waiting.
+        """Sends a sample of a batch's rejected and unreadable records, without waiting.
 
         Raises `Unavailable`: too many dead letters are unacknowledged, or the topic is missing.
 
@@ -183,7 +183,7 @@ class KafkaDeadLetters:
         self._sample.sent(reason, len(value))
 
     def flush(self) -> None:
-        """Waits for all acknowledgements; resends dead letters that were too large with a shorter value.
+        """Waits for all acknowledgements; truncates too large dead letters.
 
         Raises `Unavailable`: the brokers did not acknowledge in time; the next flush continues. Raises
         `KafkaError`: an error that retries do not resolve.

@@ -63,7 +63,7 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """Returns the batch's bytes; 0 if it is cut off, all remaining bytes if its length is negative."""
+    """Returns the batch's bytes; 0 if cut off, the rest if its length is negative."""
     left = batches[1] - at
     if left < LEAST:
         return 0
@@ -75,7 +75,7 @@ def _size_at(batches: Window, at: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _end_of(batches: Window, at: int, size: int) -> int:
-    """Returns the offset after a batch, from its header; at most the next batch's base offset."""
+    """Returns the offset after a batch, at most the next batch's base offset."""
     base = big64_at(batches, at)
     if base > _HIGHEST_BASE:
         return _LAST_OFFSET
@@ -277,7 +277,7 @@ def decode_records(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Decodes the records of batches to columns, each batch completely or not at all; O(bytes).
+    """Decodes batches to columns, each completely or not at all; O(bytes).
 
     Args:
         data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
@@ -377,7 +377,7 @@ def pick(
     begins: npt.NDArray[np.uint8],
     picked: npt.NDArray[np.int64],
 ) -> int:
-    """Finds the records with a key prefix, each batch completely or not at all; O(bytes).
+    """Finds the records with a key prefix in valid batches; O(bytes).
 
     Args:
         data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
@@ -424,7 +424,7 @@ def pick(
 
 @njit(cache=True, nogil=True)
 def _is_whole(records: Window, row: Any) -> bool:
-    """Returns whether a batch has exactly the number of records in its header, all valid."""
+    """Returns whether a batch has the declared number of records, all valid."""
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
     while left > 0:

@@ -92,7 +92,7 @@ def _repeat(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
-    """Repeats a short pattern: byte by byte until the pattern is at least `WIDE`, then in wide copies."""
+    """Repeats a short pattern: by bytes until it is `WIDE`, then in wide copies."""
     wide = distance * ((WIDE + distance - 1) // distance)
     k = 0
     while k < length and (k < wide or to + length + WIDE > data[1]):
@@ -113,7 +113,7 @@ def _little_endian(of: Window, at: int, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _lz4_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """Returns the extension of a length of 15, and the index after it; beyond the end if cut off."""
+    """Returns the extension of a length of 15, and the index after it."""
     length = 0
     while at < end:
         byte = byte_at(of, at)
@@ -272,7 +272,7 @@ def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: i
 
 @njit(cache=True, nogil=True)
 def _is_framed(of: Window, at: int, end: int) -> bool:
-    """Returns whether a section has xerial's framing; no raw block begins with these bytes."""
+    """Returns whether a section has xerial's framing, which no raw block has."""
     return end - at >= 16 and little64_at(of, at) == 0x0059505041_4E5382
 
 

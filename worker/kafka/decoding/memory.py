@@ -47,7 +47,7 @@ def _array_window(_typing: Any, data: Any) -> Any:
 
 
 def _reading(bits: int, big_endian: bool) -> Callable[[Window, int], int]:
-    """Returns an intrinsic that reads an int64: unsigned if little-endian, signed if big-endian."""
+    """Returns a reader of numbers: unsigned little-endian, signed big-endian."""
 
     def read(_typing: Any, of: Any, _at: Any) -> Any:
         def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

@@ -89,7 +89,7 @@ _NO_CAP = 2**63 - 1
 
 
 class Arena:
-    """Reusable arrays for a decoded chunk, for one thread; a batch above 1 MiB gets its own arrays."""
+    """Reusable arrays for chunks of up to 1 MiB, for one thread."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -158,7 +158,7 @@ class Keyed:
 
 
 class Reader:
-    """Decodes one partition's fetch, a chunk at a time; the result does not depend on the chunks.
+    """Decodes one partition's fetch in chunks, which do not affect the result.
 
     `fetched`: (b,) uint8, record batches; a cut-off batch at the end is ignored; `aborted`: (producer id, first
     offset) of the aborted transactions in it; None to read everything; `caps`: (offset, most bytes of a
@@ -191,7 +191,7 @@ class Reader:
         self._caps = np.array([_NO_CAP if cap is None else cap for _, cap in caps], np.int64)
 
     def read(self, arena: Arena) -> Chunk | None:
-        """Decodes the next batches up to 512 KiB or more; returns None if no complete batch is left.
+        """Decodes the next batches, up to about `GROUP` bytes; None at the end.
 
         Raises `MemoryError`: there is no memory for a batch; the call can be repeated.
         """
@@ -327,7 +327,7 @@ def _data(room: int) -> npt.NDArray[np.uint8]:
 
 
 def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Returns arrays for the offsets, timestamps, begins and ends of the records in `room` bytes."""
+    """Returns arrays for the columns of the records in `room` bytes."""
     return tuple(np.empty(room // LEAST_RECORD, np.int64) for _ in range(4))
 
 

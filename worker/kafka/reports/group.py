@@ -1,4 +1,4 @@
-"""Finds partitions that should have counts in this store, by the consumer group and the log."""
+"""Finds partitions that should have counts in this store."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from worker.kafka.client.errors import unavailable
 
 
 class KafkaGroup:
-    """One stream's topic and group, over a connection that is reused until it fails; for one thread."""
+    """One stream's topic and group, over a reused connection; for one thread."""
 
     def __init__(self, connect: Callable[[], Any], group: str, topic: str) -> None:
         self._connect, self._group, self._topic = connect, group, topic

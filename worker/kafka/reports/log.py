@@ -120,7 +120,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     # Reading, on the polling thread
 
     def poll(self, timeout_ms: int) -> list[Batch]:
-        """Returns the next batch of one started partition, or none; the batch is valid until the next call.
+        """Returns at most one batch, which is valid until the next call.
 
         Raises `StateLost`: the log was truncated below the position. Raises `Displaced`: another process is
         in the group under this worker's name. Raises `Unavailable`: the brokers do not answer, or a batch's
@@ -224,7 +224,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _refetch_damaged(self, partition: int, chunk: Chunk) -> None:
-        """Fetches a batch with a wrong checksum again; accepts the damage if the same bytes return."""
+        """Requires that a batch with a wrong checksum is fetched twice."""
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
@@ -240,7 +240,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= chunk.end}
 
     def _reading(self) -> list[TopicPartition]:
-        """Returns the started and assigned partitions, except those that wait after a refusal."""
+        """Returns the partitions to fetch; refused partitions wait."""
         waiting = self._refusals.waiting()
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
@@ -266,7 +266,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, the empty set if it is missing, None if unknown.
+        """Returns the topic's partitions; empty if it is missing, None if unknown.
 
         Raises `Unavailable`: the brokers refuse to describe the topic.
         """
@@ -319,7 +319,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return {tp.partition for tp in self._consumer.assignment()}
 
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns each log's first available offset at or after a given one; see `ports.Log`."""
+        """Returns each log's first available offset from a given one on."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
         found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
         return {tp.partition: first for tp, first in found.items()}

@@ -1,4 +1,4 @@
-"""Reads a topic and its consumer group without joining the group; implements `ports.NonMemberLog`."""
+"""Reads a topic and its group without joining; implements `NonMemberLog`."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -90,14 +90,14 @@ class KafkaNonMemberLog:
         return {tp.partition: bounds for tp, bounds in found.items()}
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
-        """Returns whether a log has committed records in [begin, end), readable or unreadable."""
+        """Returns whether a log has committed records in [begin, end)."""
         self._passed.clear()
         found = reading.records(self._consumer, self._tp(partition), begin, end, stall_seconds=_STALL_SECONDS)
         there = _ask("reading", lambda: next(found, None), self._topic) is not None
         return there or any(bad.offset < end for bad in self._passed)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets; does nothing if the group has members, because these commit their own."""
+        """Commits offsets, unless the group has members, which commit their own."""
         commits = {self._tp(p): OffsetAndMetadata(offset, text, -1) for p, (offset, text) in offsets.items()}
         try:
             commit = partial(self._consumer.commit, commits, timeout_ms=_TIMEOUT_MS)

@@ -26,7 +26,7 @@ class Offsets:
         self._consumer, self._topic, self._answers = consumer, topic, answers
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
-        """Returns the group's committed (offset, metadata) of each partition; None without a commit."""
+        """Returns each partition's committed (offset, metadata), or None."""
         tps, operation = list(map(self._tp, partitions)), "asking for the group's offsets of"
         with self._answers.errors() as errors:
             found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
@@ -69,7 +69,7 @@ class Offsets:
         }
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; the next poll detects that another process took the name."""
+        """Commits offsets without waiting; the next poll detects a lost name."""
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
             self._consumer.commit_async(self._offsets(offsets))
 
@@ -107,7 +107,7 @@ def _committed(committed: Any) -> tuple[int, str] | None:
 
 
 def ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step; raises `NotOwner` for a lost membership, `Unavailable` for other Kafka errors."""
+    """Runs a step; converts Kafka errors to `NotOwner` or `Unavailable`."""
     try:
         return step()
     except (

@@ -58,7 +58,7 @@ class Prefetch:
         self._decode()
 
     def next(self) -> tuple[int, Chunk] | None:
-        """Returns the next partition and chunk, valid until the next call; None if none waits.
+        """Returns the next (partition, chunk), valid until the next call, or None.
 
         Raises `Exception`: decoding failed, for example for lack of memory. Invalid batches do not raise.
         """

@@ -1,4 +1,4 @@
-"""Sends records of reports to all partitions of a topic, and waits for acknowledgements."""
+"""Sends records of reports and waits for acknowledgements."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Follows the snapshot topic while there are requests: indexes snapshots and reads requested ones.
+"""Follows the snapshot topic while clients request snapshots.
 
 One thread reads with its own client, at most half of the time. It starts with the first request, stops after 5 minutes
 without a request, and caches a few snapshots.
@@ -155,7 +155,7 @@ class Follower:
                 raise
 
     def _ended(self) -> bool:
-        """Returns whether `idle_seconds` passed without a request; if so, drops index and cache."""
+        """Stops after `idle_seconds` without a request; drops index and cache."""
         with self._changed:
             if time.monotonic() - self._asked < self._idle_seconds:
                 return False
@@ -266,6 +266,6 @@ def _numbers(snapshot: Snapshot) -> int:
 
 
 def trim_memory() -> None:
-    """Returns freed memory to the system: glibc keeps a thread's memory of a large snapshot."""
+    """Returns freed memory to the system; glibc keeps that of a thread."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

@@ -113,7 +113,7 @@ class SnapshotIndex:
         return self._index[stream]
 
     def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
-        """Returns the snapshot of a window with reports; without a start, of the name's newest window."""
+        """Returns the snapshot of a window with reports; by default the newest."""
         found = [
             entry
             for entry in self._index[stream].values()
@@ -122,7 +122,7 @@ class SnapshotIndex:
         return max(found, key=lambda entry: entry.window.start or 0, default=None)
 
     def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
-        """Returns whether messages exist of a window (or any window of a name) that no head lists."""
+        """Returns whether messages of a window exist that the head does not list."""
         if name == ALL_TIME.name:
             part = self._parts.get((stream, (name, None)))
             return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
@@ -173,7 +173,7 @@ class SnapshotIndex:
         key: str,
         offset: int,
     ) -> _Part:
-        """Returns a message's incomplete snapshot; evicts the least recently extended of other windows."""
+        """Returns a message's incomplete snapshot; may evict other ones."""
         part = self._parts.get(which)
         if part is None or part.mark != mark or part.size > _MOST_PART:
             self._drop(which)
@@ -195,7 +195,7 @@ class SnapshotIndex:
             self._parts_size -= part.size
 
     def _add(self, stream: str, key: Key, entry: IndexEntry) -> bool:
-        """Adds a complete snapshot, or stores it until a head lists it; returns whether it was added."""
+        """Adds a complete snapshot; returns False if no head lists it yet."""
         there, aside = self._index[stream], self._unnamed[stream]
         if entry.window.start is None:
             there[key] = entry
@@ -214,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot of a deleted head or body; the deletion of an unknown method is ignored."""
+        """Drops the snapshot of a deleted head or body; returns whether it existed."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
@@ -241,7 +241,7 @@ def _lists(head: IndexEntry, entry: IndexEntry) -> bool:
 
 
 def _shared_fields(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
-    """Returns the shared fields of a head or body; offsets only for all time, to bound memory."""
+    """Returns the shared fields of a head or body; offsets only for all time."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
     check_shared(body := orjson.loads(value))

@@ -1,4 +1,4 @@
-"""Publishes snapshots, each in one transaction, and reads the newest head from the topic's end.
+"""Publishes snapshots, each in one transaction, and reads the newest head.
 
 All streams share a partition, so another stream's open transaction hides later committed heads. A starting publisher
 therefore waits until every transaction below the topic's end has ended.
@@ -56,7 +56,7 @@ class KafkaSnapshotProducer:
         self._producer: Any = None
 
     def open(self) -> Head:
-        """Starts a transactional producer, which aborts its predecessor's transaction, and reads the head.
+        """Starts a producer, which fences off its predecessor; reads the head.
 
         It reads the head twice: one wrong answer would restart sequence numbers and final windows.
         """
@@ -114,7 +114,7 @@ class KafkaSnapshotProducer:
         return sent
 
     def rows(self) -> list[bytes]:
-        """Returns the stream's keys on the topic of rows, once all transactions ended; O(topic)."""
+        """Returns the stream's keys on the topic of rows; O(topic)."""
         assert self._rows is not None
         try:
             with contextlib.closing(self._topic.admin()) as admin:
@@ -174,7 +174,7 @@ class KafkaSnapshotProducer:
         return found or Head()
 
     def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
-        """Returns a topic's (first offset, end); `decided`: waits until all transactions below it ended."""
+        """Returns a topic's (first offset, end); `decided` waits for transactions."""
         first = _offset(admin, topic, OffsetSpec.EARLIEST, _UNCOMMITTED)
         end = _offset(admin, topic, OffsetSpec.LATEST, _UNCOMMITTED)
         deadline = self._clock() + wait_seconds
@@ -189,7 +189,7 @@ class KafkaSnapshotProducer:
     def _newest(
         self, ranges: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
     ) -> Head | None:
-        """Returns the newest head of the first range with a head, or None; a deleted head has number 0."""
+        """Returns the newest head of the first range with a head, or None."""
         key, newest = f"{self._stream.name}/head".encode(), None
         consumer = self._topic.consumer(level, key, self._on_passed)
         try:

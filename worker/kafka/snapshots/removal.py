@@ -15,7 +15,7 @@ from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS, SnapshotTop
 def keys_of(
     admin: KafkaAdminClient, config: Config, stream: str, on_passed: OnPassed = ignore
 ) -> dict[str, list[bytes]]:
-    """Returns a stream's keys on the topics of snapshots and rows, by topic; O(records of both).
+    """Returns a stream's keys by output topic; O(records of the topics).
 
     Raises `KafkaError`: the brokers do not answer, or a transaction stays open.
     """
@@ -37,7 +37,7 @@ def keys_of(
 def delete_messages(
     admin: KafkaAdminClient, config: Config, stream: str, known: Mapping[str, Collection[bytes]]
 ) -> dict[str, int]:
-    """Deletes a stream's messages and rows in one transaction; returns their number by topic.
+    """Deletes a stream's messages and rows; returns their number by topic.
 
     It first fences off the stream's publisher. It also deletes the keys in `known`, in case a second listing misses
     some. Raises `KafkaError`: the brokers did not confirm the deletion.

@@ -42,7 +42,7 @@ class SnapshotTopic:
         self._most_bytes = most_bytes
 
     def producer(self) -> Any:
-        """Connects a transactional producer; its `init_transactions` fences off the older producer."""
+        """Connects a producer; `init_transactions` fences off its predecessor."""
         quirks.mend_connections()
         producer = KafkaProducer(
             **self._settings,
