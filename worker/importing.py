@@ -234,7 +234,7 @@ class Import:
             raise Unavailable("Kafka: two answers on the topic's id or the starts of its logs differ")
         # Step 6.
         found = {p: peek(self.stream, self.store, p) for p in prefixes}
-        self._demand_free(prefixes, lineage, starts, bounds, committed, head, found)
+        self._expect_free(prefixes, lineage, starts, bounds, committed, head, found)
         for p, prefix in prefixes.items():
             if (there := found[p]) is None:
                 self._install(p, prefix, starts[p], lineage)
@@ -266,7 +266,7 @@ class Import:
             return start
         return first
 
-    def _demand_free(
+    def _expect_free(
         self,
         prefixes: Mapping[int, Prefix],
         lineage: str,

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from worker.audit.beside import expect_beside
 from worker.audit.decoding import chances_of, expect_spent
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.heads import Head, expect_follows
+from worker.audit.intervals import expect_intervals
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
 from worker.audit.records import Range
@@ -41,7 +41,7 @@ _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
     *("gaps", "uncounted", "epsilon"),
 )
-_BESIDE = (
+_INTERVALS = (
     "low",
     "high",
     "anytime_low",
@@ -272,7 +272,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     vectors = {
         key: {
             name: read(name, key, body, whole.messages, whole.types)
-            for name in ("frequencies", *(_BESIDE if key == "base" else ()))
+            for name in ("frequencies", *(_INTERVALS if key == "base" else ()))
         }
         for key, body in bodies.items()
     }
@@ -284,7 +284,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     try:
         for method, read_vectors in vectors.items():
             expect_method(method, bodies[method], own, read_vectors)
-        expect_beside(base, own, vectors["base"])
+        expect_intervals(base, own, vectors["base"])
     except Difference as difference:
         fault = str(difference)
     return Snapshot(

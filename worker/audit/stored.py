@@ -96,8 +96,8 @@ def decode(
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, commit_id = int(fields["offset"]), fields["commit_id"]
-        _demand_lineage(lineage, group, topic_id, fingerprint)
-        _demand_checksum(fields, place)
+        _expect_lineage(lineage, group, topic_id, fingerprint)
+        _expect_checksum(fields, place)
         return Stored(
             start=int(totals["start"]),
             offset=offset,
@@ -120,7 +120,7 @@ def decode(
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
 
 
-def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> None:
+def _expect_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> None:
     if lineage["layout"] > _LAYOUT:
         raise Difference(
             f"lineage: layout {lineage['layout']} in Redis, this version reads up to {_LAYOUT}: audit with the"
@@ -135,7 +135,7 @@ def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
         )
 
 
-def _demand_checksum(fields: Mapping[str, str], place: str) -> None:
+def _expect_checksum(fields: Mapping[str, str], place: str) -> None:
     digest = blake2b(f"{{{place}}}:meta".encode(), digest_size=16)
     for name in _CHECKED:
         digest.update(b"\n" + fields[name].encode())

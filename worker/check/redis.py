@@ -47,7 +47,7 @@ def look(
                 infos.append(info or {})
                 fsync = _setting(server, "appendfsync")
                 limit = limit or _setting(server, "proto-max-bulk-len")
-                found = assess_refusals(info is None, fsync is None, _lets_in_anyone(server))
+                found = assess_refusals(info is None, fsync is None, _allows_anonymous(server))
                 if info is not None:
                     found += [*assess_redis(info, fsync, config.redis.address.kind), *assess_used(info)]
                 findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
@@ -67,7 +67,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
         client = None
         try:
             client = connect(table)
-            _ask_for(client, key)
+            _probe(client, key)
             return client
         except ERRORS as error:  # includes BusyLoadingError
             if client is not None:
@@ -77,7 +77,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
             time.sleep(0.2)
 
 
-def _ask_for(client: Client, key: str) -> None:
+def _probe(client: Client, key: str) -> None:
     """Reads a key; ignores errors of a cluster node or Sentinel, which later checks find."""
     try:
         client.hgetall(key)
@@ -102,7 +102,7 @@ def _info(client: "redis.Redis") -> dict[str, Any] | None:
         return None
 
 
-def _lets_in_anyone(client: "redis.Redis") -> bool:
+def _allows_anonymous(client: "redis.Redis") -> bool:
     """Returns whether a server answers without the configured password."""
     pool = client.connection_pool
     if not pool.connection_kwargs.get("password") or isinstance(pool, SentinelConnectionPool):

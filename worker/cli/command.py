@@ -48,7 +48,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
     def decorate(body: _Command) -> click.Command:
         @functools.wraps(body)
         def run(config: Path, **options: Any) -> None:
-            _demand_extra()
+            _require_extra()
             from worker.config import ConfigError, load
             from worker.kafka.client import brokers, topics
             from worker.kafka.client.errors import BrokerError, remedy
@@ -88,7 +88,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
     return decorate
 
 
-def _demand_extra() -> None:
+def _require_extra() -> None:
     """Exits with code 2 if packages are missing, or if kafka-python has another version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:

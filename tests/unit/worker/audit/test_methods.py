@@ -12,9 +12,9 @@ from ldp.snapshot import Cut, body_document, take
 from ldp.snapshot.documents import vectors
 from ldp.snapshot.taking import announce
 from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
-from worker.audit.beside import expect_beside
 from worker.audit.decoding import chances_of, expect_spent, spent
 from worker.audit.errors import Difference
+from worker.audit.intervals import expect_intervals
 from worker.audit.methods import METHODS, Estimate, expect_method
 from worker.audit.vectors import read
 
@@ -51,7 +51,7 @@ def expect(snapshot, change=lambda method, said: None, methods=METHODS):
         listed = {name: read(name, method, said, {}, {}) for name in vectors(snapshot.bodies[method])}
         expect_method(method, said, own, listed)
         if method == "base":
-            expect_beside(said, own, listed)
+            expect_intervals(said, own, listed)
 
 
 @every_stream

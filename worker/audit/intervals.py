@@ -14,7 +14,7 @@ from worker.audit.vectors import Read, Vector
 _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
 
 
-def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
+def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
     """Raises `Difference` unless Base's intervals and poisoning tolerances are correct.
 
     Does not check intervals of queries, nor the pointwise intervals of top values.
