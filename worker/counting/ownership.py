@@ -29,7 +29,7 @@ from worker.counting.watching import Watching
 
 _T = TypeVar("_T")
 _MOST, _MOST_BYTES = 100, 32 << 20  # limits of one request to the store: partitions, bytes of their states
-_LOOK_AGAIN_SECONDS = 1.0  # before counts that seem lost are claimed again, or the head is read again
+_RECLAIM_SECONDS = 1.0  # before counts that seem lost are claimed again, or the head is read again
 _SHARE, _LONGEST_READ = 0.1, 2.0  # share of time for reading heads; longest read that it includes
 
 
@@ -63,7 +63,7 @@ class Ownership:
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
         self._failed: dict[int, float] = {}  # time of the last failed attempt
-        self._heed_at = self._look_at = 0.0
+        self._apply_head_at = self._read_head_at = 0.0
         self._cell_bytes = stream.oracle.zeros().nbytes
         self._doubted: dict[int, float] = {}  # time when the counts first seemed lost
 
@@ -129,7 +129,7 @@ class Ownership:
             for some in self._slices(wanted, sizes.__getitem__):
                 if not self._adopt(claim, {p: found[p] for p in some}, starts, head, heartbeat):
                     break
-            self._heed(wanted)
+            self._apply_head(wanted)
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
@@ -179,14 +179,14 @@ class Ownership:
             return self._head_reader.head(decided=False)
         except Unavailable:
             now = self._clock()
-            self._look_at = now + max(_LOOK_AGAIN_SECONDS, (now - began) / _SHARE)
+            self._read_head_at = now + max(_RECLAIM_SECONDS, (now - began) / _SHARE)
             raise
 
     def _raise_if_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
         """Postpones partitions whose counts seem lost; raises the error if two claims found so."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
-        if isinstance(error, ports.NewerState) or all(now - first >= _LOOK_AGAIN_SECONDS for first in since):
+        if isinstance(error, ports.NewerState) or all(now - first >= _RECLAIM_SECONDS for first in since):
             raise error
         self._put_off(partitions, Unavailable(f"{error} A second claim follows."))
 
@@ -427,7 +427,7 @@ class Ownership:
     def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
         """Compares committed partitions with the store to detect losses; raises StateLost."""
         self._rejections.emit()
-        self._heed(self._held)
+        self._apply_head(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
         for some in self._slices(self._in_turn(stored), lambda _: 0):
             heartbeat()
@@ -439,10 +439,10 @@ class Ownership:
                 self._events.compare_failed(error)
                 return
 
-    def _heed(self, partitions: Collection[int]) -> None:
+    def _apply_head(self, partitions: Collection[int]) -> None:
         """Applies the decided head: admits partitions, evicts panes, ends waits, or drops partitions."""
         if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
-            if self._clock() >= self._look_at:
+            if self._clock() >= self._read_head_at:
                 try:
                     self._read_head()
                 except Unavailable as error:
@@ -454,8 +454,8 @@ class Ownership:
         states = {p: held.state for p, held in named if held.state.windowing or held.waiting}
         began = self._clock()
         closed = {p for p, s in states.items() if any(pane.end <= s.windows.closed for pane in s.panes)}
-        heeds = closed or any(self._held[p].waiting for p in states)
-        if not heeds or began < self._heed_at:
+        needed = closed or any(self._held[p].waiting for p in states)
+        if not needed or began < self._apply_head_at:
             return
         try:
             decided = self._head_reader.head(decided=True)
@@ -463,7 +463,7 @@ class Ownership:
             self._events.compare_failed(error)
             return
         finally:
-            self._heed_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
+            self._apply_head_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
             if decided.foreign(self._held[partition].metadata.lineage):
                 self._doubt([partition])

@@ -174,9 +174,9 @@ class PartitionState:
         windowing: Windowing | None,
         applied: Applied,
         heartbeat: Callable[[], object],
-        behind: int | None,
+        first_index: int | None,
     ) -> int:
-        """Counts one rule's records up to the limit of panes; ``behind``: records before them, to index late ones."""
+        """Counts one rule's records up to the limit of panes; ``first_index`` is None to omit late records."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports, state = decoded.reports, self.windows
@@ -191,17 +191,17 @@ class PartitionState:
             return len(times)
         most = self._most(windowing)
         placed = state.place(accepted, counts, len(reports), windowing, most)
-        if (left := self._room(placed, windowing)) is not None:
+        if (left := self._before_limit(placed, windowing)) is not None:
             if not left:
                 return 0 if index is None else int(index[0])
             times = times[: left if index is None else int(index[left])]
             accepted, counts = accepted[:left], counts[:left]
             reports = reports[: int(counts.sum())]
             placed = state.place(accepted, counts, len(reports), windowing, most)
-        if behind is not None and placed.late:
+        if first_index is not None and placed.late:
             late = state.late_of(accepted, windowing)
             at = late.at if index is None else index[late.at]
-            applied.late_records.append(replace(late, at=at + behind))
+            applied.late_records.append(replace(late, at=at + first_index))
         names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
         self._add(stream, reports, names, placed.sizes, placed.runs, heartbeat)
         state.advance(accepted, placed.watermark, placed.closed)
@@ -219,7 +219,7 @@ class PartitionState:
         """Returns the number of panes of this length that may still be created."""
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
-    def _room(self, placed: Placed, windowing: Windowing) -> int | None:
+    def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns the number of records before the first that exceeds the limit of panes, or None."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search

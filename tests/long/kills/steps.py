@@ -28,7 +28,7 @@ TURNS = {
     "claim": [("worker.counting.ownership:Ownership", "claim")],
     "commit": [("worker.counting.ownership:Ownership", name) for name in ("prepare", "write", "settle")],
     "publish": [(PUBLISHER, "tick")],
-    "heed": [("worker.counting.ownership:Ownership", "_heed")],
+    "heed": [("worker.counting.ownership:Ownership", "_apply_head")],
     "import": [(IMPORT, "run")],
 }
 """Turns of each thread: calls within a turn, on its thread, are the steps."""
