@@ -54,7 +54,7 @@ def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateL
 
 
 def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: Head) -> StateLost:
-    """Returns the error for counts of another lineage; the head may have their document."""
+    """Returns the error for counts of another lineage."""
     fingerprint = identity(stored)["fingerprint"]
     what = [*changes(stream, head.lineage, fingerprint), *differing(stored, ours)]
     return StateLost(
@@ -82,13 +82,13 @@ def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLos
 
 
 def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
-    """Returns whether the head has counts of offsets that the state has as a gap."""
+    """Returns whether the head has counts of a gap of the state."""
     reached, theirs = head.offsets.get(partition, 0), head.gaps.get(partition, [])
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
 def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
-    """Returns a partition's metadata, or None; raises StateLost that names the partition."""
+    """Returns metadata or None; raises StateLost with the partition's number."""
     try:
         return store.peek(partition)
     except StateLost as error:
@@ -97,7 +97,7 @@ def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: 
 
 @dataclass(frozen=True)
 class Claim:
-    """One round of claims, with the configured rule and `recount_after` (see `Ownership`)."""
+    """One round of claims; for `recount_after` see `Ownership`."""
 
     group: str
     stream: ldp.Stream
@@ -108,13 +108,13 @@ class Claim:
     lineage: str
 
     def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
-        """Returns whether the head could contradict the metadata, so the decided head is needed."""
+        """Returns whether the head may contradict the metadata."""
         if metadata is None or head.foreign(self.lineage):
             return True
         return head.offsets.get(partition, 0) > metadata.offset
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
-        """Returns whether a claim needs no head: committed, not behind Kafka's offset, and no new rule."""
+        """Returns whether a claim needs no head: not behind Kafka, no new rule."""
         if metadata is None or not metadata.commit_id or metadata.offset < (committed or (0, ""))[0]:
             return False
         decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
@@ -128,7 +128,7 @@ class Claim:
         first: int,
         head: Head,
     ) -> tuple[int, str]:
-        """Returns the offset to continue at, and CLAIMED or COUNTED, by the first table; or raises StateLost."""
+        """Decides by the first table: start offset, and CLAIMED or COUNTED."""
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise another(self.stream, partition, metadata.lineage, self.lineage, head)
@@ -160,7 +160,7 @@ class Claim:
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
-        """Returns a claimed partition's state; raises StateLost if it cannot be read."""
+        """Decodes a claimed partition's state, or raises StateLost."""
         try:
             return layout.load(self.stream, stored.metadata, stored.blobs)
         except StateLost as error:
@@ -175,7 +175,7 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Checks a loaded state by the second table above; returns whether it recorded a gap.
+        """Checks a loaded state by the second table; returns True for a new gap.
 
         ``known`` is the counted offset in Kafka, ``bounds`` are the log's first offset and end after the epoch was
         raised, and ``head`` was read before. Raises StateLost, or Unavailable if a required head cannot be read.
@@ -208,13 +208,13 @@ class Claim:
         return gap
 
     def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:
-        """Returns whether gaps may need a recount; never with windows: final windows would change."""
+        """Returns whether gaps may need a recount; never with windows."""
         windows = any(rule.limits.windowing is not None for rule in state.rules)
         wanted = self.recount_after is not None or _counts_gap(partition, state, head)
         return bool(state.gaps) and wanted and not windows
 
     def recount(self, partition: int, state: PartitionState) -> PartitionState | None:
-        """Returns an empty state if `recount_after` or the head requires a recount of gaps, or None."""
+        """Returns an empty state if gaps require a recount, or None."""
         head = self._decided_head()
         wanted = self.recount_after is not None and head.sequence <= self.recount_after
         wanted = wanted or _counts_gap(partition, state, head)
@@ -235,7 +235,7 @@ class Claim:
             raise foreign(self.stream, head, others)
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
-        """Raises StateLost unless the operator gave up the counts of the newest snapshot."""
+        """Raises StateLost unless the operator gave up the newest snapshot."""
         if self.recount_after is None or head.sequence > self.recount_after:
             more = (
                 f". To continue without them, set recount_after = {head.sequence} for the stream: the worker recounts"
@@ -247,7 +247,7 @@ class Claim:
     def _follow(
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
     ) -> None:
-        """Adopts rules of the head that the state lacks, and adds a new configured rule after them."""
+        """Adopts rules of the head, and adds a new configured rule after them."""
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)
         if new or behind or not rules.continues(state.rules, head.rules_of(partition)):

@@ -48,7 +48,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An unreadable record batch at offsets [offset, end), rejected as one record."""
+    """An unreadable record batch of [offset, end), rejected as one record."""
 
     offset: int
     end: int
@@ -77,7 +77,7 @@ class Batch:
         return Batch(self.partition, self.start, offset, columns, unreadable, self.with_key_or_headers)
 
     def slices(self, header: int, size: int, cost: int, most: int) -> list["Batch"]:
-        """Splits the batch into slices of at most ``most`` steps, or of one record.
+        """Splits the batch into slices of at most ``most`` steps or one record.
 
         A record has ``header`` bytes, then reports of ``size`` bytes each. A report takes ``cost`` steps.
 

@@ -137,7 +137,7 @@ class Head:
         )
 
     def behind(self, cut: Cut) -> bool:
-        """Returns whether a cut has a lower offset or lacks a rule in any partition."""
+        """Returns whether a cut is behind this head in any partition."""
         return any(
             cut.offsets.get(partition, -1) < offset for partition, offset in self.offsets.items()
         ) or any(
@@ -146,7 +146,7 @@ class Head:
         )
 
     def contradicts(self, cut: Cut) -> list[int]:
-        """Returns the partitions whose rules in a cut do not continue the rules in this head."""
+        """Returns the partitions whose rules do not continue this head's rules."""
         return [
             p
             for p, published in self.rules.items()
@@ -190,7 +190,7 @@ class Head:
 
 
 def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
-    """Returns the lineage for a head, without the fingerprint, which every message has."""
+    """Returns the lineage for a head, without the fingerprint."""
     here = {name: str(value) for name, value in identity(lineage).items() if name != "fingerprint"}
     return here | {"document": stream.hashed.decode()}
 

@@ -59,7 +59,7 @@ class Placed(NamedTuple):
 
 
 def dated(times: Ints) -> Ints:
-    """Replaces timestamps that are negative or not below `TIME_ENDS` by −1; O(records)."""
+    """Replaces timestamps outside [0, `TIME_ENDS`) with −1; O(records)."""
     good = times.view(np.uint64) < TIME_ENDS
     return times if good.all() else np.where(good, times, -1)
 
@@ -137,7 +137,7 @@ def _walk(
     space: Ints,
     runs: Ints,
 ) -> tuple[int, int, int, int, int, int]:
-    """Fills in number, first record and reports of each place, ages of late records, and runs.
+    """Fills in places with first records and reports, ages, and runs.
 
     ``space`` has six equal parts: numbers, firsts, sizes, ages, and two for the hash table of numbers.
 
@@ -198,7 +198,7 @@ def _sums(times: Ints, counts: Ints) -> tuple[int, int, int]:
 
 @_inlined
 def _classify(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
-    """Returns a time's pane number, `LATE` or `UNDATED`; counts the age of a late record."""
+    """Returns a pane number, `LATE` or `UNDATED`; counts late records by age."""
     if time < 0 or time >= TIME_ENDS:
         return UNDATED
     over = line - (number + 1) * pane
@@ -218,7 +218,7 @@ def _number(time: int, pane: int, inverse: float) -> int:
 
 @_inlined
 def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
-    """Returns the place of a number; n if it is new, and then adds it if it fits."""
+    """Returns the place of a number; n if new, and then adds it if it fits."""
     key = number & (len(table) - 1)
     while table[key] >= 0:
         if numbers[table[key]] == number:
@@ -231,7 +231,7 @@ def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
 
 @_inlined
 def _age(over: int) -> int:
-    """Returns the index of the age class of a delay; the number of classes if it is longer."""
+    """Returns the index of a delay's age class; len(_AGES) if longer."""
     age = 0
     while age < len(_AGES) and _AGES[age] < over:
         age += 1
@@ -239,7 +239,7 @@ def _age(over: int) -> int:
 
 
 def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane: int) -> Late:
-    """Returns the late records among accepted ones, with their window-close watermarks; O(records).
+    """Returns the late records and their window-close watermarks; O(records).
 
     Arguments as for `place`, with `dated` times.
     """

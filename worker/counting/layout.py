@@ -60,12 +60,12 @@ def _checksum(fields: Mapping[str, str], key: str) -> str:
 
 
 def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Decodes the fields of a hash; replaces invalid UTF-8, so that the checksum differs."""
+    """Decodes a hash's fields; replaced invalid UTF-8 breaks the checksum."""
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
 
 
 def parse(fields: Mapping[str, str], key: str) -> Metadata:
-    """Parses the fields of a `meta_key`; raises StateLost, or NewerState for a newer version."""
+    """Parses the fields of a `meta_key`; raises StateLost or NewerState."""
     if (part := newer(fields.get("lineage", ""))) is not None:
         raise NewerState(
             f"the counts in Redis have {part}: a newer version of ldp-worker wrote them. Run that version, or a newer"
@@ -111,7 +111,7 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 
 
 def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as metadata and blobs of changed cells; ``commit_id``: 32 random hex digits."""
+    """Encodes a state; returns metadata and the blobs of changed cells."""
     blobs = {}
     for name in state.changed:
         cell = state.cells[name]
@@ -126,7 +126,7 @@ def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metad
 
 
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes metadata and blobs; raises StateLost for a wrong blob or an impossible state."""
+    """Decodes a state; raises StateLost if it is damaged or impossible."""
     state = _read(
         metadata,
         lambda stored: PartitionState(
@@ -175,17 +175,17 @@ def _crc(name: str, header: bytes, counts: npt.NDArray[np.unsignedinteger[Any]])
 
 
 def recorded(metadata: Metadata) -> list[Rule]:
-    """Returns the recorded rules of a partition; raises StateLost if they cannot be read."""
+    """Returns the recorded rules of a partition; raises StateLost."""
     return _read(metadata, lambda stored: rules.parse(stored["rules"], stored["start"]))
 
 
 def start(metadata: Metadata) -> int:
-    """Returns the offset at which counting began; raises StateLost if it cannot be read."""
+    """Returns the offset at which counting began; raises StateLost."""
     return _read(metadata, lambda stored: int(stored["start"]))
 
 
 def gaps(metadata: Metadata) -> list[tuple[int, int]]:
-    """Returns the recorded gaps [from, to) in ascending order; raises StateLost if they cannot be read."""
+    """Returns recorded gaps [from, to) in order; raises StateLost."""
     return _read(metadata, lambda stored: [(int(begin), int(end)) for begin, end in stored["gaps"]])
 
 

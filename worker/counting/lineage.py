@@ -1,4 +1,4 @@
-"""Lineage: the identity of a partition's counts, and the version of their layout.
+"""Lineage: the identity of counts and the version of their layout.
 
 The lineage is stored with the counts as canonical JSON. It has the group, the topic's id and the stream's fingerprint,
 which never change, and the layout's version. Counts of different identities are never mixed. The store compares the
@@ -43,7 +43,7 @@ def identity(stored: str) -> dict[str, object]:
 
 
 def differing(stored: str, ours: str) -> list[str]:
-    """Returns the differences in identity of two lineages; none for the same history.
+    """Returns the differences in identity between two lineages.
 
     Example:
         >>> ours = '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
@@ -58,7 +58,7 @@ def differing(stored: str, ours: str) -> list[str]:
 
 
 def newer(stored: str) -> str | None:
-    """Describes the part of a stored lineage that a newer version wrote, or returns None."""
+    """Describes parts of a lineage from a newer version, or returns None."""
     fields = _fields(stored)
     if isinstance(fields.get("layout"), int) and fields["layout"] > LAYOUT:
         return f"layout {fields['layout']}, but this version reads up to {LAYOUT}"

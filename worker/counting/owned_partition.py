@@ -33,7 +33,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
 @dataclass(frozen=True, eq=False)
 class PendingCommit:
-    """One partition's commit from ``before`` to ``after``, retried unchanged until its outcome is known."""
+    """One partition's commit, retried unchanged until its outcome is known."""
 
     partition: int
     before: Metadata
@@ -43,7 +43,7 @@ class PendingCommit:
 
 @dataclass
 class OwnedPartition:
-    """A partition that this worker counts: its stored metadata and its state in memory."""
+    """A counted partition: its stored metadata and its state in memory."""
 
     metadata: Metadata
     state: PartitionState
@@ -68,6 +68,6 @@ class Backoff:
     length: float = FIRST_WAIT / 2
 
     def again(self, now: float) -> None:
-        """Starts a pause of twice the length up to `LONGEST_WAIT`, shortened at random by up to half."""
+        """Starts a pause twice as long, shortened at random by up to half."""
         self.length = min(2 * self.length, LONGEST_WAIT)
         self.until = now + self.length * (0.5 + random.random() / 2)  # noqa: S311  # no secret

@@ -68,7 +68,7 @@ class Ownership:
         self._doubted: dict[int, float] = {}  # time when the counts first seemed lost
 
     def epoch(self, partition: int) -> int | None:
-        """Returns the epoch of this worker's last claim of a held partition, or None; thread-safe."""
+        """Returns the epoch of a held partition, or None; thread-safe."""
         return None if (held := self._held.get(partition)) is None else held.metadata.epoch
 
     def counted(self) -> dict[int, int]:
@@ -80,7 +80,7 @@ class Ownership:
         return {partition: held.metadata.offset for partition, held in self._held.items()}
 
     def states(self) -> dict[int, PartitionState]:
-        """Returns the state of each held partition in memory, for the counting thread."""
+        """Returns each held partition's state, for the counting thread."""
         return {partition: held.state for partition, held in self._held.items()}
 
     def reading(self) -> set[int]:
@@ -88,7 +88,7 @@ class Ownership:
         return {partition for partition, held in self._held.items() if not held.waiting}
 
     def claim(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Claims up to `_MOST` assigned partitions that are not held; the next call claims the next ones.
+        """Claims up to `_MOST` assigned partitions; the next call claims others.
 
         Exactly-once counting depends on the order of the steps. After a failure, the next claim starts at step 1:
 
@@ -140,7 +140,7 @@ class Ownership:
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
     ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head | None]:
-        """Runs steps 2 to 5; returns the stored metadata, the start offsets, and the head if readable."""
+        """Runs steps 2 to 5; returns metadata, start offsets and the head."""
         # Step 2.
         committed = self._succeeded(self._log.committed(wanted))
         # Step 3.
@@ -173,7 +173,7 @@ class Ownership:
         return found, starts, head
 
     def _read_head(self) -> Head:
-        """Returns the newest sent head; after a failure, sets the time of the next attempt."""
+        """Returns the newest sent head; a failure delays the next attempt."""
         began = self._clock()
         try:
             return self._head_reader.head(decided=False)
@@ -183,7 +183,7 @@ class Ownership:
             raise
 
     def _raise_if_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
-        """Postpones partitions whose counts seem lost; raises the error if two claims found so."""
+        """Postpones partitions that seem lost; raises if two claims agree."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
         if isinstance(error, ports.NewerState) or all(now - first >= _RECLAIM_SECONDS for first in since):
@@ -195,7 +195,7 @@ class Ownership:
         return partition not in self._held and self._clock() >= self._wait(partition).until
 
     def _in_turn(self, partitions: Iterable[int]) -> list[int]:
-        """Sorts partitions by their last failure: a failure ends a round, and each needs a turn."""
+        """Sorts partitions by last failure, as one failure ends a round."""
         return sorted(partitions, key=lambda p: self._failed.get(p, 0.0))
 
     def _slices(self, partitions: Iterable[int], size: Callable[[int], int]) -> Iterator[list[int]]:
@@ -213,7 +213,7 @@ class Ownership:
     def _sorted(
         self, outcomes: Mapping[int, _T | ports.Failure]
     ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
-        """Separates results from failures and notes the failures; raises StateLost. Thread-safe."""
+        """Separates results from failures; raises StateLost. Thread-safe."""
         results, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
@@ -232,7 +232,7 @@ class Ownership:
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Proves the first offsets of ``begins`` in the bounds; ``agreeing``: both must be equal."""
+        """Proves first offsets; ``agreeing``: bounds and proof must be equal."""
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
             firsts = {p: first for p, first in firsts.items() if first == bounds[p][0]}
@@ -241,7 +241,7 @@ class Ownership:
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
     def _succeeded(self, outcomes: Mapping[int, _T | ports.Failure]) -> dict[int, _T]:
-        """Returns the results of a claim's step; postpones failed partitions, raises StateLost."""
+        """Returns results of a claim's step; postpones failed partitions."""
         results, failed = self._sorted(outcomes)
         by_reason = dict[str, list[int]]()
         for partition, error in failed.items():
@@ -258,7 +258,7 @@ class Ownership:
         head: Head | None,
         heartbeat: Callable[[], object],
     ) -> bool:
-        """Runs steps 8 to 10 for confirmed partitions; returns whether the store answered for all of them."""
+        """Runs steps 8 to 10; returns whether the store answered for all."""
         heartbeat()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
@@ -342,7 +342,7 @@ class Ownership:
     def commit(
         self, partitions: Iterable[int] | None = None, heartbeat: Callable[[], object] = lambda: None
     ) -> None:
-        """Commits counts that the store lacks; the next call retries a commit of unknown outcome.
+        """Commits counts that the store lacks, and retries pending commits.
 
         Exactly-once counting depends on the order of the steps. After a failure, the next call starts the same commit:
 
@@ -386,7 +386,7 @@ class Ownership:
     def write(
         self, commits: Iterable[PendingCommit], heartbeat: Callable[[], object] = lambda: None
     ) -> list[tuple[PendingCommit, Answer]]:
-        """Runs steps 4 and 5 of a commit, on any thread; returns the store's answer to each commit."""
+        """Runs steps 4 and 5 on any thread; returns the store's answers."""
         due, written = {one.partition: one for one in commits}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
             heartbeat()
@@ -409,7 +409,7 @@ class Ownership:
         return written
 
     def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
-        """Acts on the answers to pending commits, with step 6; raises StateLost as `commit` does."""
+        """Acts on the answers to pending commits, with step 6."""
         mirror = {}
         for pending, answer in written:
             held = self._held.get(pending.partition)
@@ -425,7 +425,7 @@ class Ownership:
             self._log.mirror(mirror)
 
     def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Compares committed partitions with the store to detect losses; raises StateLost."""
+        """Compares committed partitions with the store to detect losses."""
         self._rejections.emit()
         self._apply_head(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
@@ -440,7 +440,7 @@ class Ownership:
                 return
 
     def _apply_head(self, partitions: Collection[int]) -> None:
-        """Applies the decided head: admits partitions, evicts panes, ends waits, or drops partitions."""
+        """Applies the head: admits or drops partitions, and evicts panes."""
         if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
             if self._clock() >= self._read_head_at:
                 try:
@@ -510,7 +510,7 @@ class Ownership:
             self.drop([partition])
 
     def release(self, partitions: Collection[int], heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Commits and forgets revoked partitions: first a pending commit, then the later counts."""
+        """Commits and forgets revoked partitions, pending commits first."""
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
             behind = [p for p in gone if p in self._held and self._held[p].pending is not None]
@@ -524,13 +524,13 @@ class Ownership:
                 noted.pop(partition, None)
 
     def rewind(self) -> None:
-        """Restarts the log at the counted offsets, as a failed step may have lost polled records."""
+        """Restarts the log at counted offsets: a failed step may lose records."""
         for partition, held in self._held.items():
             if not held.waiting:
                 self._log.start(partition, held.state.offset, held.state.rules)
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forgets partitions and their uncommitted counts; a claim follows after a pause."""
+        """Forgets partitions and uncommitted counts; claims them again later."""
         for partition in partitions:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)
@@ -538,7 +538,7 @@ class Ownership:
         self._postpone(partitions)
 
     def _doubt(self, partitions: Collection[int]) -> None:
-        """Drops partitions whose counts seem lost; the next claim stops the stream if it agrees."""
+        """Drops partitions that seem lost; a claim that agrees raises StateLost."""
         now = self._clock()
         self.drop(partitions)
         for partition in partitions:

@@ -32,7 +32,7 @@ _ONE_RUN = np.zeros((2, 1), np.int64)  # the run of reports that are all in one 
 
 @dataclass
 class Cell:
-    """The counts of a pane or of all time: the number of reports and the oracle's state vector."""
+    """Counts of a pane or of all time: reports and the oracle's state."""
 
     reports: int
     state: Counts
@@ -93,7 +93,7 @@ class PartitionState:
 
     @property
     def waits_at(self) -> int | None:
-        """The offset, now or later, at which counting must wait for admission by a head, or None."""
+        """The offset at which counting waits for admission by a head, or None."""
         if self.windows.admitted_from is not None:
             return None
         ends = [rule.offset for rule in self.rules[1:]]
@@ -108,7 +108,7 @@ class PartitionState:
         return sum(cell.reports for cell in self.cells.values())
 
     def total(self, start: int | None = None, end: int | None = None) -> Cell:
-        """Sums the counts of [start, end) in milliseconds, or of all time; O(cells · state)."""
+        """Sums counts of [start, end) in ms, or of all time; O(cells · state)."""
         total = Cell(0, np.zeros_like(self.cells[ALL].state))
         for name, cell in self.cells.items():
             pane = pane_of(name)
@@ -132,7 +132,7 @@ class PartitionState:
         *,
         name_late: bool = False,
     ) -> Applied:
-        """Counts a batch that begins at the state's offset; otherwise raises ValueError.
+        """Counts a batch; raises ValueError unless it begins at `offset`.
 
         Counting stops before a record whose pane exceeds the limit of panes. Returns late records if ``name_late``.
         Calls ``heartbeat`` after each `MOST_COST` steps.
@@ -176,7 +176,7 @@ class PartitionState:
         heartbeat: Callable[[], object],
         first_index: int | None,
     ) -> int:
-        """Counts one rule's records up to the limit of panes; ``first_index`` is None to omit late records."""
+        """Counts one rule's records up to the limit of panes."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports, state = decoded.reports, self.windows
@@ -211,7 +211,7 @@ class PartitionState:
         return len(times)
 
     def _most(self, windowing: Windowing) -> int:
-        """Returns the limit of panes of this length: the highest of all rules so far."""
+        """Returns the highest limit of panes of this length in all rules so far."""
         begun = [rule.limits.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
@@ -220,7 +220,7 @@ class PartitionState:
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
-        """Returns the number of records before the first that exceeds the limit of panes, or None."""
+        """Returns the number of records before the limit of panes, or None."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
         left = max(0, self._left(windowing))
@@ -237,7 +237,7 @@ class PartitionState:
         runs: Counts,
         heartbeat: Callable[[], object],
     ) -> None:
-        """Adds reports to cells by name, `sizes[i]` to cell i; `runs` as in `Placed`."""
+        """Adds `sizes[i]` reports to cell `names[i]`; `runs` as in `Placed`."""
         states = []
         for name, size in zip(names, sizes, strict=True):
             if (cell := self.cells.get(name)) is None:
@@ -256,7 +256,7 @@ class PartitionState:
             self._begun += 1
 
     def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Splits a batch by rule; yields each range [begin, end) of records and its limits."""
+        """Yields the records [begin, end) under each rule, and its limits."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
@@ -272,7 +272,7 @@ class PartitionState:
         self._follow(to)
 
     def evict(self, end: int) -> None:
-        """Merges the panes that end at or before a time into the cell of all time; O(state) each."""
+        """Merges panes that end by a time into `ALL`; O(state) each."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)

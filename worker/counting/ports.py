@@ -1,4 +1,4 @@
-"""Ports: the interfaces of counting and publishing to Kafka and Redis, with their values and errors.
+"""Interfaces of counting and publishing to Kafka and Redis.
 
 `worker.kafka` and `worker.store.redis` implement them, and so do the tests in memory.
 """
@@ -36,15 +36,15 @@ class Unavailable(Exception):  # noqa: N818  # a state of Kafka or Redis, not an
 
 
 class NotOwner(Exception):  # noqa: N818
-    """Kafka does not accept this worker as the current owner of the partitions."""
+    """Kafka does not accept this worker as the owner of the partitions."""
 
 
 class Displaced(Exception):  # noqa: N818
-    """Another process joined the group with this worker's name; the stream stops."""
+    """Another process joined the group with this worker's name."""
 
 
 class StateLost(RuntimeError):  # noqa: N818  # named after the event that it reports
-    """Stored counts are missing, damaged or of another lineage; the stream stops.
+    """Stored counts are lost, damaged or of another lineage: stop the stream.
 
     Attributes:
         cause: the finding.
@@ -113,7 +113,7 @@ class Log(Protocol):
     """
 
     def topic_id(self) -> str:
-        """Asks the brokers for the topic's id; a topic that was created again has a new one."""
+        """Asks the brokers for the topic's id; a recreated topic has a new one."""
 
     def generation(self) -> object | None:
         """Returns the identity of this membership and its rebalance, or None."""
@@ -128,7 +128,7 @@ class Log(Protocol):
         """Returns each log's (first offset, last stable offset)."""
 
     def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the proven first offset of each log that is not below a given one.
+        """Returns the proven first offset of each log at or after a given one.
 
         The result is the given offset if the leader answers a fetch there. It is the log's first offset if the leader
         twice, with a pause in between, refuses fetches at the given offset and just before the first offset, and
@@ -136,13 +136,13 @@ class Log(Protocol):
         """
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
-        """Commits offsets as a member of the current generation; raises `NotOwner` if it ended."""
+        """Commits offsets as a current member; otherwise raises `NotOwner`."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets without waiting for the outcome, for lag monitoring."""
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Makes `poll` return the partition's records from an offset on, decoded by its rules."""
+        """Makes `poll` return records from an offset on, decoded by the rules."""
 
     def stop(self, partition: int) -> None:
         """Makes `poll` return no more records of the partition."""
@@ -158,13 +158,13 @@ class NonMemberLog(Protocol):
         """Returns all partitions of the topic."""
 
     def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+        """Returns the group's committed (offset, metadata) of partitions."""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset)."""
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
-        """Returns whether there are committed records in [begin, end) of a partition's log."""
+        """Returns whether a log has committed records in [begin, end)."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets, unless the group has members, which commit their own."""
@@ -186,7 +186,7 @@ class Store(Protocol):
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> Mapping[int, StoredPartition | Failure | None]:
-        """Raises each epoch if epoch and lineage are unchanged, then loads the partition.
+        """Raises each epoch if epoch and lineage are unchanged, and loads.
 
         Args:
             wanted: partition -> the metadata from `peek`, and those to store if `peek` returned None.
@@ -203,7 +203,7 @@ class Store(Protocol):
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> Mapping[int, Answer | Unavailable]:
-        """Replaces the first metadata with the second and the staged blobs, or does nothing."""
+        """Replaces the first metadata with the second, and promotes blobs."""
 
     def compare_all(self, held: Mapping[int, Metadata]) -> Mapping[int, Answer | Unavailable]:
         """Compares the store with the metadata that this owner last read or wrote."""
@@ -212,7 +212,7 @@ class Store(Protocol):
         """Stages the blobs of one partition; see `stage_all`."""
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Stores staged blobs and metadata for a partition without any; returns DONE.
+        """Stores staged blobs and metadata of a new partition; returns DONE.
 
         Returns DONE also if the store already has these counts. Otherwise changes nothing, and returns STAGING_EXPIRED
         if the blobs expired, or CONFLICT if the store has other counts.
@@ -223,7 +223,7 @@ class DeadLetters(Protocol):
     """The destination of malformed records and, if configured, of late ones."""
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
-        """Sends the rejected records and unreadable record batches of a batch, without waiting.
+        """Sends rejected records and unreadable batches without waiting.
 
         Args:
             batch: a counted batch.
@@ -240,7 +240,7 @@ class DeadLetters(Protocol):
         """Sends late records of a batch, which are counted too; see `add`."""
 
     def flush(self) -> None:
-        """Waits until all sent records are acknowledged; raises `Unavailable` if one is not."""
+        """Waits until all sent records are acknowledged; raises `Unavailable`."""
 
 
 class HeadReader(Protocol):
@@ -263,13 +263,13 @@ class SnapshotProducer(HeadReader, Protocol):
     """The producer of a stream's snapshots, one transaction each."""
 
     def open(self) -> Head:
-        """Fences all older publishers of the stream and returns the head; required before `publish`."""
+        """Fences older publishers and returns the head; call before `publish`."""
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
-        """Publishes a snapshot and its rows in one transaction; raises `Unavailable` in doubt."""
+        """Publishes a snapshot in one transaction; raises `Unavailable` in doubt."""
 
     def rows(self) -> Sequence[bytes]:
-        """Returns the keys of the stream's rows on the topic of rows; can take minutes."""
+        """Returns the keys of the stream's rows on the topic; takes minutes."""
 
     def close(self) -> None:
         """Closes the producer and aborts an open transaction."""
@@ -314,16 +314,16 @@ class Events(Protocol):
         """Reports a counted batch: numbers of records, and of counted reports."""
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Reports late records by age, `left_out` of them without dead letter, and undated ones."""
+        """Reports late records (`left_out` without dead letter) and undated."""
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
-        """Reports an alarm about reports that no honest client sends; see `ldp.alarms`."""
+        """Reports an alarm about reports that no honest client sends."""
 
     def with_key_or_headers(self, records: int) -> None:
         """Reports the number of records with a key or headers, which are ignored."""
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Reports malformed records by reason, `left_out` of them without dead letter."""
+        """Reports malformed records, `left_out` of them without dead letter."""
 
     # a commit
 
@@ -334,7 +334,7 @@ class Events(Protocol):
         """Reports a failed commit, which is retried."""
 
     def compare_failed(self, error: Unavailable) -> None:
-        """Reports a failed comparison with the store or the head, which is retried."""
+        """Reports a failed comparison with store or head, which is retried."""
 
     def dropped(self, partition: int) -> None:
         """Reports a dropped partition, which this or another worker claims again."""
@@ -348,16 +348,16 @@ class Events(Protocol):
         """Reports whether this worker publishes the stream's snapshots."""
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Reports a published snapshot; for the deviation see `ldp.query.sum_deviation`."""
+        """Reports a published snapshot; see `ldp.query.sum_deviation`."""
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
-        """Reports the end of the closed windows of each name, and the highest timestamp."""
+        """Reports the end of closed windows by name, and the highest timestamp."""
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
-        """Reports the number of values, and the sets, that changed since the previous window."""
+        """Reports changed values and sets since the previous window."""
 
     def checked(self, seconds: float | None) -> None:
-        """Reports that a snapshot covers all counts, and the seconds to publish it, None if not new."""
+        """Reports that a snapshot covers all counts; `seconds` to publish it."""
 
     def publish_failed(self, error: Unavailable) -> None:
         """Reports a failed attempt to publish, which is retried."""

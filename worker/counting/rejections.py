@@ -1,4 +1,4 @@
-"""Rejections: counts of rejected records by reason, and their periodic event."""
+"""Counts rejected records by reason, and emits a periodic event."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def formatted(counts: Mapping[str, int]) -> str:
 
 
 class Rejections:
-    """Emits an event about rejected records 2 s after the first one, then once a minute.
+    """Emits an event for rejected records after 2 s, then once a minute.
 
     Args:
         clock: seconds.
@@ -96,7 +96,7 @@ class Rejections:
         self._due = clock()
 
     def add(self, batch: Batch, applied: Applied, left_out: int) -> None:
-        """Adds a counted batch with ``left_out`` rejected records without dead letter; may emit."""
+        """Adds a batch; ``left_out`` rejected records have no dead letter."""
         if self._first is None:
             if not applied.rejected:
                 return
@@ -109,7 +109,7 @@ class Rejections:
         self.emit()
 
     def emit(self) -> None:
-        """Emits the event if records were rejected since the last event and its delay is over."""
+        """Emits the event if it is time and records were rejected since."""
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first

@@ -1,4 +1,4 @@
-"""Rules: limits of records and the windows in which they count, from an offset on.
+"""Rules: limits and windows of records from an offset on.
 
 The counts of a partition depend on its log and on its rules, so rules are stored with the counts. A changed
 configuration adds a rule; earlier records keep theirs. During a roll-out, workers with the old and with the new
@@ -77,7 +77,7 @@ class Rule:
     limits: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON types, without an absent batch limit and windows.
+        """Returns the rule in JSON types, without absent limits and windows.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()

@@ -12,7 +12,7 @@ from worker.counting.ports import Events
 
 
 class Watching:
-    """Tests one stream's reports; a restart of the process forgets the tested ones.
+    """Tests one stream's reports; a restart forgets the tested ones.
 
     Reports that are counted again after a drop are not tested again: the laws of `ldp.alarms` assume independent
     reports.
@@ -28,7 +28,7 @@ class Watching:
         self._seen = dict[int, int]()
 
     def look(self, batch: Batch, reports: Iterable[npt.NDArray[np.void]]) -> bool:
-        """Tests the reports of a batch; returns False if some of them were tested before."""
+        """Tests a batch's reports; returns False if some were tested before."""
         if batch.start < self._seen.get(batch.partition, 0):
             return False
         self._seen[batch.partition] = batch.end

@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class WindowState:
-    """Window progress of a partition, a function of its log prefix, rules and heads."""
+    """Window progress, a function of the log prefix, rules and heads."""
 
     watermark: int | None = None  # highest accepted timestamp in ms; -1: all undated, None: no record
     closed: int = 0  # window-close watermark: panes that end at or before it accept no reports; never falls
@@ -42,7 +42,7 @@ class WindowState:
     undated: int = 0  # accepted records without a valid timestamp
 
     def begin(self, windowing: Windowing | None) -> None:
-        """Begins a rule's windows; windows that the rule before lacks start after the watermark."""
+        """Begins a rule's windows; new ones start after the watermark."""
         parsed = () if windowing is None else windowing.parsed
         begin = {w.name: 0 if self.watermark is None else w.next_start(self.watermark) for w in parsed}
         self.first_start = {name: self.first_start.get(name, start) for name, start in begin.items()}
@@ -53,7 +53,7 @@ class WindowState:
         self.closed = max(self.closed, admitted_from)
 
     def withdraw_admission(self, offset: int) -> None:
-        """Records that the admitting head was deleted; the next head admits the partition again."""
+        """Withdraws the admission, as the head was deleted."""
         if self.admitted_from is not None:
             self.readmitted.append((offset, self.admitted_from))
             self.admitted_from = None
@@ -69,7 +69,7 @@ class WindowState:
         return lateness.late_of(lateness.dated(times), self.watermark, self.closed, **shape)
 
     def advance(self, accepted: Ints, watermark: int, closed: int) -> None:
-        """Stores both watermarks after accepted records, and the first timestamp after a gap."""
+        """Stores both watermarks, and the first timestamp after a gap."""
         if self.gap_bounds and self.gap_bounds[-1][1] is None:
             times = lateness.dated(accepted)
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):

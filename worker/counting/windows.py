@@ -52,11 +52,11 @@ class Window:
         return (time - self.length) // self.every * self.every + self.length
 
     def first_open(self, time: int) -> int:
-        """Returns the start of the first window that ends after a time; can be before the epoch."""
+        """Returns the start of the first window that ends after a time."""
         return self.last_end(time) + self.every - self.length
 
     def starts(self, pane: "Pane") -> range:
-        """Returns the starts of the windows that contain a pane, from the epoch on."""
+        """Returns the starts from the epoch on of windows that contain a pane."""
         first = -(-(pane.end - self.length) // self.every) * self.every
         return range(max(0, first), pane.start + 1, self.every)
 
@@ -89,7 +89,7 @@ class Pane:
 
 @functools.lru_cache(1 << 12)  # each commit and each cut parses the names of all panes
 def pane_of(cell: str) -> Pane | None:
-    """Parses the name of a cell; None for `ALL`. Raises ValueError for an invalid name."""
+    """Parses a cell's name; None for `ALL`. Raises ValueError if invalid."""
     if cell == ALL:
         return None
     if not re.fullmatch(r"(0|[1-9][0-9]*)\+[1-9][0-9]*", cell, re.ASCII):
@@ -195,7 +195,7 @@ class Windowing:
 
     @functools.cached_property
     def most_panes(self) -> int:
-        """The limit of panes of a partition. At the limit it waits until older windows are final.
+        """The limit of panes; at the limit, counting waits for final windows.
 
         Twice the panes that its own reports keep open: the longest window, twice the disorder, the grace, both ends.
         """

@@ -1,1 +1,1 @@
-"""Publishing: snapshots of the counts (`publisher`), and the method that suits each query (`recommender`)."""
+"""Publishes snapshots, and recommends a method for each query."""

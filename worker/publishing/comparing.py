@@ -32,7 +32,7 @@ class Comparer:
         finals: Sequence[tuple[Period, ldp.Estimate]],
         emit: Callable[[Period, int, Sequence[str]], object],
     ) -> None:
-        """Compares complete final windows, in order for each name, and emits the changes.
+        """Compares final windows, in order for each name, and emits changes.
 
         ``emit`` receives the window, the number of changed values, and the names of changed sets. A hopping window is
         compared with the window that ends at its start, so that no report is in both.

@@ -68,7 +68,7 @@ class Plan:
     def of(
         cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
     ) -> "Plan":
-        """Plans the snapshot of a cut; ``still`` returns whether a partition is idle."""
+        """Plans the snapshot of a cut; ``still``: whether a partition is idle."""
         windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
@@ -107,7 +107,7 @@ class Plan:
             )
 
     def is_new(self, content: Content, *, otherwise: bool) -> bool:
-        """Returns whether the cut is new, or ``otherwise``: anything except the counts is new."""
+        """Returns whether counts, or anything else (``otherwise``), are new."""
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits
@@ -117,7 +117,7 @@ class Plan:
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != last
 
     def is_held_back(self, content: Content) -> bool:
-        """Returns whether too few reports are new; False while a partition is full of panes."""
+        """Returns whether too few reports are new and no partition is full."""
         if any(state.full for state in self.stored.states.values()):
             return False
         changed = self.reports != self.head.reports or self.cut.gaps != self.head.gaps
@@ -125,11 +125,11 @@ class Plan:
         return few or self.reports < content.fewest_new
 
     def announces(self, content: Content) -> bool:
-        """Returns whether to publish a head without a snapshot, which only admits partitions."""
+        """Returns whether to publish a head that only admits partitions."""
         return not self.reports or (not self.head.reports and self.is_held_back(content))
 
     def due(self, written: Mapping[Period, Written]) -> list[Due]:
-        """Returns the windows that become final, and the open windows that changed."""
+        """Returns windows that become final, and open windows that changed."""
         windows = [] if self.windows is None else self.windows.due
         return [due for due in windows if written.get(due.period) != self.written(due)]
 

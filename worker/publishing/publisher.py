@@ -1,6 +1,6 @@
-"""Publishes consistent cuts of the store, each in one transaction on the snapshot topic.
+"""Publishes consistent cuts of the store, one transaction each.
 
-The head is a message of the same transaction, with the snapshot's number and offsets. A publisher that starts, or does
+The head is a message of that transaction, with the snapshot's number and offsets. A publisher that starts, or does
 not know an outcome, reads the head and continues from it. Partitions do not depend on each other, so any set of
 partition states, each read in one step, is a consistent cut.
 """
@@ -101,13 +101,13 @@ class Publisher:
         self._let_go()
 
     def _wait(self, every: float) -> float:
-        """Returns the seconds until the next tick; a new owner ticks more often at first."""
+        """Returns the seconds until the next tick; fewer for a new owner."""
         waits_for_epoch = self._group.epoch() is None
         new = self._taken_over is not None and self._clock() < self._taken_over + every
         return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
 
     def tick(self) -> None:
-        """Publishes a snapshot if something is new and this worker owns partition 0.
+        """Publishes a snapshot if it is new and this worker owns partition 0.
 
         Exactly-once publishing depends on the order of the steps. After a failure, readers see all of a snapshot or
         none of it, and the next tick reads the head first:
@@ -166,7 +166,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0 if this worker owns it in the store, else None."""
+        """Returns the lineage of partition 0 if the store has our epoch."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
@@ -194,7 +194,7 @@ class Publisher:
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
     def _is_gone(self, plan: Plan) -> bool:
-        """Returns whether the head was deleted before all admitted partitions read it."""
+        """Returns whether the head was deleted before all partitions read it."""
         states = plan.stored.states
         named = [states[p] for p in plan.head.floors if p in states]
         if all(state.waits_at is None for state in named):
@@ -213,7 +213,7 @@ class Publisher:
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
     def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
-        """Warns if numbers restart at 1 although an earlier owner had enough reports to publish."""
+        """Warns if numbers restart at 1 although reports sufficed before."""
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(
@@ -225,7 +225,7 @@ class Publisher:
             )
 
     def _emit_closed(self, stored: StoredCut) -> None:
-        """Emits the end of closed windows, for the windows that every partition counts."""
+        """Emits the end of closed windows that every partition counts."""
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
         ]
@@ -236,7 +236,7 @@ class Publisher:
             self._events.windows_closed(ends, max(marks))
 
     def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
-        """Returns a function that returns whether a partition is idle by this clock.
+        """Returns a function that decides whether a partition is idle.
 
         A partition is idle if its watermark has not advanced for `idle_timeout`, even if its offset has.
         """
@@ -250,7 +250,7 @@ class Publisher:
         return lambda partition: now - self._moved.get(partition, (None, now))[1] >= most
 
     def _publish(self, lineage: str, plan: Plan) -> bool:
-        """Publishes a planned snapshot if this worker still owns partition 0; returns whether it did."""
+        """Publishes a planned snapshot; returns False without ownership."""
         # Step 5.
         due = list[Due]()
         if plan.announces(self._content):

@@ -74,7 +74,7 @@ class Recommender:
         return {name: found.method for name, found in self._latest.items()}
 
     def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
-        """Starts a recommendation from a published estimate, unless it is too early.
+        """Starts a recommendation from an estimate, unless it is too early.
 
         Args:
             sequence: the snapshot's number, which is also the simulation's seed.

@@ -147,7 +147,7 @@ class RowTopic:
     def _found(
         self, stream: str, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int
     ) -> Plan:
-        """Plans by the rows on the topic; deletes unlisted windows that end at or before ``gone``."""
+        """Plans from the topic; deletes unlisted windows that end by ``gone``."""
         leaving, older, stale = None, None, list[Row]()
         for encoded in there:
             try:
@@ -166,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row's place, unless no configuration writes this many: then another program wrote it."""
+    """Adds a row's place, unless it exceeds the limit of a configuration."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

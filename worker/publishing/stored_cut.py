@@ -41,7 +41,7 @@ class StoredCut:
         return total
 
     def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
-        """Returns the commits that wrote a window's panes; equal commits mean equal counts."""
+        """Returns the commits that wrote a window's panes, to detect changes."""
         within = {
             str(pane) for state in self.states.values() for pane in state.panes if pane.within(start, end)
         }

@@ -37,7 +37,7 @@ class Taken:
 
 
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
-    """Takes a head that admits partitions without a snapshot; repeats the last windows and rows."""
+    """Takes a head that admits partitions, with the last windows and rows."""
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
@@ -55,7 +55,7 @@ def take(
     there: Callable[[], Iterable[bytes]],
     heartbeat: Callable[[], object],
 ) -> Taken:
-    """Takes the snapshots of all time and of windows; O(windows · methods · domain).
+    """Takes snapshots of all time and windows; O(windows · methods · domain).
 
     Args:
         stream: the stream.

@@ -1,4 +1,4 @@
-"""Determines the windows that are final at a cut, and their record in the next head.
+"""Determines final windows at a cut, and their record in the next head.
 
 A window is final once every partition has closed it. The head has the time up to which the windows of a name are
 closed, which never goes back. The clock decides in one case only: if a partition has no capacity for another pane, and
@@ -53,7 +53,7 @@ def decide(
     partitions: Sequence[int],
     still: Callable[[int], bool],
 ) -> WindowProgress | None:
-    """Returns the window progress of a stream; O(partitions · panes · windows).
+    """Returns a stream's window progress; O(partitions · panes · windows).
 
     Only windows that every partition's state has are published.
 
@@ -89,14 +89,14 @@ def decide(
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:
-    """Returns the end of closed windows or, if no rule has windows, the lowest watermark."""
+    """Returns the end of closed windows; without windows, the watermark."""
     if any(state.windowing for state in states):
         return reached
     return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
 
 
 def _since(window: Window, state: PartitionState) -> int:
-    """Returns the first start that a partition may publish, now or once its state has the window."""
+    """Returns the first start that a partition may publish, now or later."""
     if window.name in state.windows.first_start:
         return state.windows.first_start[window.name]
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)
@@ -140,7 +140,7 @@ def _closed(
 def _due(
     window: Window, before: Closed, after: Closed, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
-    """Yields one name's windows to publish: windows that become final, and open windows."""
+    """Yields one name's windows that become final, and its open windows."""
     for start in sorted(_starts(window, states)):
         end = start + window.length
         # only windows with reports
@@ -158,7 +158,7 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
 
 
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
-    """Returns whether no gap of a partition's log can have had reports of a window.
+    """Returns whether no gap of a log can have had reports of a window.
 
     A lost report in a window was not late, so its pane was open before the gap. It precedes the first report after the
     gap, so its timestamp exceeds that of this report by at most grace and disorder.
@@ -178,7 +178,7 @@ def kept(
     come: int,
     most: int | None = None,
 ) -> tuple[dict[str, Closed], list[Period]]:
-    """Returns the progress with the starts on the topic, and the windows to delete.
+    """Returns the progress with starts on the topic, and windows to delete.
 
     Args:
         progress: the progress in the next head, with the former starts on the topic.

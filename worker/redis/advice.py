@@ -60,7 +60,7 @@ _REMEDIES = {
 
 
 def described(error: Exception) -> str:
-    """Formats an error's type and text, with the cause that the cluster client hides."""
+    """Formats an error, with the cause that the cluster client hides."""
     text = f"{type(error).__name__}: {error}"
     hidden = error.__cause__.__context__ if error.__cause__ is not None else None
     return f"{text} ({type(hidden).__name__}: {hidden})" if isinstance(hidden, redis.ResponseError) else text

@@ -1,4 +1,4 @@
-"""Connects to one Redis server, to the master that Sentinels name, or to a cluster."""
+"""Connects to a Redis server, a master named by Sentinels, or a cluster."""
 
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
-    """Returns a client without retries by default: a lost reply must stay in doubt.
+    """Returns a client without retries: a lost reply must stay in doubt.
 
     The client of a server or of Sentinels connects on first use, and again after a fail-over. The client of a cluster
     reads the list of nodes at once, and follows their redirections.
@@ -80,7 +80,7 @@ class _Sentinels(Sentinel):
     """Sentinels with an error that explains why none of them names a master."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Returns the master's address; the next call begins with the Sentinel that named it."""
+        """Returns the master's address; asks the last successful Sentinel first."""
         why = []
         for number, sentinel in enumerate(self.sentinels):
             try:
@@ -99,7 +99,7 @@ class _Sentinels(Sentinel):
 
 
 class _Master(redis.Redis):
-    """A client of the current master; also closes the clients of its Sentinels."""
+    """A client of the current master; also closes its Sentinels' clients."""
 
     def close(self) -> None:
         super().close()

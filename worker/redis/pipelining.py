@@ -36,11 +36,11 @@ class Command:
 
 
 def together(client: Client, commands: Sequence[Command]) -> list[Any]:
-    """Sends commands in one pipeline per server, without MULTI; returns answers in order.
+    """Sends commands in one pipeline per server; returns ordered answers.
 
-    A server runs them in order, interleaved with commands of other clients. After a lost connection, the first ones may
-    have taken effect. A failed command has an error as its answer. A time-out is the answer to all commands sent to the
-    server.
+    A server runs them in order, without MULTI, interleaved with commands of other clients. After a lost connection, the
+    first ones may have taken effect. A failed command has an error as its answer. A time-out is the answer to all
+    commands sent to the server.
     """
     replies: list[Any] = [None] * len(commands)
     for server, places in _by_server(client, commands, replies):
@@ -60,7 +60,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
 def _by_server(
     client: Client, commands: Sequence[Command], replies: list[Any]
 ) -> Iterable[tuple[Any, list[int]]]:
-    """Groups the commands by server; commands without a node get an error as their reply."""
+    """Groups commands by server; notes an error for those without a node."""
     if not isinstance(client, redis.RedisCluster):
         return [(client, list(range(len(commands))))] if commands else []
     servers = dict[str, tuple[Any, list[int]]]()
@@ -98,7 +98,7 @@ def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
 
 
 def _look_for_nodes(client: "redis.RedisCluster") -> None:
-    """Reads a cluster's nodes again, as its client does after an unanswered command."""
+    """Reads a cluster's nodes again, as its client does after no answer."""
     try:
         client.nodes_manager.initialize()
     except ERRORS:

@@ -32,7 +32,7 @@ _WRONG_TYPE = "WRONGTYPE"
 
 
 class RedisStore:
-    """The counts of one stream in Redis, as `worker.counting.ports.Store` describes them.
+    """The counts of one stream in Redis; see `worker.counting.ports.Store`.
 
     Args:
         client: from `connect`; may be shared between threads.
@@ -65,7 +65,7 @@ class RedisStore:
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> dict[int, StoredPartition | Failure | None]:
-        """Raises epochs by compare-and-set and loads the partitions, in one script each."""
+        """Raises epochs by compare-and-set and loads, in one script each."""
         return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
 
     def stage_all(
@@ -85,7 +85,7 @@ class RedisStore:
         return self._together({p: self._comparing(p, metadata) for p, metadata in held.items()})
 
     def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
-        """Reads each partition's metadata and blobs in one step; None before the first claim."""
+        """Reads each partition in one step; None before the first claim."""
         return self._together({p: self._cutting(p) for p in partitions})
 
     def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
@@ -158,7 +158,7 @@ class RedisStore:
         args: Callable[[Metadata | None], list[Any]],
         known: Metadata | None,
     ) -> _Step[StoredPartition | StateLost | None]:
-        """Loads a partition by a script; repeats it with the returned metadata if ``known`` is old."""
+        """Loads a partition by a script; repeats it if ``known`` is outdated."""
         while True:
             keys = [self._meta(partition), *self._live(partition, [] if known is None else known.blobs)]
             (reply,) = yield [script.on(keys, args(known))]
@@ -193,7 +193,7 @@ class RedisStore:
         ]
 
     def _together(self, steps: Mapping[int, _Step[_T]]) -> dict[int, _T | Unavailable]:
-        """Runs the steps of many partitions with their commands in one pipeline; returns outcomes."""
+        """Runs steps of many partitions, with their commands in one pipeline."""
         outcomes = dict[int, _T | Unavailable]()
         replies = dict[int, Any](dict.fromkeys(steps))  # a generator's first send must be None
         while replies:

@@ -9,13 +9,13 @@ _AT_ONCE = 500
 
 
 def keys_of(client: Client, stream: str) -> list[bytes]:
-    """Returns all keys of a stream's partitions, also expiring ones; O(keys of the database)."""
+    """Returns all keys of a stream's partitions; O(keys of the database)."""
     mine = re.compile(rf"\{{{re.escape(stream)}:\d+\}}:(meta|window:.+|staged:.+)".encode())
     found = client.scan_iter(f"{{{stream}:*", count=_AT_ONCE)
     return sorted({key for key in found if mine.fullmatch(key)})
 
 
 def delete(client: Client, keys: Iterable[bytes]) -> None:
-    """Deletes keys one by one, as partitions can be on different nodes of a cluster."""
+    """Deletes keys one by one, as they can be on different cluster nodes."""
     for key in keys:
         client.unlink(key)
