@@ -35,7 +35,7 @@ from worker.counting.windows import ALL
 
 
 class Refused(Exception):  # noqa: N818  # an outcome, not an error
-    """The counts cannot be imported: they do not fit, or the partition has or had counts."""
+    """The counts do not fit, or the partition has or had counts."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Prefix:
 
     @property
     def commit_id(self) -> str:
-        """The commit id of the import: a digest, so that a second import detects the first."""
+        """Commit id: a digest, so that a second import detects the first."""
         return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
 
     def rule(self, start: int) -> Rule:
-        """Returns the rule of the imported records, older than any configured rule."""
+        """Returns the imported records' rule, older than any configured rule."""
         return Rule(start, 0, RecordLimits(self.covered.most_reports, hamming_weight=True))
 
     def state(self, start: int) -> PartitionState:
-        """Returns the state of a worker that counted these records from ``start`` on."""
+        """Returns the state of a worker that counted from ``start`` on."""
         history, covered = self.history, self.covered
         return PartitionState(
             start=start,
@@ -187,7 +187,7 @@ class Import:
     head_reader: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
-        """Stores each import as its partition's state, after a check of all imports.
+        """Stores each import as its partition's state, after checking all.
 
         The order of the steps is essential. After a failure a partition has all of its import or nothing, and the same
         import can be run again:
@@ -257,7 +257,7 @@ class Import:
         return dict(sorted(prefixes.items()))
 
     def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
-        """Returns the log's start if it has no record before the import, else the import's start."""
+        """Returns the log's start, or the import's start after earlier records."""
         first, start = bounds[0], prefix.covered.start
         # checked twice, as a wrong no would omit records
         if start <= first or any(
@@ -276,7 +276,7 @@ class Import:
         head: Head,
         found: Mapping[int, Metadata | None],
     ) -> None:
-        """Raises `Refused` if a partition has counts, or lost counts that its import lacks."""
+        """Raises `Refused` if a partition has counts, or lost other counts."""
         if others := head.foreign(lineage):
             raise Refused(str(foreign(self.stream, head, others)))
         faults = []
@@ -320,7 +320,7 @@ _NEVER = "an import never changes existing counts"
 
 
 def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
-    """Returns how stored counts prevent an import; None if they are the import itself."""
+    """Returns how stored counts prevent an import, or None."""
     if others := differing(found.lineage, lineage):
         return f"it has other counts ({'; '.join(others)}); {_NEVER}"
     if prefix.is_in(found):

@@ -1,4 +1,4 @@
-"""Record batches: parses fetched bytes into records, and counts unreadable batches.
+"""Record batches: parses fetched bytes, and counts unreadable batches.
 
 Implements Kafka's record batch of magic 2 independently of `worker.kafka.decoding`. Whether a batch is readable
 depends only on its bytes and on the cap at its first offset; an unreadable batch has no records.
@@ -45,7 +45,7 @@ def whole(fetched: bytes) -> list[Batch]:
 
 
 def reach(fetched: bytes) -> tuple[int, int]:
-    """Returns the size of all complete batches and the offset after them, or −1."""
+    """Returns the size of all complete batches, and their end offset or −1."""
     size, reached = 0, -1
     for data, _, end in _cut_out(fetched):
         size, reached = size + len(data), max(reached, end)
@@ -75,7 +75,7 @@ def _size(fetched: bytes, at: int) -> int:
 
 
 def _end(data: bytes, base: int, following: int) -> int:
-    """Returns a batch's end offset, at most the first offset of the next batch."""
+    """Returns a batch's end offset, at most the next batch's first offset."""
     if base > _HIGHEST_BASE:
         return 2**63 - 1
     last = 0
@@ -176,7 +176,7 @@ def _is_abort_marker(data: bytes, attributes: int) -> bool:
 
 
 def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns a zigzag varint and the position after it, beyond `end` if invalid."""
+    """Returns a zigzag varint and its end, which exceeds `end` if invalid."""
     number = 0
     for k in range(most):
         if at >= end:
@@ -192,7 +192,7 @@ def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int,
 
 
 def _parsed(group: _Group) -> Records:
-    """Parses the records of batches; one damaged record makes a batch unreadable."""
+    """Parses batches; one damaged record makes a batch unreadable."""
     begins, ends, sizes = list[int](), list[int](), list[int]()
     unreadable, sections = group.unreadable, list[_Section]()
     for section in group.sections:
@@ -238,7 +238,7 @@ Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
 
 
 def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
-    """Yields the records whose key starts with a prefix, with at most 64 headers."""
+    """Yields records by a prefix of their key, with at most 64 headers."""
     assert records.starts is not None
     data = records.data.tobytes()
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
@@ -258,13 +258,13 @@ def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Returns length-prefixed bytes, None for a negative length, and their end."""
+    """Returns length-prefixed bytes and their end; None for a negative length."""
     size, at = _varint(data, at, len(data), 5)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
-    """Appends each record's bounds; returns whether the records fill the batch."""
+    """Appends each record's bounds; returns whether they fill the batch."""
     at, stop = section.place, section.stop
     if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
         return False

@@ -217,7 +217,7 @@ def _zstd(section: bytes, limit: int) -> bytearray:
 
 
 def _behind_zstd_frame(section: bytes, at: int) -> tuple[int, int]:
-    """Returns the end of a frame and its declared content size, 0 if undeclared."""
+    """Returns the end of a frame and its declared content size, or 0."""
     flags = section[at]
     single = flags >> 5 & 1
     window_at, at = at + 1, at + 2 - single

@@ -80,7 +80,7 @@ def assess(
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
-    """Raises if Kafka's group or a snapshot has progress of an uncounted partition."""
+    """Raises if Kafka's group or a snapshot has counted the partition."""
     if offset_metadata not in ("", "claimed"):
         raise Difference(f"no counts in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:
@@ -90,7 +90,7 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
 
 
 def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
-    """Raises if the newest snapshot or Kafka's group contradicts the stored counts."""
+    """Raises if the newest snapshot or Kafka's group contradicts the counts."""
     offset = newest.offset
     if committed[1] == "counted" and stored.offset < committed[0]:
         raise Difference(

@@ -1,4 +1,4 @@
-"""Decoding of a state: the support of each value, and Base to the last bit.
+"""Decoding of a state: support of each value, and Base to the last bit.
 
 A report supports its user's value with probability p, and another value with probability q. Both are exact fractions
 of e^ε, rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q), with q and p − q as floats.
@@ -34,7 +34,7 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns (p, q); for several rates, of the single rate with the same error.
+    """Returns (p, q); for several rates, of one rate with the same error.
 
     `state` counts the reports at several rates.
 
@@ -105,7 +105,7 @@ def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt
 
 
 def support(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns the reports that support each value, (d,); None for a large geometry.
+    """Returns the support of each value, (d,); None for a large geometry.
 
     For reports at several rates, returns the state. O(K), with a transform O(K log K).
     """
@@ -138,7 +138,7 @@ def _on_a_line(state: State, prime: int) -> State:
 
 
 def _orthogonal(state: State, prime: int, t: int) -> State:
-    """Returns the reports orthogonal to each point: means of a Fourier transform."""
+    """Returns the reports orthogonal to each point, by a Fourier transform."""
     words = np.concatenate([np.arange(prime**m, 2 * prime**m) for m in range(t)])
     everything = np.zeros(prime**t, np.float64)
     everything[words] = state

@@ -159,7 +159,7 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Compares late and undated records, watermarks and first starts with bounds."""
+    """Compares late and undated records, watermarks and starts with bounds."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed

@@ -1,4 +1,4 @@
-"""Hashes of OLH, vectorized; docs/reference/wire-format-coins.md defines them."""
+"""Vectorized hashes of OLH; see docs/reference/wire-format-coins.md."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

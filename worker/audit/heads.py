@@ -64,7 +64,7 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the windows on the topic, (name, start, end) -> final, with the head.
+        """Compares the topic's windows, (name, start, end) -> final, with a head.
 
         A head lists windows only if `retain` is configured, and only windows published since then.
         """
@@ -96,7 +96,7 @@ def _whole(number: Any, least: int = 0) -> int:
 
 
 def expect_follows(head: Head, before: Head) -> list[str]:
-    """Returns the windows unlisted since an earlier head, or raises `Difference`."""
+    """Returns windows unlisted since an earlier head, or raises `Difference`."""
     where = f"head {head.sequence} after {before.sequence}"
     for p, offset in before.offsets.items():
         if head.offsets.get(p, -1) < offset:

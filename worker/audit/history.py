@@ -35,7 +35,7 @@ class History:
             counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[GapBounds]]:
-        """Returns `first_start` and `gap_bounds` at the end of the counted offsets."""
+        """Returns `first_start` and `gap_bounds` at the end of counted offsets."""
         first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             first_start = _begun(limits, first_start, counted)

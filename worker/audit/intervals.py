@@ -1,4 +1,4 @@
-"""Intervals and poisoning tolerances of Base, of all and of the top values."""
+"""Intervals and poisoning tolerances of Base, of all and of top values."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -15,7 +15,7 @@ _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
 
 
 def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
-    """Raises `Difference` unless Base's intervals and poisoning tolerances are correct.
+    """Raises `Difference` unless Base's intervals and tolerances are correct.
 
     Does not check intervals of queries, nor the pointwise intervals of top values.
     """
@@ -50,7 +50,7 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
 
 
 def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
-    """Returns the most users that a poisoning report adds to a value, and removes."""
+    """Returns the most users that a poisoning report adds, and removes."""
     q = max(rates) / 2 if rates else of.q
     apart = 1 - 2 * q if rates else of.p - q
     return float((1 - q) / apart), float(q / apart)

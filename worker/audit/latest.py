@@ -1,4 +1,4 @@
-"""Recount of the newest head: its window progress, and the windows it requires."""
+"""Recount of the newest head: window progress, and required windows."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -24,7 +24,7 @@ class _Reached:
 
 
 class Latest:
-    """The newest head and the windows on the topic, compared with the partitions at the head's offsets."""
+    """Comparison of the newest head and its windows with the partitions."""
 
     def __init__(self, head: Head, snapshots: Collection[Snapshot]) -> None:
         self._head = head
@@ -58,7 +58,7 @@ class Latest:
         return set() if windows is None else {*windows.shapes}
 
     def expect_right(self) -> int:
-        """Compares the head with the windows on the topic; returns the closed windows missing from it.
+        """Compares head and topic; returns the number of missing closed windows.
 
         Skips the check if records are lost, a partition is behind the head, or the head has no snapshot. An open window
         must be on the topic. Windows older than all on the topic may have been deleted.
@@ -83,7 +83,7 @@ class Latest:
         return gone
 
     def _come(self) -> int:
-        """Returns the latest time up to which windows may be closed, and so deleted."""
+        """Returns the latest time up to which windows may be closed or deleted."""
         # a partition without records has closed no window
         head, closed = self._head, [max(each.closed, each.admitted_from) for each in self._reached.values()]
         bounded = [
@@ -104,7 +104,7 @@ class Latest:
         return max(come, min(each.watermark or 0 for each in self._reached.values()))
 
     def _expect_windows(self, name: str, line: Closed, come: int) -> int:
-        """Compares one configured window; returns its closed windows missing from the topic."""
+        """Compares one configured window; returns its missing closed windows."""
         length, gone = shape_of(name)[0], 0
         begin = max(each.first_start[name] for each in self._reached.values())
         whole = max(each.evicted_to for each in self._reached.values())

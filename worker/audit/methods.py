@@ -71,7 +71,7 @@ class Estimate:
 
 
 def _base_cut(of: Estimate, found: Vector) -> Vector:
-    """Keeps estimates above a threshold that 2 of d values without users exceed on average."""
+    """Keeps estimates above the threshold for 2 false positives on average."""
     d = len(of.base)
     above = -NormalDist().inv_cdf(2 / d) * of.sigma if d > 4 else 0.0
     due = np.where(of.base >= above, of.base, 0.0)
@@ -87,7 +87,7 @@ def _norm_mul(of: Estimate, _found: Vector) -> Vector:
 
 
 def _norm_cut(of: Estimate, found: Vector) -> Vector:
-    """Keeps the largest estimates with a sum of at most 1; equal estimates together."""
+    """Keeps the largest estimates up to the sum 1; equal ones together."""
     positive = np.maximum(of.base, 0.0)
     levels, sizes = np.unique(positive[positive > 0], return_counts=True)
     sums = np.cumsum((levels * sizes)[::-1])
@@ -171,7 +171,7 @@ def rounded_by(vector: Read, of: Estimate) -> Vector:
 
 
 def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> None:
-    """Compares Power; PowerNS is Power shifted by one number where it is positive."""
+    """Compares Power; PowerNS is Power plus one number where positive."""
     off = max(of.rounding, _OF_SIGMA * of.sigma)
     order = np.argsort(of.base, kind="stable")
     if (np.diff(found[order]) < -of.rounding).any():
@@ -196,7 +196,7 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
 def _expect_answers(
     method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
 ) -> None:
-    """Compares sum and query answers with the frequencies, for Post-Pos with Base."""
+    """Compares sum and answers with the frequencies, for Post-Pos with Base."""
     off = len(found) * of.rounding + short
     expect_number(f"{method}: sum", body["sum"], total, off)
     summed = of.base if method == "post-pos" else found
@@ -219,7 +219,7 @@ def _expect_answers(
 
 
 def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
-    """Raises `Difference` unless all numbers are within a distance of the expected ones."""
+    """Raises `Difference` unless all numbers are near the expected numbers."""
     if found.shape != due.shape:
         raise Difference(f"{what}: {len(found)} published, expected {len(due)}")
     differing = np.flatnonzero(~(np.abs(found - due) <= off))
@@ -231,6 +231,6 @@ def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) ->
 
 
 def expect_number(what: str, found: float, due: float, off: float) -> None:
-    """Raises `Difference` unless a number is within a distance of the expected one."""
+    """Raises `Difference` unless a number is near the expected number."""
     if not abs(found - due) <= off:
         raise Difference(f"{what} is {found} as published, {due} by the method")

@@ -1,4 +1,4 @@
-"""Parsing of a record's value into reports, or the reason for its rejection."""
+"""Parsing of a record's value into reports, or a reason for rejection."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ class Malformed(Exception):  # noqa: N818  # an outcome, not an error
 
 
 def fingerprint_of(document: Mapping[str, Any]) -> bytes:
-    """Returns the first four bytes of the document's SHA-256 in canonical JSON.
+    """Returns the first four bytes of SHA-256 of the canonical document.
 
     Example:
         >>> fingerprint_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3}).hex()

@@ -1,4 +1,4 @@
-"""Power: the expected count of a value given its estimate, under a power-law prior.
+"""Power: expected count given an estimate, under a power-law prior.
 
 Prior: k of the n users have a value with probability proportional to k^−α, k = 1..n, with α in [0, 4] such that the
 mean is n/d. An estimated count t is normal around k with standard deviation s. Sums add the terms at both ends, where
@@ -46,7 +46,7 @@ def _sum_of_powers(n: int, beta: float) -> float:
 
 
 def means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """Returns the expected counts, (m,), for (m,) estimated counts; O(m) for any n."""
+    """Returns expected counts, (m,), for (m,) estimates; O(m) for any n."""
     return np.clip([_mean(float(each), n, s, alpha) for each in t], 1.0, n)
 
 

@@ -18,7 +18,7 @@ from worker.audit.hashes import HASHES, State, count_olh
 
 
 def _width(limit: int) -> int:
-    """Returns log2 of the byte width of the smallest unsigned integer for limit - 1."""
+    """Returns log2 of the byte width of an unsigned integer for limit - 1."""
     return next(power for power in range(4) if limit <= 1 << (8 << power))
 
 
@@ -69,7 +69,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
-    """Returns the protocol with reports of a few numbers, each below its limit."""
+    """Returns the protocol with reports of numbers, each below its limit."""
     numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
     columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
 
@@ -83,7 +83,7 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
 
 
 def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
-    """Returns the protocol with reports of d bits, little-endian; bit v is value v."""
+    """Returns the protocol with reports of d bits; bit v is value v."""
     size = (d + 7) // 8
 
     def reports(body: bytes) -> Iterator[int]:
@@ -123,7 +123,7 @@ def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
 
 
 def _of_indices(d: int, k: int) -> Protocol:
-    """Returns the protocol with reports of k different values in ascending order."""
+    """Returns the protocol with reports of k different ascending values."""
     columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
 
     def allowed(body: bytes) -> bool:

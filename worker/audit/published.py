@@ -1,4 +1,4 @@
-"""Recount of the published snapshots and of the newest head, each at its offsets.
+"""Recount of the snapshots and the newest head, each at its offsets.
 
 A window is the sum of its panes, up to the offsets of its own snapshot. Windows that the rules no longer have are
 recounted, too. A snapshot with deleted records is not recountable.
@@ -74,7 +74,7 @@ class Published:
         self.latest = None if head is None else Latest(head, snapshots)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns the part of one partition; `history` and `deleted` grow during its recount."""
+        """Returns one partition's part; `history`, `deleted` grow in its recount."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
@@ -85,7 +85,7 @@ class Published:
     def add(
         self, i: int, partition: int, counted: Recount, stored: Stored, bounds: Sequence[GapBounds], gone: int
     ) -> None:
-        """Adds a partition at the offset of snapshot i; `gone` is the end of its deleted records, or 0."""
+        """Adds a partition at snapshot i; `gone` is its deleted records' end."""
         snapshot, count = self.snapshots[i], self._counts[i]
         offset = snapshot.offsets[partition]
         count.partitions.add(partition)
@@ -130,7 +130,7 @@ class Published:
         return None if self._head is None else self._head.offsets.get(partition)
 
     def compare(self, partitions: Collection[int]) -> Compared:
-        """Compares the snapshots with the recount; `partitions` are the topic's partitions."""
+        """Compares snapshots and recount; `partitions` are the topic's partitions."""
         finals = provisional = gone = 0
         lacking, unknown = dict[int, int](), 0
         try:
@@ -190,7 +190,7 @@ class Published:
 
 
 def _expect_named(snapshots: Iterable[Snapshot]) -> None:
-    """Raises if a partition is lost between snapshots, or a sequence has two sets of offsets."""
+    """Raises if later snapshots lose a partition, or one has two cuts."""
     for before, each in pairwise(sorted(snapshots, key=lambda each: each.sequence)):
         if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
             raise Difference(f"{each}: partition {lacking[0]} is missing, which {before} has")
@@ -199,7 +199,7 @@ def _expect_named(snapshots: Iterable[Snapshot]) -> None:
 
 
 def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[int]) -> None:
-    """Raises if a snapshot contradicts the topic, even without its deleted records."""
+    """Raises if a snapshot contradicts the topic or the remaining records."""
     if others := sorted(snapshot.offsets.keys() - set(partitions)):
         raise Difference(f"{snapshot}: partition {others[0]} does not exist in the topic")
     if count.wrong is not None:
@@ -212,7 +212,7 @@ def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[i
 def _taints(
     snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
 ) -> tuple[bool, bool]:
-    """Returns whether gaps can have lost a snapshot's reports, by the least and the most information."""
+    """Returns whether gaps can have lost a snapshot's reports: least, most."""
     # The lost report was not late, so the window-close watermark before the gap was below the window's end. Its time
     # was below the first later time after the gap plus a rule's delay; a rule may be stored before it applies.
     if snapshot.name == "all":
@@ -237,7 +237,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class Partly:
-    """Snapshots of a stream in one partition; `wanted`: panes that its recount must keep."""
+    """Snapshots in one partition; `wanted`: panes that its recount keeps."""
 
     def __init__(
         self,

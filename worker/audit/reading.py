@@ -34,7 +34,7 @@ _OF_HEADS = {"schema", "stream", "fingerprint", "window", "complete", "gaps"}
 
 
 def connect_kafka(config: Config) -> KafkaConsumer:
-    """Connects a consumer without a group, which polls undecoded record batches.
+    """Connects a consumer without a group that polls undecoded batches.
 
     `nothing` maps each partition with an empty last fetch to the fetched offset and the last stable offset.
     """
@@ -70,7 +70,7 @@ def connect_redis(config: Config) -> Client:
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[TopicPartition]:
-    """Returns the partitions of a topic in ascending order, or raises `AuditError`."""
+    """Returns the partitions of a topic, ascending; raises `AuditError`."""
     numbers = consumer.partitions_for_topic(topic)
     if not numbers:
         raise AuditError(
@@ -83,7 +83,7 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
 def bounds_of(
     consumer: KafkaConsumer, topic: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns each partition's first and last stable offset, or raises `AuditError`."""
+    """Returns first and last stable offsets; raises `AuditError`."""
     try:
         begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
         ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)
@@ -141,7 +141,7 @@ class _Fetched:
 
 
 class _AsFetched(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Replaces the client's decoding: one item with the bytes of a fetch; must not raise."""
+    """Replaces the client's decoding by one item per fetch; must not raise."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[_Fetched]:
         data = bytes(records._buffer)
@@ -162,7 +162,7 @@ def read(
     end: int,
     caps: Caps,
 ) -> Iterator[Records | Deleted]:
-    """Yields the committed records of [begin, end), and the ranges deleted meanwhile.
+    """Yields the committed records of [begin, end), and deleted ranges.
 
     A batch with a wrong checksum is fetched again. If the bytes are the same again, it is damaged in the log.
     """
@@ -239,7 +239,7 @@ def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tup
 
 
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
-    """Returns the newest head of a stream, or an empty document, and its offset."""
+    """Returns the newest head, or an empty document, and its offset."""
     found: tuple[dict[str, Any], int] = {}, 0
     for offset, message in _messages(consumer, topic, stream, 0, lambda _: None):
         if message.key == "head":
@@ -254,7 +254,7 @@ def published(
     begin: int = 0,
     on_passed: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Message]:
-    """Yields a stream's snapshot messages; calls `on_passed` for each invalid head."""
+    """Yields a stream's messages; calls `on_passed` for each invalid head."""
     for _, message in _messages(consumer, topic, stream, begin, on_passed):
         yield message
 
@@ -288,7 +288,7 @@ def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]
 
 
 def _keyed(consumer: KafkaConsumer, topic: str, begin: int, prefix: bytes) -> Iterator[batches.Keyed]:
-    """Yields committed records by a prefix of their key; skips unreadable batches."""
+    """Yields records by a prefix of their key; skips unreadable batches."""
     if not consumer.partitions_for_topic(topic):
         return
     tp = TopicPartition(topic, 0)

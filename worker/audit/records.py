@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Records:
-    """A chunk of records; the value of record i is ``data[begins[i]:ends[i]]``."""
+    """Chunk of records; the value of record i is ``data[begins[i]:ends[i]]``."""
 
     offsets: Ints  # (m,) ascending
     timestamps: Ints  # (m,) milliseconds

@@ -116,7 +116,7 @@ def recount(
 
 
 def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Counts accepted records, and returns their panes' starts; None without windows."""
+    """Counts accepted records; returns panes' starts, or None."""
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -143,7 +143,7 @@ class _Pending:
         self._size = 0
 
     def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        """Adds records of one length with their panes' starts; counts from 1 MiB on."""
+        """Adds records of one length with panes' starts; counts from 1 MiB on."""
         if starts is None or limits.windows is None:
             self._bodies[""] += body
         else:
@@ -188,7 +188,7 @@ class _Pending:
 def _verdicts(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields indices of records, their reports, and the reason for a rejection."""
+    """Yields indices of records, their reports, and a reason for rejection."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
@@ -207,7 +207,7 @@ def _verdicts(
 def _together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of equally long records, or None if any may be malformed."""
+    """Returns the reports of equally long valid records, or None."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None

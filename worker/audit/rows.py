@@ -1,4 +1,4 @@
-"""Comparison of the rows on their topic with the bodies of their snapshots.
+"""Comparison of the rows on their topic with their snapshots.
 
 Rows are read before snapshots. Rows of a window that was published again in between are not compared.
 """

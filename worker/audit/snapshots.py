@@ -1,4 +1,4 @@
-"""Consistency of the snapshot topic: parses and checks a stream's messages.
+"""Consistency of a stream's messages on the snapshot topic.
 
 The all-time snapshot and each window's snapshot have as many messages as their headers state, with one sequence and
 identity. This module checks that
@@ -111,7 +111,7 @@ class _Whole:
 
 
 class Snapshots:
-    """Parses a stream's messages in order; keeps frequencies of the `most` latest windows."""
+    """Parses messages in order; keeps frequencies of `most` latest windows."""
 
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
@@ -127,7 +127,7 @@ class Snapshots:
         self._left: dict[str, set[str]] = {}  # window -> undeleted keys of earlier snapshots
 
     def take(self, message: Message) -> None:
-        """Takes the next message; raises `Difference` if it contradicts an earlier one."""
+        """Takes the next message; raises `Difference` for a contradiction."""
         try:
             self._take(message)
         except UNREADABLE as error:
@@ -209,7 +209,7 @@ class Snapshots:
                 other.snapshot = replace(other.snapshot, frequencies=None)
 
     def finish(self) -> list[Snapshot]:
-        """Returns the newest all-time snapshot, unless only its head exists, and all windows.
+        """Returns the newest all-time snapshot, if it exists, and all windows.
 
         Raises `Difference`: a message is missing, or contradicts the newest head.
         """
@@ -245,7 +245,7 @@ class Snapshots:
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Returns the window of a message, `all` or `1h/7200000`, and the rest of its key."""
+    """Splits a message's key into its window, such as `1h/0`, and the rest."""
     if key == "head" or key.partition("/")[0] == "domain":
         return _ALL, key
     of, _, rest = key.partition("/")
@@ -307,7 +307,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
 def _expect_agreement(
     whole: _Whole, base: Mapping[str, Any], bodies: Mapping[str, Any], document: Mapping[str, Any]
 ) -> None:
-    """Raises unless bodies, head, headers and labels agree with Base and the stream."""
+    """Raises unless bodies, head, headers and labels agree."""
     for key, body in bodies.items():
         for what in _SHARED:
             if body.get(what) != base.get(what):

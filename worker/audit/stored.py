@@ -85,7 +85,7 @@ def decode(
     fingerprint: bytes,
     size: int,
 ) -> Stored | None:
-    """Decodes metadata and blobs of ``stream:partition``; None if it is uncounted.
+    """Decodes metadata and blobs of ``stream:partition``; None if uncounted.
 
     Raises `Difference`: the data is damaged or inconsistent, or belongs to another stream, topic or group.
     """
@@ -221,7 +221,7 @@ def _decode_blob(
 
 
 def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[Range]]:
-    """Returns the counted ranges within a log of [begin, end), and the deleted ones."""
+    """Splits the counted ranges by a log of [begin, end): present, deleted."""
     if stored.start > begin:
         raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin}, before it")
     if stored.offset > end:
@@ -244,7 +244,7 @@ def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[R
 
 
 def ruled(stored: Stored, ranges: list[Range]) -> Iterator[tuple[int, int, Limits]]:
-    """Splits ranges where another rule or another start of the windows applies."""
+    """Splits ranges where another rule or start of the windows applies."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):

@@ -77,7 +77,7 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns the newest head, the snapshots, and differences in them and in the rows."""
+    """Returns the newest head, snapshots, and differences in them and rows."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
@@ -178,7 +178,7 @@ def published_of(
 def headless(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns the result of `published_of` without a head; windows are not comparable."""
+    """Returns the result of `published_of` for a topic without a head."""
     there = dict[str, bytes]()
     for message in messages():
         if message.key != "head" and message.key.partition("/")[0] not in ("all", "domain"):
