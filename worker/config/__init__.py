@@ -1,4 +1,4 @@
-"""Configuration: a TOML file, overridden by environment variables, validated in full before anything starts.
+"""Configuration: a TOML file and environment variables, validated completely before the worker starts.
 
 The package imports no client library.
 """

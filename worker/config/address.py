@@ -59,7 +59,7 @@ def read(url: str) -> Address | None:
         return None
     more = rest.groupdict()
     return Address(
-        kind,  # type: ignore[arg-type]  # one of the pattern's
+        kind,  # type: ignore[arg-type]  # the pattern matches only these kinds
         found["scheme"].startswith("rediss"),
         hosts,
         *_login(found["user"]),

@@ -1,4 +1,4 @@
-"""TLS files, loaded before anything starts as every connection will load them."""
+"""Check of TLS files at the start, with the functions that each connection loads them by."""
 
 import ssl
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 def check(table: str, cafile: Path | None, certfile: Path | None, keyfile: Path | None) -> None:
     """Loads the files that a table's ``ssl_cafile``, ``ssl_certfile`` and ``ssl_keyfile`` name.
 
-    Raises ValueError, beginning with the key, for an unusable file.
+    Raises ValueError for an unusable file; the message begins with the key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cafile is not None:
@@ -19,11 +19,11 @@ def check(table: str, cafile: Path | None, certfile: Path | None, keyfile: Path 
             raise ValueError(f"{table}.ssl_cafile: cannot be read ({error.strerror})") from None
     if certfile is None:
         if keyfile is not None:
-            raise ValueError(f"{table}.ssl_keyfile: it needs {table}.ssl_certfile beside it")
+            raise ValueError(f"{table}.ssl_keyfile: it needs {table}.ssl_certfile, too")
         return
     asked = False
 
-    def answer() -> str:  # OpenSSL would prompt for it on the terminal
+    def answer() -> str:  # without this function, OpenSSL prompts for the password on the terminal
         nonlocal asked
         asked = True
         return ""

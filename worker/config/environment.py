@@ -19,11 +19,11 @@ from worker.config.schema import File
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
-"""Variable of the file's path."""
+"""Variable with the path of the configuration file."""
 _NO_KEYS = (FILE_VARIABLE, "LDP_WORKER_PROCESSES")
 """Variables with the prefix that set options of commands."""
 _OF_A_FILE = "_file"
-"""Suffix of a variable that names a secret's file."""
+"""Suffix of a variable that names a file with a secret."""
 _OF_A_SERVICE = re.compile(
     "LDP_WORKER_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
     "|LDP_WORKER_([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*"
@@ -50,13 +50,15 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
                 raise ConfigError(f"{variable}: give it or {without}, not both")
             key, value = key.removesuffix(_OF_A_FILE), _secret_in(folder / text, variable)
         elif not _is_text(tables, key):
-            with contextlib.suppress(ValueError, RecursionError):  # it stays a text, which its key refuses
+            with contextlib.suppress(
+                ValueError, RecursionError
+            ):  # the value stays a text, which the key refuses
                 value = tomllib.loads(f"value = {text}")["value"]
         table = tree
         for name in tables:
             table = table.setdefault(name, {})
             if not isinstance(table, dict):
-                raise ConfigError(f"{variable}: {name} is no table")
+                raise ConfigError(f"{variable}: {name} is not a table")
         table[key] = value
         variables[".".join([*tables, key])] = variable
     return variables
@@ -67,7 +69,7 @@ def _is_of_a_service(variable: str, text: str) -> bool:
 
 
 def _secret_in(path: Path, variable: str) -> str:
-    """Returns the secret in a file; errors hide the path, which may be a secret."""
+    """Returns the secret in a file; errors hide the path, because the variable can hold the secret itself."""
     try:
         text = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
@@ -79,13 +81,13 @@ def _secret_in(path: Path, variable: str) -> str:
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
-    """Returns whether a key's value is a text, so that digits stay a text."""
+    """Returns whether a key's value is always a text, even if it consists of digits."""
     kinds = _kinds(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 
 
 def _kinds(tables: Sequence[str], key: str) -> set[Any]:
-    """Returns the types of a key's value; none for an unknown key."""
+    """Returns the types of a key's value; an empty set for an unknown key."""
     model: Any = File
     for name in tables:
         field = model.model_fields.get(name)
@@ -97,10 +99,10 @@ def _kinds(tables: Sequence[str], key: str) -> set[Any]:
 
 
 def traced(fault: str, variables: Mapping[str, str]) -> str:
-    """Adds the variables that set a fault's key."""
+    """Adds the names of the variables that set the key of a fault."""
     key, colon, rest = fault.partition(": ")
     path = re.split(r"[.[]", key)
-    # the key that a variable sets, a part of it, or a table that it is in
+    # a variable matches the key itself, a part of its value, and the tables above it
     origins = [
         v for k, v in variables.items() if all(a == b for a, b in zip(k.split("."), path, strict=False))
     ]

@@ -1,4 +1,4 @@
-"""Messages of faults: the key, the value unless it may be secret, and what is allowed."""
+"""Error messages for configurations: the key, the value unless it can be secret, and the allowed values."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class ConfigError(ValueError):
 
 
 def config_error(error: ValidationError) -> ConfigError:
-    """Returns the error with each of pydantic's faults once."""
+    """Returns an error with pydantic's distinct faults."""
     faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
     return ConfigError("\n".join(_shortened(list(faults))))
 
@@ -46,18 +46,20 @@ def config_error(error: ValidationError) -> ConfigError:
 def _fault(fault: Any) -> str:
     """Formats a fault as ``key: value given; what is allowed``, without secrets."""
     path, kind = [part for part in fault["loc"] if part not in LABEL_TAGS], fault["type"]
-    if path[-1] in ("str", "int") and kind != "extra_forbidden":  # no key, but which of two types it is not
+    if path[-1] in ("str", "int") and kind != "extra_forbidden":  # a type of a union instead of a key
         path.pop()
         kind = "string_or_int"
     value = None if kind == "missing" else fault["input"]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{key_name(part)}" for part in path)[1:]
-    if kind == "extra_forbidden":  # its value may be a secret whose key is misspelt
+    if (
+        kind == "extra_forbidden"
+    ):  # the key can be misspelt, so the message hides its value, which can be a secret
         keys = list(_model(path[:-1]).model_fields)
         close = difflib.get_close_matches(str(path[-1]), keys, n=1)
         meant = f"did you mean {close[0]}? " if close else _heading(path)
         return f"{key}: no such key; {meant}there are {', '.join(keys)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
-    if isinstance(value, Mapping) and kind == "value_error":  # about several keys of it
+    if isinstance(value, Mapping) and kind == "value_error":  # the message names keys of the table
         return f"{key}: {allowed}"
     if path[-1] in _ARRAYS and kind in ("missing", "too_short", "list_type"):
         heading = ".".join(part for part in path if isinstance(part, str))
@@ -68,7 +70,7 @@ def _fault(fault: Any) -> str:
 
 
 def _shortened(faults: list[str]) -> list[str]:
-    return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} faults more"]
+    return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} more faults"]
 
 
 def _heading(path: Sequence[object]) -> str:
@@ -94,5 +96,5 @@ def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
-    """Returns why a file cannot be read, without its path."""
+    """Returns the reason why a file cannot be read, without the path."""
     return str(error.strerror if isinstance(error, OSError) else error)

@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 
 
 def line_of(text: str, key: str) -> int | None:
-    r"""Returns the line of a fault's key, or of the table that lacks it; None if unknown.
+    r"""Returns the line of a key, or of the innermost table around a missing key; None if unknown.
 
     Example:
         >>> text = '[kafka]\nmember = "a"\n\n[[streams]]\nname = "colours"\nlabels = [\n"red",\n""]\n'
@@ -32,7 +32,7 @@ def line_of_error(text: str, error: tomllib.TOMLDecodeError) -> int:
 
 
 def _keys(text: str) -> Iterator[tuple[Path, int]]:
-    """Yields each key and table with its line; the last table of those with one name is the one that goes on."""
+    """Yields each key and table with its line."""
     table: Path = ()
     numbers = Counter[Path]()
     for number, statement, heads in _statements(text):
@@ -51,7 +51,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yields what is said in a line, or in several that are one value; with the first one's number, and if it heads."""
+    """Yields each statement's first line, parsed content, and whether it is a table heading."""
     began, some = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         some += f"{line}\n"

@@ -52,11 +52,11 @@ class Config:
     streams: tuple[Served, ...]
 
     def consumer_group(self, stream: str) -> str:
-        """Returns the consumer group that counts a stream, by its name."""
+        """Returns the name of the consumer group of a stream."""
         return f"{self.group}-{stream}"
 
     def transactional_id(self, stream: str) -> str:
-        """Returns the publisher's transactional id, without the group: publishers of a topic fence each other."""
+        """Returns the publisher's transactional id, equal for all groups so that their publishers fence each other."""
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def slots(self, served: Served) -> Slots | None:
@@ -64,7 +64,7 @@ class Config:
         return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
-        """Returns the stream of that name, or the only one; ConfigError without one."""
+        """Returns the named stream, or the only one for None; raises ConfigError if there is no such stream."""
         names = [served.stream.name for served in self.streams]
         if name is None:
             if len(names) > 1:
@@ -78,7 +78,7 @@ class Config:
 
 
 def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
-    """Reads a configuration file; its relative paths start at the file.
+    """Reads a configuration file; relative paths start at the file's folder.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or is not valid.
@@ -133,7 +133,7 @@ def _tree(text: str) -> dict[str, Any]:
 def _checked(
     tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
 ) -> Config:
-    """Validates a file with the environment; faults name their variable or line."""
+    """Validates a file and the environment; each fault names its variable or line."""
     variables = override(tree, environ, folder)
     try:
         return _config(tree, folder)
@@ -155,7 +155,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     for what, values in (("name", [s.stream.name for s in streams]), ("topic", [s.topic for s in streams])):
         if doubles := sorted({value for value in values if values.count(value) > 1}):
             raise ConfigError(
-                f"streams: the {what} {doubles[0]!r} is given twice; each stream has a {what} of its own"
+                f"streams: the {what} {doubles[0]!r} is given twice; each stream needs a different {what}"
             )
     outputs = {"snapshots.topic": file.snapshots.topic, "dead_letters.topic": file.dead_letters.topic}
     if file.rows.topic is not None:
@@ -163,7 +163,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     for key, topic in outputs.items():
         others = [served.topic for served in streams] + [t for k, t in outputs.items() if k != key]
         if topic in others:
-            raise ConfigError(f"{key}: {topic!r} given; it must be a topic that nothing else uses")
+            raise ConfigError(f"{key}: {topic!r} given; it must be a topic without other uses")
     refuse_others(file.rows, file.snapshots.methods)
     for served in streams:
         refuse_absurd_rows(file.rows, served)
@@ -188,7 +188,7 @@ def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(table, key)) is not None:
             paths[key] = folder / path
-            if not os.path.isfile(paths[key]):  # noqa: PTH113  # Path's raises on a key instead of its path
+            if not os.path.isfile(paths[key]):  # noqa: PTH113  # Path.is_file raises an error for some invalid paths
                 raise ConfigError(
                     f"{name}.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
                 )

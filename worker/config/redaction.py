@@ -11,19 +11,19 @@ _ENDPOINT = re.compile(rf"https?://(?P<host>{address.HOST_PORT})(?P<rest>/[^@#\s
 
 
 def is_broker(broker: str) -> bool:
-    """Returns whether a text is host:port and nothing more."""
+    """Returns whether a text has the form host:port."""
     found = re.fullmatch(address.HOST_PORT, broker)
     return found is not None and -1 < address.host_port(broker, -1)[1] <= 65535
 
 
 def is_endpoint(url: str) -> bool:
-    """Returns whether a text is a URL of HTTP without a user or a password."""
+    """Returns whether a text is an HTTP URL without a user or password."""
     found = _ENDPOINT.fullmatch(url)
     return found is not None and address.host_port(found["host"], 0)[1] <= 65535
 
 
 def redacted(url: str) -> str:
-    """Returns a URL's scheme, hosts and ports; the rest may hold a secret.
+    """Returns the scheme, hosts and ports of a URL; the other parts can have a secret.
 
     Example:
         >>> redacted("rediss://me:s3cret@cache:6380/3?password=s3cret")
@@ -42,21 +42,21 @@ def redacted(url: str) -> str:
 
 
 def position(error: tomllib.TOMLDecodeError) -> str:
-    """Returns the kind and place of a TOML error, without the file's text."""
+    """Returns the kind and position of a TOML error, without text of the file."""
     what, _, where = str(error).rpartition(" (")
     return f" ({where}" if re.search(r"""["'(]""", what) else f": {what} ({where}"
 
 
 def key_name(name: str) -> str:
-    """Returns a key's name; hides a text that may be a value."""
+    """Returns the name of a key; hides a text that can be a value."""
     return name if re.fullmatch("[A-Za-z_]{1,40}", name) else "<a key that cannot be shown>"
 
 
 def said(key: str, value: object) -> str:
-    """Returns a value, or only its kind if it may be a secret.
+    """Returns a value, or only its type if it can be a secret.
 
-    A password can stand under any key of [kafka] and [redis], and as a text under any other but those of a stream;
-    there, too, an address may have one in it.
+    A user can write a password under a wrong key: as any type in [kafka] and [redis], and as a text elsewhere. Only
+    texts of streams are shown, unless they have the form of an address.
     """
     kind = _kind(value)
     if ("password" in key or "secret" in key) and value is not None:
@@ -91,10 +91,10 @@ def _kind(value: object) -> str:
 
 
 def is_showable(text: str) -> bool:
-    """Returns whether a text is no address, which could have a password in it; as a path it has lost a slash."""
+    """Returns whether a text is not an address, which can have a password; a `Path` of a URL has ``:/``."""
     return "@" not in text and ":/" not in text
 
 
 def shown_path(path: Path) -> str:
-    """Returns a path as it was given, unless somebody put an address there."""
+    """Returns a path, or a placeholder if it has the form of an address."""
     return str(path) if is_showable(str(path)) else "a path that cannot be shown"

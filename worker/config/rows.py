@@ -1,4 +1,4 @@
-"""Rows for databases: their number, and its limits."""
+"""Maximum number of rows of a stream, and its limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from worker.config.schema import Rows
 from worker.config.streams import Served
 
 MOST_AT_ONCE_ROWS = 100_000
-"""Maximum rows of a snapshot, which are one transaction."""
+"""Maximum number of rows of a snapshot, which one transaction writes."""
 TOP = 100
-"""The most frequent values of a window that have rows; a query for more of them adds rows."""
+"""Number of the most frequent values of a window that have rows; a larger query adds rows."""
 MOST_ROWS = 5_000_000
-"""Maximum rows of a stream on the topic; a new publisher reads them once."""
+"""Maximum number of rows of a stream on the topic; a new publisher can have to read all of them."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class RowCost:
     """Maximum number of rows of a stream.
 
     Attributes:
-        topic: rows on the topic; None where windows stay there for ever.
+        topic: rows on the topic; None if windows stay forever.
     """
 
     window: int
@@ -55,7 +55,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
 
 
 def refuse_others(table: Rows, published: Sequence[str]) -> None:
-    """Raises ConfigError for methods of rows that snapshots do not have."""
+    """Raises ConfigError for methods of rows that are not published."""
     others = [method for method in table.methods if method not in published]
     if table.topic is not None and others:
         raise ConfigError(
@@ -68,12 +68,12 @@ def refuse_absurd_rows(table: Rows, served: Served) -> None:
     if (places := slots_of(table, served)) is None:
         return
     found, name = row_cost(places, served), served.stream.name
-    less = "name fewer rows.methods, or query fewer of the most frequent values"
+    less = "list fewer rows.methods, or lower the top of queries"
     if found.snapshot > MOST_AT_ONCE_ROWS:
-        why = f"one snapshot of stream {name} could have {found.snapshot:,} rows, {found.window:,} a window"
+        why = f"one snapshot of stream {name} could have {found.snapshot:,} rows, {found.window:,} per window"
         raise ConfigError(f"rows: {why}, and at most {MOST_AT_ONCE_ROWS:,} are allowed; {less}")
     if found.topic is not None and found.topic > MOST_ROWS:
-        why = f"stream {name} could have {found.topic:,} rows on the topic, {found.window:,} a window"
+        why = f"stream {name} could have {found.topic:,} rows on the topic, {found.window:,} per window"
         raise ConfigError(
-            f"rows: {why}, and at most {MOST_ROWS:,} are allowed; {less}, or retain windows for less long"
+            f"rows: {why}, and at most {MOST_ROWS:,} are allowed; {less}, or lower streams.retain"
         )

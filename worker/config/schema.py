@@ -47,11 +47,11 @@ from worker.login import Credentials, tokens_of
 
 _BEAT_MS = 1_000
 PARTS = 16
-"""Fraction of a stream's memory for a batch: two are decoded, with columns of four times the size."""
+"""Minimum ratio of a stream's memory to a batch: two batches are decoded, with columns of four times the size."""
 
 
 class Table(BaseModel):
-    """A table of the file: refuses unknown keys, and hides values in errors."""
+    """A table of the file; refuses unknown keys and hides values in errors."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
@@ -125,7 +125,7 @@ class Kafka(Table):
         str | None,
         must(
             lambda name: name is None or re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}", name),
-            "allowed are 1 to 200 of A-Z a-z 0-9 . _ - but not . or .. alone",
+            "allowed are 1 to 200 of A-Z a-z 0-9 . _ - except . and ..",
         ),
     ] = None
     """Name of this worker, different for each worker. A worker that is killed and returns within the session
@@ -153,7 +153,7 @@ class Kafka(Table):
         if by_token and _ENDPOINT not in given:
             raise ValueError(f"sasl_mechanism OAUTHBEARER needs {_ENDPOINT}")
         if not by_token and (unused := sorted(key for key in given if key not in _LOGIN)):
-            raise ValueError(f"{' and '.join(unused)}: of no use with sasl_mechanism {self.sasl_mechanism}")
+            raise ValueError(f"{' and '.join(unused)}: not allowed with sasl_mechanism {self.sasl_mechanism}")
         return self
 
     @model_validator(mode="after")
@@ -199,7 +199,7 @@ class Kafka(Table):
     def membership(self) -> dict[str, Any]:
         """Returns the additional keyword arguments of a group's member."""
         timeout = int(1000 * self.session_timeout_seconds)
-        # a member learns of a rebalance at its next heartbeat; three may be missed
+        # a heartbeat's answer announces a rebalance; a member can miss three heartbeats
         settings: dict[str, Any] = {
             "session_timeout_ms": timeout,
             "heartbeat_interval_ms": min(_BEAT_MS, timeout // 3),
@@ -207,7 +207,7 @@ class Kafka(Table):
         return settings if self.member is None else settings | {"group_instance_id": self.member}
 
     def numbered(self, number: int) -> Self:
-        """Returns the table of one of several processes, whose member is ``NAME-0``."""
+        """Returns the table of one of several processes, with member ``NAME-0``, ``NAME-1``, …."""
         return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 
@@ -222,7 +222,7 @@ class Redis(Table):
     password: SecretStr | None = None
     """Password of Redis. In the URL, write `@ / ? #` as `%40 %2F %3F %23`."""
     sentinel_password: SecretStr | None = None
-    """Password of the Sentinels, if they need one of their own."""
+    """Password of the Sentinels, if they require one."""
     ssl_cafile: Path | None = None
     """Path of a private authority's certificate that signed the certificate of Redis."""
     ssl_certfile: Path | None = None
@@ -241,7 +241,7 @@ class Redis(Table):
     def _fitting(self) -> Self:
         at = self.address
         if self.password is not None and at.password is not None:
-            raise ValueError("a password in url and another in password; give one of them")
+            raise ValueError("a password in url and in password given; give only one")
         if self.sentinel_password is not None and at.kind != "sentinel":
             raise ValueError("sentinel_password needs a url of redis+sentinel:// or rediss+sentinel://")
         if not at.tls and any(
@@ -252,7 +252,7 @@ class Redis(Table):
 
 
 class Http(Table):
-    """``[http]``: the server of metrics, probes and the page; port 0 takes a free one."""
+    """``[http]``: the server of metrics, probes and the page."""
 
     host: Annotated[
         str,
@@ -296,11 +296,10 @@ class Snapshots(Table):
     topic."""
     changed_level: Annotated[
         StrictFloat,
-        must(lambda level: 0 <= level < 1, "allowed are 0, never, and what is greater and less than 1"),
+        must(lambda level: 0 <= level < 1, "it must be at least 0 and less than 1"),
     ] = 0.01
     """Largest average false discovery rate of the values and sets that the worker reports as changed from one
-    final window to the next. If nothing changed, the probability of any report. `0` disables the comparison.
-    """
+    final window to the next. Also the probability of a false alarm if nothing changed. `0` disables it."""
     changed_at_least: Annotated[
         StrictFloat, must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
     ] = 0.0
@@ -427,7 +426,7 @@ class StreamTable(Table):
 
 
 class File(Table):
-    """The whole file."""
+    """Top-level keys and tables of the file."""
 
     group: Name = "ldp-worker"
     """Prefix of the consumer groups: `<group>-<stream>`."""

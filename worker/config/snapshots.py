@@ -1,4 +1,4 @@
-"""Maximum size of a snapshot, and its limit."""
+"""Maximum size of a stream's snapshot, and its limit."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from worker.config.streams import Served
 MOST_BYTES = 8 << 30
 """Maximum bytes of a snapshot's bodies, which the publisher holds in memory."""
 _BASES_MORE = 5
-"""Additional vectors of Base: the ends of two intervals, and poisoning reports."""
+"""Number of additional vectors of Base: bounds of two intervals, and poisoning reports."""
 _KEPT = 64 << 20
-"""Bytes that a reader keeps of any snapshot."""
+"""Bytes that a reader needs for a snapshot of any size."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:
         return
     values, methods = served.stream.oracle.domain_size, len(table.methods)
     raise ConfigError(
-        f"snapshots: one of stream {served.stream.name} could have {found.windows:,} windows, of {values:,} values by"
-        f" {methods} methods, {found.size:,} bytes in all, and at most {MOST_BYTES:,} bytes are allowed; name fewer"
-        " snapshots.methods, let windows hop by more, or make the domain smaller"
+        f"snapshots: one of stream {served.stream.name} could have {found.windows:,} windows of {values:,} values and"
+        f" {methods} methods, {found.size:,} bytes in total, and at most {MOST_BYTES:,} bytes are allowed; list fewer"
+        " snapshots.methods, set longer hops of windows, or use a smaller domain"
     )

@@ -23,8 +23,8 @@ class Served:
     """A stream with its topic and settings.
 
     Attributes:
-        idle_timeout: for how many seconds a partition that has windows stands still before it is called idle.
-        retain: for how many milliseconds a final window stays on the snapshot topic; None for ever.
+        idle_timeout: seconds without a later report after which a partition is idle.
+        retain: milliseconds that a final window stays on the snapshot topic; None to keep it forever.
     """
 
     stream: ldp.Stream
@@ -38,7 +38,7 @@ class Served:
 
     @property
     def cost(self) -> Cost | None:
-        """Cost of its windows; None without windows."""
+        """Cost of the stream's windows; None without windows."""
         windowing = self.configured.limits.windowing
         return None if windowing is None else cost(windowing, self.stream.oracle.state_size, self.retain)
 
@@ -81,7 +81,7 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
 
 
 def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
-    """Returns a protocol's own parameters; refuses others."""
+    """Returns the parameters of a protocol; refuses others."""
     known = table.protocol in PROTOCOLS
     every = sorted({name for protocol in PROTOCOLS for name in parameters_of(protocol)})
     parameters = {name: value for name in every if (value := getattr(table, name)) is not None}
@@ -91,7 +91,7 @@ def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
             allowed = f"{table.protocol} takes {' and '.join(takes) or 'no parameters of its own'}"
             raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
     if known and "epsilon" in PROTOCOLS[table.protocol][0].exact and table.epsilon is None:
-        raise ConfigError(f"{key}.epsilon: nothing given; {table.protocol} needs it")
+        raise ConfigError(f"{key}.epsilon: no value given; {table.protocol} needs one")
     return parameters
 
 

@@ -29,13 +29,11 @@ def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
 
 
 def exact(what: str) -> BeforeValidator:
-    """Returns a validator that refuses a float where a number is exact."""
+    """Returns a validator that refuses floats, because the number is exact."""
 
     def validate(value: object) -> object:
         if isinstance(value, float) and math.isfinite(value):
-            raise ValueError(
-                f'write it in quotes, "{value}": {what} is taken exactly as written, which no float is'
-            )
+            raise ValueError(f'write it in quotes, "{value}": {what} is exact, and a float is rounded')
         return value
 
     return BeforeValidator(validate)
@@ -47,7 +45,7 @@ TopicName = Annotated[
     str,
     must(
         lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
-        "allowed are 1 to 249 of A-Z a-z 0-9 . _ - but not . or .. alone",
+        "allowed are 1 to 249 of A-Z a-z 0-9 . _ - except . and ..",
     ),
 ]
 NAME = r"[A-Za-z0-9._-]{1,200}"
@@ -80,7 +78,7 @@ def window(name: str) -> str:
 
 
 def _is_length(text: str, least: int = 0) -> bool:
-    """Returns whether a text is a duration of at least so many milliseconds."""
+    """Returns whether a text is a duration of at least ``least`` milliseconds."""
     try:
         return milliseconds(text) >= least
     except ValueError:
@@ -114,5 +112,5 @@ HostName = Annotated[
 
 
 def are_methods(names: list[str]) -> bool:
-    """Returns whether names are distinct names of methods, at least one."""
+    """Returns whether names are distinct methods, and at least one."""
     return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}

@@ -1,4 +1,4 @@
-"""Windows of a stream: their cost, and its limits."""
+"""Maximum cost of a stream's windows, and its limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from worker.config.values import FOREVER
 from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
 
 MOST_PANES = 4096
-"""Maximum panes of a partition, which each commit's metadata names."""
+"""Maximum number of panes of a partition; the metadata of each commit lists them."""
 MOST_BYTES = 1 << 30
 """Maximum bytes of a partition's counts, which a claim loads at once."""
 MOST_OPEN = 512
-"""Maximum open windows; a snapshot estimates each changed one."""
+"""Maximum number of open windows; a snapshot estimates each changed window."""
 MOST_KEPT = 20_000
-"""Maximum windows on the snapshot topic, which the head names."""
+"""Maximum number of windows on the snapshot topic; the head lists them."""
 _OWN_KEYS = ("grace", "max_out_of_orderness", "idle_timeout", "retain", "late_dead_letters")
 
 
@@ -26,8 +26,8 @@ class Cost:
     """Maximum cost of a stream's windows.
 
     Attributes:
-        cell_bytes: of the counts of a pane, and of all time; mostly a half or a quarter is needed.
-        kept_of: final windows of each name that stay on the snapshot topic; None where they do so for ever.
+        cell_bytes: maximum bytes of a cell's counts; most cells need a half or a quarter.
+        kept_of: final windows of each name on the snapshot topic; None if they stay forever.
 
     Example:
         >>> day = Windowing(("all", "24h every 1h"), grace=0, max_out_of_orderness=10_000)
@@ -44,35 +44,35 @@ class Cost:
 
     @property
     def open(self) -> int:
-        """Windows that are open at once, besides that of all time."""
+        """Maximum number of open windows, without the window of all time."""
         return sum(self.open_of.values())
 
     @property
     def kept(self) -> int | None:
-        """Final windows that stay on the snapshot topic; None where they do so for ever."""
+        """Maximum number of final windows on the snapshot topic; None if they stay forever."""
         return None if self.kept_of is None else sum(self.kept_of.values())
 
     @property
     def named(self) -> Mapping[str, int]:
-        """Windows of each name that the head names: those that are on the topic, unless they stay for ever."""
+        """Maximum number of windows of each name that the head lists; 0 if windows stay forever."""
         kept = self.kept_of
         return {name: 0 if kept is None else n + kept[name] for name, n in self.open_of.items()}
 
     @property
     def partition_bytes(self) -> int:
-        """The counts of a partition, in bytes."""
+        """Maximum bytes of a partition's counts."""
         return (1 + self.panes) * self.cell_bytes
 
     @property
     def messages(self) -> int:
-        """A snapshot's messages that hold frequencies, before a large domain's are chunks."""
+        """Maximum number of a snapshot's messages with frequencies; large domains need several chunks for each."""
         return (1 + self.open) * len(METHODS)
 
 
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
-    """Returns the maximum cost of windows; final ones are retained for milliseconds, or None for ever."""
+    """Returns the maximum cost of windows; ``retain`` is in milliseconds, or None to keep final windows forever."""
     windows = windowing.parsed
-    # whose start is not beyond the newest timestamp, and whose end is beyond the window-close watermark
+    # open windows start by the newest timestamp, and end after the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
     kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
     held = windowing.most_panes * windowing.pane
@@ -81,7 +81,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
-    """Returns the windows of a stream, sorted; None without windows; ConfigError if they do not fit."""
+    """Returns the sorted windows of a stream, or None without windows; raises ConfigError for invalid windows."""
     try:
         windows = parse_all(tuple(table.windows))
     except ValueError as error:
@@ -91,8 +91,8 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
             if name in table.model_fields_set:
                 where, given = f"{key}.{name}", getattr(table, name)
                 raise ConfigError(
-                    f"{where}: {said(where, given)} given; it is of no use without other windows than {ALL!r}: set"
-                    " streams.windows"
+                    f"{where}: {said(where, given)} given; it has no effect without windows other than {ALL!r}:"
+                    " set streams.windows"
                 )
         return None
     names = [window.name for window in sorted(windows, key=lambda window: (window.length, window.every))]
@@ -100,7 +100,7 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
 
 
 def retained(table: StreamTable) -> int | None:
-    """Returns the retention of final windows in milliseconds; None for ever."""
+    """Returns the retention of final windows in milliseconds; None to keep them forever."""
     return None if table.retain == FOREVER else milliseconds(table.retain)
 
 
@@ -108,23 +108,23 @@ def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:
     """Raises ConfigError for windows that cost too much."""
     pane = duration(windowing.pane)
     many = f"{found.panes:,} panes of {pane}"
-    less = "let windows hop by more, or be shorter, or wait less"
+    less = "set longer hops, shorter windows, or a shorter grace"
     if found.panes > MOST_PANES:
         why = f"a partition could have {many}, and at most {MOST_PANES:,} are allowed; {less}"
     elif found.partition_bytes > MOST_BYTES:
         why = (
             f"a partition could have {many}, each of {found.cell_bytes:,} bytes, and at most {MOST_BYTES:,} bytes are"
-            f" allowed in all; {less}, or make the domain smaller"
+            f" allowed in total; {less}, or use a smaller domain"
         )
     elif found.open > MOST_OPEN:
         why = (
-            f"{found.open:,} windows would be open at once, {found.messages:,} messages a snapshot, and at most"
-            f" {MOST_OPEN:,} windows are allowed; let long windows hop by more"
+            f"{found.open:,} windows would be open at once, {found.messages:,} messages per snapshot, and at most"
+            f" {MOST_OPEN:,} windows are allowed; set longer hops of long windows"
         )
     elif found.kept is not None and found.kept > MOST_KEPT:
         raise ConfigError(
             f"{key}.retain: {found.kept:,} windows would stay on the snapshot topic, and at most {MOST_KEPT:,} are"
-            f" allowed; retain them for less long, or let windows hop by more"
+            f" allowed; set a shorter retention, or longer hops of windows"
         )
     else:
         return

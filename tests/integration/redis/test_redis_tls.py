@@ -180,7 +180,7 @@ def test_connection_errors_name_the_remedy(ways, case, tmp_path, monkeypatch):
     ("redis", "said"),
     [
         ({"ssl_cafile": "none.pem"}, "redis.ssl_cafile: there is no such file"),
-        ({"ssl_keyfile": "ca/client.key"}, "redis.ssl_keyfile: it needs redis.ssl_certfile beside it"),
+        ({"ssl_keyfile": "ca/client.key"}, "redis.ssl_keyfile: it needs redis.ssl_certfile, too"),
         (
             {"ssl_certfile": "ca/client.pem", "ssl_keyfile": "ca/server.key"},
             "redis.ssl_keyfile: not the key of the certificate in redis.ssl_certfile",

@@ -53,8 +53,8 @@ def test_what_is_configured_is_what_each_window_has():
         ('methods = ["bass"]', "each once, of base, base-pos, "),
         ('methods = ["base", "base"]', "each once, of base, base-pos, "),
         ('topic = "a b"', "rows.topic: "),
-        ('topic = "reports"', "rows.topic: 'reports' given; it must be a topic that nothing else uses"),
-        ('topic = "ldp-snapshots"', "it must be a topic that nothing else uses"),
+        ('topic = "reports"', "rows.topic: 'reports' given; it must be a topic without other uses"),
+        ('topic = "ldp-snapshots"', "it must be a topic without other uses"),
         ('methods = ["base"]\ntopics = "r"', "did you mean topic?"),
     ],
 )

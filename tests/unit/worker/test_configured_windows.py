@@ -112,11 +112,11 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
             'windows = ["1h"]\nretain = "ever"',
             "streams[0].retain: 'ever' given; allowed are 1s to 366d, a whole",
         ),
-        ('grace = "10m"', "streams[0].grace: '10m' given; it is of no use without other windows than 'all'"),
-        ('windows = ["all"]\nretain = "7d"', "streams[0].retain: '7d' given; it is of no use without other"),
+        ('grace = "10m"', "streams[0].grace: '10m' given; it has no effect without windows other than 'all'"),
+        ('windows = ["all"]\nretain = "7d"', "streams[0].retain: '7d' given; it has no effect without"),
         (
             "late_dead_letters = true",
-            "streams[0].late_dead_letters: true given; it is of no use without other windows than 'all'",
+            "streams[0].late_dead_letters: true given; it has no effect without windows other than 'all'",
         ),
         (
             'windows = ["1h"]\nlate_dead_letters = "yes"',
@@ -138,7 +138,7 @@ def test_the_absurd_is_refused_with_its_numbers():
     found = fault('windows = ["24h every 1h"]', size=1 << 22)
     assert f"could have 54 panes of 1h, each of {8 << 22:,} bytes, and at most {1 << 30:,} bytes" in found
     found = fault('windows = ["24h every 2m"]')
-    assert "721 windows would be open at once, 7,942 messages a snapshot, and at most 512" in found
+    assert "721 windows would be open at once, 7,942 messages per snapshot, and at most 512" in found
     found = fault('windows = ["10m"]\nretain = "366d"')
     assert found.startswith(
         "streams[0].retain: 52,704 windows would stay on the snapshot topic, and at most 20,000"
@@ -158,8 +158,8 @@ def test_a_snapshot_that_no_transaction_takes_is_refused_with_its_numbers():
     with pytest.raises(ConfigError) as caught:
         snapshots("", daily, size=2 * 10**6)
     assert str(caught.value).startswith(
-        "snapshots: one of stream colours could have 78 windows, of 2,000,000 values by 11 methods,"
-        f" {size:,} bytes in all, and at most {8 << 30:,} bytes are allowed; name fewer snapshots.methods"
+        "snapshots: one of stream colours could have 78 windows of 2,000,000 values and 11 methods,"
+        f" {size:,} bytes in total, and at most {8 << 30:,} bytes are allowed; list fewer snapshots.methods"
     )
     # each of the ways out that it names is one
     fewer = snapshots('methods = ["base", "norm-sub"]', daily, size=2 * 10**6)

@@ -138,31 +138,11 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
         (400, {"error": "invalid_scope"}, "refuses: HTTP 400 (invalid_scope)", "sasl_oauthbearer_scope"),
         (400, {"error": f"no {SECRET}"}, "refuses: HTTP 400", "sasl_oauthbearer_token_endpoint_url"),
         (302, b"", "refuses: HTTP 302", "sasl_oauthbearer_token_endpoint_url"),
-        (
-            200,
-            b"<html>",
-            "sent an answer without a valid access_token",
-            "sasl_oauthbearer_token_endpoint_url",
-        ),
-        (200, b"[" * 100_000, "sent an answer without a valid access_token", "token_endpoint_url"),
-        (
-            200,
-            {"access_token": "a\x01b"},
-            "sent an answer without a valid access_token",
-            "token_endpoint_url",
-        ),
-        (
-            200,
-            {"access_token": "a", "expires_in": 0},
-            "an invalid expires_in; allowed is at least 1 s",
-            "token_endpoint_url",
-        ),
-        (
-            200,
-            {"access_token": "a", "expires_in": "soon"},
-            "an invalid expires_in; allowed is at least 1 s",
-            "token_endpoint_url",
-        ),
+        (200, b"<html>", "without a valid access_token", "sasl_oauthbearer_token_endpoint_url"),
+        (200, b"[" * 100_000, "without a valid access_token", "token_endpoint_url"),
+        (200, {"access_token": "a\x01b"}, "without a valid access_token", "token_endpoint_url"),
+        (200, {"access_token": "a", "expires_in": 0}, "; allowed is at least 1 s", "token_endpoint_url"),
+        (200, {"access_token": "a", "expires_in": "soon"}, "; allowed is at least 1 s", "token_endpoint_url"),
     ],
 )
 def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said, hint):
@@ -238,7 +218,7 @@ def test_what_is_configured_is_what_is_asked_for():
         ),
         (
             {"sasl_mechanism": "PLAIN"},
-            "kafka: sasl_oauthbearer_token_endpoint_url: of no use with sasl_mechanism PLAIN",
+            "kafka: sasl_oauthbearer_token_endpoint_url: not allowed with sasl_mechanism PLAIN",
         ),
         (
             {"sasl_password": None},
