@@ -419,8 +419,8 @@ def test_the_environment_overrides():
         (
             "SNAPSHOTS__TOPIC",
             "colour-reports",
-            "snapshots.topic (LDP_WORKER_SNAPSHOTS__TOPIC): 'colour-reports' given; it must be a topic that nothing"
-            " else uses",
+            "snapshots.topic (LDP_WORKER_SNAPSHOTS__TOPIC): 'colour-reports' given; it must be a topic without"
+            " other uses",
         ),
         ("REDIS", "7", "redis (LDP_WORKER_REDIS): a number given; a table is needed, under [redis]"),
         ("STREAMS__0__NAME", "1", "LDP_WORKER_STREAMS__0__NAME: streams are configured in the file only"),

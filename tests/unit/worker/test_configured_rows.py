@@ -77,7 +77,7 @@ def test_more_rows_than_a_transaction_takes_are_refused():
     windowed("1d", most)
     with pytest.raises(ConfigError, match="rows: one snapshot of stream colours could have") as error:
         windowed("1d", most + 1)
-    assert f"{2 * 78 * (most + 1):,} rows, {2 * (most + 1):,} a window" in str(error.value)
+    assert f"{2 * 78 * (most + 1):,} rows, {2 * (most + 1):,} per window" in str(error.value)
 
 
 def test_more_rows_than_anybody_should_read_are_refused():
