@@ -24,10 +24,10 @@ def test_the_configuration_is_taken():
 
 def test_the_bounds_are_those_of_the_configuration():
     text = " ".join(SECTION.split())
-    assert f"more than {MOST_PANES:,} panes or {MOST_BYTES >> 30} GiB of counts a partition" in text
-    assert f"{MOST_OPEN} windows open at once, {MOST_KEPT:,} finals that stay" in text
+    assert f"more than {MOST_PANES:,} panes or {MOST_BYTES >> 30} GiB of counts per partition" in text
+    assert f"{MOST_OPEN} windows open at once, {MOST_KEPT:,} final windows on the topic" in text
     assert f"or {MOST_SNAPSHOT >> 30} GiB of a snapshot" in text
-    a_second = "may be open for {} s, or a second for each {} MiB where that is more"
+    a_second = "may be open for {} s, or for 1 s per {} MiB if that is longer"
     assert a_second.format(transaction_seconds(0), 16) in text
     assert transaction_seconds(100 * 16 << 20) == 100
 
