@@ -88,7 +88,7 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
         outside = first if first < 0 else last
         raise ValueError(f"a set's indices must lie in 0..{domain_size - 1}, got {outside}")
     if np.unique(given).size < given.size:
-        raise ValueError("a set's indices must be distinct, one is repeated")
+        raise ValueError("a set's indices must be distinct, but one is repeated")
     return given.astype(np.int64)
 
 

@@ -31,7 +31,7 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
 
     Raises:
         TypeError: a stream of another protocol, or bits that are not a string.
-        ValueError: another number of bits, or other characters. The error does not repeat the bits.
+        ValueError: a wrong number of bits, or characters other than 0 and 1. The error does not repeat the bits.
 
     Example:
         >>> import ldp
@@ -74,7 +74,7 @@ def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
             f"a confidence is a report of a response with rates; stream {stream.name} uses {oracle}"
         )
     if (value := confidence.get("value")) not in VALUES:
-        raise ValueError("confidence has another value than 'low' or 'high'")
+        raise ValueError("confidence is neither 'low' nor 'high'")
     given = confidence.get("randomizedTriggerRate")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"randomizedTriggerRate is of type {type(given).__name__}; it must be a number")

@@ -63,7 +63,7 @@ class Client:
         return self._header + self._oracle.pack(self._oracle.perturb_one(self._index(value)))
 
     def pack(self, frames: Iterable[bytes], *, most_reports: int, as_json: bool = False) -> list[bytes]:
-        """Packs the reports of many binary frames into few, in order.
+        """Packs the reports of many binary frames into fewer frames, in order.
 
         Use it on a device that stores its reports until it is online. Packing draws no coins and spends no ε. The
         reports in a frame are accepted or rejected together, share one timestamp, and show that one device sent them.

@@ -4,7 +4,7 @@
 supports except for Hadamard Response and PGR, which count each of their K messages.
 
 A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Both are a list of all
-numbers or an object of the non-zero numbers. The keys of ``supports`` are labels (or indices if the stream has no
+numbers or an object with the non-zero numbers. The keys of ``supports`` are labels (or indices if the stream has no
 labels), the keys of ``counters`` are indices.
 """
 
@@ -40,8 +40,8 @@ def estimate_counts(
     Pass either `supports`, (d,) integers, or `counters`, (state_size,) integers; see `Oracle.estimate`.
 
     Raises:
-        TypeError: neither or both counts, or numbers that are not integers.
-        ValueError: counts that no n reports have, or of another length.
+        TypeError: neither or both of the two arguments, or numbers that are not integers.
+        ValueError: counts that n reports cannot have, or of the wrong length.
 
     Example:
         >>> import ldp
@@ -62,7 +62,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: another key, a value that the stream does not have, or counts that no such reports have.
+        ValueError: another key, a value that the stream does not have, or counts that so many reports cannot have.
 
     Example:
         >>> import ldp
@@ -97,7 +97,7 @@ def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt
     if not isinstance(oracle, PreferredMessages):
         oracle._check_sums(state, n)  # noqa: SLF001  # here the counters are the supports
     elif (total := exact_total(state)) != n:
-        raise ValueError(f"counters sum to {total}; each report counts once, so allowed is n = {n}")
+        raise ValueError(f"counters sum to {total}; each report counts once, so it must be n = {n}")
     return state
 
 

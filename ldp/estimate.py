@@ -79,7 +79,7 @@ class Estimate:
         if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)):
             raise TypeError(f"n must be an integer, got {type(self.n).__name__}")
         if self.n < 1:
-            raise ValueError(f"n must be at least 1 report, got {self.n}")
+            raise ValueError(f"n must be at least 1, got {self.n}")
         if self.counts is not None:
             counts = np.array(self.counts)
             if counts.dtype.kind not in "iu":
@@ -135,9 +135,9 @@ class Estimate:
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of (k,) values, or of all values.
 
-        The intervals of one value cover with the level at all n together. Use them if you look at each new snapshot or
-        stop when a result appears; see `ldp.intervals.confidence_sequence`. They are about 1.9 times as wide as
-        `interval`, within [0, 1].
+        The intervals of one value hold at all n simultaneously with probability `level`. Use them if you look at each
+        new snapshot or stop when a result appears; see `ldp.intervals.confidence_sequence`. They are about 1.9 times as
+        wide as `interval`, within [0, 1].
 
         Returns:
             (low, high), each (k,) float64. O(k).
@@ -164,7 +164,7 @@ class Estimate:
     def labelled(self, labels: Sequence[str] | None) -> Estimate:
         """Returns the estimate with names of its values, e.g. `Stream.labels`.
 
-        Raises TypeError for a label that is not a string, ValueError for another number of labels than d.
+        Raises TypeError for a label that is not a string, ValueError unless there are d labels.
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
@@ -317,7 +317,7 @@ class Estimate:
 
 
 def check_estimate(given: object) -> None:
-    """Raises TypeError for other types than Estimate, such as a bare vector."""
+    """Raises TypeError unless an Estimate is given, for example for a vector."""
     if not isinstance(given, Estimate):
         raise TypeError(
             f"an Estimate is needed, not a {type(given).__name__}, because methods depend on n and on the protocol."

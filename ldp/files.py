@@ -105,7 +105,7 @@ def perturbed(
     binary: bool,
     rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields a file of one report per value as parts: bytes and reports.
+    """Yields a file with one report per value, as parts and report counts.
 
     The file is one binary frame if `binary`, else JSON lines with one report per line. `rng` is only for simulation,
     see `Oracle.perturb`.
@@ -129,8 +129,8 @@ def perturbed(
 class Rejected:
     """A rejected record.
 
-    `line` counts from 1; None for a binary frame. `record` are the line's bytes without its end; None for a binary
-    frame and for a line longer than `LONGEST_LINE`.
+    `line` counts from 1; None for a binary frame. `record` has the line's bytes without the line ending; None for a
+    binary frame and for a line longer than `LONGEST_LINE`.
     """
 
     source: str
@@ -275,7 +275,7 @@ class Aggregator:
 
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
-    """Splits a binary frame into frames of complete reports, then a rest."""
+    """Splits a binary frame into frames of complete reports, then a remainder."""
     header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
     while block:
         if whole := len(rest) // size * size:

@@ -6,7 +6,7 @@ A record whose first byte is ``{`` is JSON::
 
 A report of one integer is an integer, a report of several integers is a list (OLH: ``[seed, bucket]``). Bits and
 subsets are the base64 of their binary form (RFC 4648, section 4, padded). A record is accepted or rejected as a unit,
-and `decode` raises for no record.
+and `decode` raises no error for a rejected record.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending off
 class Decoded:
     """The reports of a batch of m records, in order.
 
-    `counts` are the reports of each record, 0 if rejected; `verdicts` are 0 if accepted, else an index of `VERDICTS`.
+    `counts` has each record's number of reports, 0 if rejected; `verdicts` are 0 if accepted, else index `VERDICTS`.
     """
 
     reports: npt.NDArray[np.void]
@@ -236,7 +236,7 @@ def _sendable(oracle: Oracle, reports: npt.NDArray[np.void]) -> npt.NDArray[np.v
 
 
 def _frozen(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
-    """Returns a contiguous read-only view, the only type of kernels."""
+    """Returns a contiguous read-only view, the only type that kernels accept."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

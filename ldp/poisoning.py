@@ -57,7 +57,7 @@ def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
 
 
 def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
-    """Returns the poisoning tolerance: fewest reports that leave the interval.
+    """Returns the fewest poisoning reports that move Base out of its interval.
 
     If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). It exceeds the upper
     end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when

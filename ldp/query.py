@@ -203,9 +203,9 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
-    The intervals at all n together cover with the level. For a set of one value it is `Estimate.anytime_interval`. It
-    uses the largest variance of a user inside, or outside, the set; see `ldp.intervals.confidence_sequence`. The
-    arguments are those of `interval`.
+    The intervals hold at all n simultaneously with probability `level`. For a set of one value it is
+    `Estimate.anytime_interval`. It uses the largest variance of a user inside, or outside, the set; see
+    `ldp.intervals.confidence_sequence`. The arguments are those of `interval`.
 
     Returns:
         (low, high), fractions of the reports in [0, 1]. It costs as much as a `SetVariance`.

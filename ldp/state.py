@@ -69,7 +69,7 @@ class State:
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: counters that no n reports have, fewer reports than records, more records than offsets in `log`,
+        ValueError: counters that n reports cannot have, fewer reports than records, more records than offsets in `log`,
             windows or ranges that overlap.
 
     Two states are equal if their files are equal.
@@ -214,7 +214,7 @@ class State:
         """Parses the content of a state file; `name` is the stream's name.
 
         Raises:
-            ValueError: data that are not a state, or a state of a newer version, truncated, damaged, or inconsistent.
+            ValueError: data that are not a state, or a state that is newer, truncated, damaged or inconsistent.
         """
         if data[: len(MAGIC)] != MAGIC:
             raise ValueError(f"not a state file: a state file begins with {MAGIC.decode()}")
@@ -235,7 +235,7 @@ class State:
         return state
 
     def write(self, path: Path) -> None:
-        """Writes the file atomically. Raises OSError; an old file then remains."""
+        """Writes the file atomically. After an OSError an old file is unchanged."""
         path = path.resolve()
         if path.exists() and not path.is_file():
             raise FileExistsError(f"{path} exists and is not a file")
@@ -281,7 +281,7 @@ def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
 def _read(header: bytes, counters: bytes, name: str) -> State:
     fields = as_json(header)
     if not isinstance(fields, dict) or sorted(fields) != list(_KEYS):
-        raise ValueError(f"the header has other keys than {', '.join(_KEYS)}")
+        raise ValueError(f"the header must have exactly the keys {', '.join(_KEYS)}")
     stream = Stream.from_document(name, fields["document"])
     width = fields["width"]
     if width not in _WIDTHS:

@@ -3,7 +3,7 @@
     python -m deploy.demo.demo [--keep]
 
 Exits with 0 only if the audit finds no difference and the last snapshot covers every report. With --keep, everything
-runs on after the report until Ctrl-C.
+keeps running after the report until Ctrl-C.
 """
 
 import argparse
@@ -360,7 +360,7 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
             for worker in workers.pop_exited():
                 code = worker.process.returncode
                 say(
-                    f"{worker.name} (process {worker.process.pid}) exited with code {code}; the rest runs on",
+                    f"{worker.name} (process {worker.process.pid}) exited with code {code}; the others keep running",
                     "red",
                 )
                 say(f"  to start another: {command} run", "red")

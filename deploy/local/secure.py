@@ -52,7 +52,7 @@ USER = "me"
 CLIENT = "worker"
 """Client of the token endpoint, with all rights."""
 LIMITED = "ldp-worker"
-"""User with a password and only the rights that ACLs grant; for the script."""
+"""User of the command line, with a password and only the rights that ACLs grant."""
 AUDIENCE, ISSUER = "kafka", "deploy/local"
 _KAFKA = "org.apache.kafka.common.security"
 

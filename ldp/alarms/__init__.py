@@ -1,4 +1,4 @@
-"""Alarms on poisoning reports, by laws that no user's value affects.
+"""Detects poisoning reports by statistics that do not depend on values.
 
 Some statistics of honest reports depend only on the coins: the Hamming weight of a unary report, OLH's seed, the
 number of equal reports. The strongest poisoning reports (`ldp.poisoning`) violate one of these laws. An honest report

@@ -28,7 +28,7 @@ class Martingale(ABC):
         if not self.applies(oracle):
             raise ValueError(self._refusal(oracle))
         if not 0 < level < 1:
-            raise ValueError(f"level is {level}; above 0 and below 1 is allowed")
+            raise ValueError(f"level is {level}; it must be above 0 and below 1")
         self._oracle, self._bound = oracle, -math.log(level)
         self.begin()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _TILTS = 2.0 ** (np.arange(17) / 2)
-"""The tilts λ: each detects e^λ times the honest number of repeats; the largest detects one if none is expected."""
+"""The tilts λ: each detects e^λ times the honest number of repeats; the largest detects one unexpected repeat."""
 
 
 class Repeats(Martingale):

@@ -88,4 +88,4 @@ class Uniform(Martingale):
     def found(self) -> str:
         """The evidence since `begin` as text."""
         n = max(int(self._counts.sum()), 1)
-        return f"{self._counts.max() / n:.2%} are in one of {self.bins} equally likely bins"
+        return f"{self._counts.max() / n:.2%} of reports are in one of {self.bins} equally likely bins"

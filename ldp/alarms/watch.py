@@ -1,4 +1,4 @@
-"""Raises alarms on a sample of a stream's reports by all tests."""
+"""Applies all tests to a sample of a stream's reports and raises alarms."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Watch:
         return alarms
 
     def _test_block(self) -> list[Alarm]:
-        """Tests the full block, and begins a new period after the old one."""
+        """Tests the full block, and begins a new period when the period ends."""
         self._filled, self._place = 0, self._rng.random()
         if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):
             self._begin()

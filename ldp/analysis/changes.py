@@ -20,7 +20,7 @@ minimum over a range of F has a closed form. The range of F is divided into cell
 contribution is nearly constant. Each cell has two terms whose λ are optimal for the cell and the level, with
 n₁λ₁ = −n₂λ₂, so that F hardly matters. Two more terms grow if the counts of both windows fit no F in the cell, on
 either side. The mean of the terms is an e-value if F is in the cell; the minimum over all cells is an e-value for every
-F. The e-value of a fall exchanges the windows. The e-value of a change is the mean of both.
+F. The e-value of a decrease exchanges the windows. The e-value of a change is the mean of both.
 
 **Discoveries.** With e-values in descending order, the first k are discoveries, for the largest k such that each of
 them is at least m/(k·level). Here m is the number of tests: e-BH (Wang and Ramdas 2022).
@@ -87,7 +87,7 @@ class _Test:
     level: float
 
     def exchanged(self) -> _Test:
-        """Returns the test of a fall."""
+        """Returns the test for a decrease, with the windows exchanged."""
         return _Test(self.later, self.n_later, self.earlier, self.n_earlier, self.law, self.tests, self.level)
 
     @functools.cached_property
@@ -112,7 +112,7 @@ class Changes:
     """Differences between two windows, and the discoveries among them.
 
     Attributes:
-        found: (k,) indices of the discoveries, the most evident first.
+        found: (k,) indices of the discoveries, the strongest evidence first.
         differences: (m,) later minus earlier frequency, by Base, of all tests.
         log_e: (m,) natural logarithms of the e-values; finite.
         level: upper bound of the false discovery rate.
@@ -247,7 +247,7 @@ def discoveries(log_e: Vector, level: float) -> Indices:
         level: upper bound of the false discovery rate, in (0, 1).
 
     Returns:
-        (k,) indices, the most evident first. O(m log m).
+        (k,) indices, the strongest evidence first. O(m log m).
 
     Example:
         >>> discoveries(np.log([1.0, 250.0, 140.0, 90.0]), 0.02)  # thresholds: 200, 100, 67 and 50

@@ -119,8 +119,8 @@ class Ranking:
     Attributes:
         rows: methods by ascending error; equal errors in the paper's order.
         confidence: probability that the first method's error is at most `NEAR` times the lowest error. It is the share
-            of resamples of few simulations and of the uncertainty of the real estimate, the lower share of the two
-            populations, times `FEW_SETS` for few sets.
+            of resamples, of few simulations and of the real estimate's error, in which this is true. It is the lower
+            share of the two populations, times `FEW_SETS` for few sets.
         weight: weight of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
@@ -146,7 +146,7 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
         estimate: f̃ over the domain.
         query: one query, or `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
-        repeats: number of simulated collections, half of each population, at least 4.
+        repeats: number of simulated collections, half from each population, at least 4.
 
     Returns:
         All methods, ranked. Methods that coincide are in the paper's order. O(repeats · (d log d + the sizes of the
@@ -176,8 +176,8 @@ def choose_all(
 ) -> list[Ranking]:
     """Ranks the methods for many queries with one simulation; see `choose`.
 
-    A query's ranking does not depend on the other queries. If ``methods`` are fewer, only these are ranked and compared
-    with the best of them.
+    A query's ranking does not depend on the other queries. A subset as ``methods`` restricts the
+    ranking and the comparison to these methods.
     """
     if not methods or not METHODS.keys() >= {*methods}:
         raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")

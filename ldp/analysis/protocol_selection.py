@@ -162,7 +162,7 @@ def _detectable(d: int, absent: float, present: float) -> float | None:
 
 
 def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
-    """Returns the recommended row of rows by standard error, and the reason."""
+    """Returns the recommended row and the reason; rows ascend by error."""
     least = rows[0]
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
     best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])
@@ -188,7 +188,7 @@ def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
         if not equal:
             break
     tie = f" (like {_names(equal)})" if equal else ""
-    return best, f"{error}; among all within 5 % (with {_names(rivals)}) it has {', then '.join(costs)}{tie}"
+    return best, f"{error}; among all within 5 % (also {_names(rivals)}) it has {', then '.join(costs)}{tie}"
 
 
 def _names(rows: list[Candidate]) -> str:

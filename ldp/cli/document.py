@@ -59,7 +59,7 @@ def document(
 
     try:
         if protocol not in oracles.PROTOCOLS:
-            raise ValueError(f"--protocol is {protocol!r}; there are {', '.join(oracles.PROTOCOLS)}")
+            raise ValueError(f"--protocol is {protocol!r}; allowed are {', '.join(oracles.PROTOCOLS)}")
         if [labels, labels_file, domain_size].count(None) != 2:
             raise ValueError("exactly one of --labels, --labels-file and --domain-size is required")
         names = None if labels is None else [label.strip() for label in labels.split(",")]

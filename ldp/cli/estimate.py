@@ -32,7 +32,7 @@ def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
     Use counts for reports that were counted elsewhere: in a database, or by an aggregator that sees only their sum.
     Counts are a JSON object. "reports" is the number of reports. "supports" has the number of reports that support
     each value; alternatively "counters" has the protocol's state (for hadamard and pgr, how often each message was
-    reported). Both are a list of all numbers, or an object of the nonzero ones by label or index.
+    reported). Both are a list of all numbers, or an object with the nonzero numbers by label or index.
 
     \b
     ldp estimate --document colours.json counts.json --top 3

@@ -68,7 +68,7 @@ def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str
 
         for method in methods:
             if method not in METHODS:
-                raise click.BadParameter(f"{method!r} is unknown; there are {', '.join(METHODS)}")
+                raise click.BadParameter(f"{method!r} is unknown; allowed are {', '.join(METHODS)}")
     return tuple(dict.fromkeys(methods))
 
 

@@ -37,7 +37,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     set-value, set-value-small    error of random sets
     set-case                      error of the subgroups of emoji
     synthetic                     methods' error on synthetic data, and the
-                                  method with the smallest one
+                                  method with the lowest error
     top-k                         error of the most frequent values
     choice                        quality of choosing a method; not in the paper
     eleventh                      empirical Bayes against the paper's best

@@ -1,6 +1,6 @@
 """Compares a client's reports of one value with the protocol's law.
 
-A `Rate` counts the reports with one event and is tested by the binomial's exact tails. `Cells` partition all reports
+A `Rate` counts the reports with one event and is tested by exact binomial tails. `Cells` partition all reports
 and are tested by Pearson's χ², with enough expected reports in each cell for the χ² tail to be near the exact one.
 """
 

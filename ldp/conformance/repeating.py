@@ -55,7 +55,7 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """Returns the law of the commonest rate, and its reports in both runs."""
+    """Returns the law of the most common rate, and its reports in both runs."""
     commonest = int(np.bincount(first["rate"]).argmax())
     both = (first["rate"] == commonest) & (second["rate"] == commonest)
     return RatedResponse([oracle.rates[commonest]]), first[both], second[both]

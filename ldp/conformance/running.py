@@ -1,4 +1,4 @@
-"""Runs a client's command, which reads values and writes frames by line."""
+"""Runs a client's command, which maps lines of values to lines of frames."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Command:
 
 
 def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
-    """Returns the reports of lines of one report each. Raises ClientError."""
+    """Decodes lines that have one report each. Raises ClientError."""
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
     # no weight check, because `channel` tests how frequent unlikely reports are

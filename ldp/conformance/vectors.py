@@ -1,4 +1,4 @@
-"""Compares a client with scripted coins with test vectors by bytes.
+"""Compares a client's frames with test vectors, with scripted coins.
 
 The vectors are in ``tests/vectors/wire-1/reports``; tests/vectors/README.md defines the coins of a
 seed. Production clients have no option for scripted coins, so the command is a test build of the client.
@@ -19,7 +19,7 @@ from ldp.stream import Stream
 def read(path: Path) -> dict[str, list[Any]]:
     """Returns {"streams": …} of a file, or of a folder's files by name.
 
-    Raises OSError, ValueError for no JSON or an empty folder, TypeError or AttributeError for JSON of another kind.
+    Raises OSError, ValueError for invalid JSON or no files, TypeError or AttributeError for JSON without streams.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:

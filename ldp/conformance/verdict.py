@@ -22,7 +22,7 @@ PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
 MOST_VALUES = 8  # Values that the client reports
 OTHERS = 16  # Further values with tested support
 SHOWN = 0.75
-"""Least ratio of the lower bound to ε: with a smaller one the test could miss a client that spends much more."""
+"""Least ratio of the lower bound to ε: with a smaller ratio the test could miss a client that spends much more."""
 LARGE = 3.0  # Cap on ε in this ratio: for a larger ε the events are too rare to count
 _TIMED = 200  # Timed reports per value
 _SEED = 1

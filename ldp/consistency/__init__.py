@@ -1,4 +1,4 @@
-"""Post-processing methods: Base, the paper's ten (Section IV), one more."""
+"""Post-processing methods: Base, the paper's ten (Section IV), and one more."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Indices = npt.NDArray[np.intp]
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
-    """Returns a set's answer of all methods except Post-Pos: a sum. O(m)."""
+    """Returns the sum over a set, the answer of every method but Post-Pos. O(m)."""
     return exact_sum(frequencies[indices])
 
 

@@ -12,7 +12,7 @@ BLOCK = 8192  # numbers summed together: they fit the first-level cache and need
 
 
 def exact_sum(values: Vector) -> float:
-    """Sums (m,) finite numbers below 2^1000, equal in every order. O(m).
+    """Sums (m,) finite numbers below 2^1000, exactly alike in any order. O(m).
 
     Adding and subtracting a power of two that is large compared with a block rounds each value to a multiple of one
     unit. These multiples add up without rounding, as do multiples of a unit 2^−38 times as large in the rests. The

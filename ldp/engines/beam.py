@@ -23,8 +23,8 @@ class Count(beam.CombineFn):  # type: ignore[misc]
 
     An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
-    records the offset range of each partition, from the lowest offset to the highest. Then pass all records of a range;
-    otherwise pass only the values. ``timestamp`` is in milliseconds since the epoch. An import needs one state per
+    records the offset range of each partition, from the lowest offset to the highest. Pass these attributes only
+    if the range has no other records. ``timestamp`` is in milliseconds since the epoch. An import needs one state per
     partition: use ``CombinePerKey`` with the partition as key. Records count or are rejected as in a worker.
 
     Args:

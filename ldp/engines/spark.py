@@ -40,7 +40,7 @@ def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None
     Args:
         records: a DataFrame with frames in the binary column ``value``. With the columns ``topic``, ``partition`` and
             ``offset`` of Spark's source for Kafka, a state records its offset range, from the lowest offset to the
-            highest. Then pass all records of a range; otherwise leave these columns out. ``timestamp`` is a timestamp,
+            highest. Drop these columns if the range has other records. ``timestamp`` is a timestamp,
             or milliseconds since the epoch.
         stream: the stream of the records.
         most_reports: limit of reports per record, ``streams.most_reports`` of the service; None for no limit.
@@ -112,7 +112,7 @@ def _places(batch: pa.RecordBatch) -> Places | None:
         return None
     for name in _LOG:
         if batch.column(name).null_count:
-            raise ValueError(f"a record has no {name}; all records need one, or no column offset")
+            raise ValueError(f"a record has no {name}; give each record one, or drop the column offset")
     topics = batch.column("topic").dictionary_encode()
     numbers = batch.column("partition").cast("int64").to_numpy()
     pairs, which = np.unique(topics.indices.to_numpy().astype(np.int64) << 32 | numbers, return_inverse=True)

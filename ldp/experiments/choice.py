@@ -1,4 +1,4 @@
-"""Compares the choice of a method with the best one (Section V-D).
+"""Compares the chosen method with the best method (Section V-D).
 
 The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data.
 """
@@ -63,7 +63,7 @@ def queries(name: str) -> Mapping[str, Queries]:
 
 
 def choice(scale: Scale) -> list[Job]:
-    """Returns jobs for real errors, and for choices in 1/3 of the repeats."""
+    """Returns jobs for the real errors, and a third as many for choices."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
@@ -106,7 +106,7 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns head and lines by kind of query; see `report.CHOICE`."""
+    """Returns the header and rows by kind of query; see `report.CHOICE`."""
     values = _values(rows)
     lines: list[tuple[str, ...]] = []
     groups: dict[str, list[Row]] = {}

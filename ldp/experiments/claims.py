@@ -717,7 +717,7 @@ def _differ(rows: Evidence) -> Finding:
     return graded(apart > 2.0, f"worst / best of the methods with sum 1: {span(apart)}")
 
 
-sets("[fixed sets:] Post-Pos works best in the left sub-figure", (CASE,), "lowest MSE of its six methods")(
+sets("[fixed sets:] Post-Pos works best in the left sub-figure", (CASE,), "lowest MSE of its panel")(
     best([CASE], "post-pos", ("base", "base-pos", "post-pos", "norm", "norm-mul", "norm-sub"))
 )
 
@@ -917,11 +917,11 @@ def _worse_beyond(rows: Evidence) -> Finding:
 
 discussion = partial(claim, "V-F Discussion")
 discussion(
-    "Norm-Sub and MLE-Apx perform similarly", ERRORS, "within 25 % in all figures of MSE", ("zipf", "emoji")
+    "Norm-Sub and MLE-Apx perform similarly", ERRORS, "within 25 % in all MSE figures", ("zipf", "emoji")
 )(ratio(ERRORS, "mle-apx", "norm-sub", 1 / SIMILAR, SIMILAR))
-discussion(
-    "Base and Norm performs similarly", ERRORS, "within 25 % in all figures of MSE", ("zipf", "emoji")
-)(ratio(ERRORS, "norm", "base", 1 / SIMILAR, SIMILAR))
+discussion("Base and Norm performs similarly", ERRORS, "within 25 % in all MSE figures", ("zipf", "emoji"))(
+    ratio(ERRORS, "norm", "base", 1 / SIMILAR, SIMILAR)
+)
 discussion("PowerNS improves over the approximate MLE (i.e., Norm-Sub …)", (FULL, *RANDOM), "lower MSE")(
     lower((FULL, *RANDOM), "power-ns", "norm-sub")
 )

@@ -51,9 +51,9 @@ def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
 
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
-    """Returns 845 emoji by use on Twitter until 2020-06-16, with 93 subgroups.
+    """Returns 845 emoji, by their use on Twitter, with 93 subgroups.
 
-    The paper's data, 1,573 emoji of a keyboard's users, are no longer public.
+    Uses are counted until 2020-06-16. The paper's 1,573 emoji, from an emoji keyboard, are no longer public.
     """
     text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))

@@ -107,7 +107,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
 
 
 def _ranks(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws a panel per method; the line is truth, 0 or Base's mean variance."""
+    """Draws a panel per method; the line is the truth, 0 or Base's variance."""
     picture, axes = _grid(4, 3, shared=True)
     sums = {row.method: row for row in rows if row.case == "sum"}
     base = _of(rows, "zipf", "", "base")

@@ -141,7 +141,7 @@ error of that method. “Sure”: share of choices with at least this confidence
 
 
 def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns head and lines of a table of sums."""
+    """Returns the header and rows of a table of sums."""
     lines: list[tuple[str, ...]] = [
         (
             NAMES[one.method],

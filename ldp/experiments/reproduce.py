@@ -51,7 +51,7 @@ def experiments_of(figures: Iterable[str]) -> list[str]:
     wanted = set()
     for name in figures:
         if name not in FIGURES:
-            raise ValueError(f"figure {name!r} is unknown; there are {', '.join(FIGURES)}")
+            raise ValueError(f"figure {name!r} is unknown; allowed are {', '.join(FIGURES)}")
         wanted.add(FIGURES[name].experiment)
     return [name for name in EXPERIMENTS if name in wanted]
 
@@ -67,10 +67,10 @@ def reproduce(
 ) -> Reproduced:
     """Computes figures, assesses the claims, and writes the output folder.
 
-    A figure brings all figures of its experiment: "bias" also writes "distribution" and "variance". A seed always gives
-    the same files for the same scale and version of numpy, with any number of processes. `on_begin` receives the name
-    and number of steps of each part, and returns the callback for each step. Raises ValueError for an unknown figure,
-    OSError.
+    Each figure also computes the other figures of its experiment: "bias" also writes "distribution" and "variance". A
+    seed always gives the same files for the same scale and version of numpy, with any number of processes. `on_begin`
+    receives the name and number of steps of each part, and returns the callback for each step. Raises ValueError for an
+    unknown figure, and OSError.
     """
     names = experiments_of(figures)
     out.mkdir(parents=True, exist_ok=True)

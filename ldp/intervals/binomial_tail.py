@@ -47,10 +47,10 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
 def top_bounds(
     counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float
 ) -> tuple[Vector, Vector]:
-    """Returns simultaneous bounds of the k most frequent of d values.
+    """Returns simultaneous bounds for the k most frequent of d values.
 
-    See `query.top_interval`. `counts` are (k,), p and q as for `lower_bound`; all intervals cover together with the
-    probability `level` in (0, 1). O(k).
+    See `query.top_interval`. `counts` are (k,), p and q as for `lower_bound`; all intervals cover simultaneously
+    with probability `level` in (0, 1). O(k).
     """
     risk = (1.0 - level) / 2.0
     low = lower_bound(counts, n, p, q, risk / d)

@@ -1,7 +1,7 @@
 """Anytime-valid (time-uniform) intervals from confidence sequences.
 
-A pointwise 95 % interval covers at one fixed time. A confidence sequence covers the truth at all times together, so you
-may look at every snapshot and stop at any time.
+A pointwise 95 % interval covers at one fixed time. A confidence sequence covers simultaneously at all times, so you may
+look at every snapshot and stop at any time.
 
 **Martingale.** Given the users' values, in any order, reports are independent. The contribution of a report to a count
 C has one law for a user with the value (or with a value of the set), and another law for other users. Let a(λ) and b(λ)
@@ -17,8 +17,8 @@ With probability 1 − r, therefore, at every n and for each of K λ > 0,
 
 and the largest of these K numbers is a lower bound. −λ gives the upper bound; each bound has half of the risk.
 
-**Choice of λ.** The best λ for n reports is about z/(s√n), with s the standard deviation of a contribution. K = 19 λ
-are the best for n = 100, 400, 1600, ... up to 10¹³. The interval is 1.7 to 2 times as wide as the pointwise interval.
+**Choice of λ.** The best λ for n reports is about z/(s√n), with s the standard deviation of a contribution. The K = 19
+λ are the best for n = 100, 400, 1600, ... up to 10¹³. The interval is 1.7 to 2 times as wide as the pointwise interval.
 
 **Laws.** A report supports a value with probability p or q. For a set, the contribution has a known mean and variance
 (`Oracle.set_variances`), and lies between 0 and the largest number of the set's values that a report supports. Bennett

@@ -1,6 +1,6 @@
 """Decodes binary and JSON frames of many records, with a verdict on each.
 
-One pass over the bytes without allocation or recursion. The parser stops at the first byte that no frame has at this
+One pass over the bytes without allocation or recursion. The parser stops at the first byte that is invalid at its
 position. After the end of a record it reads NUL, which no JSON token contains.
 """
 
@@ -419,7 +419,7 @@ def _mark(data: _Bytes, at: int, end: int, mark: int) -> int:
 
 @_inlined
 def _space(data: _Bytes, at: int, end: int) -> int:
-    """Skips white space; returns −1 for −1."""
+    """Skips white space; returns −1 if `at` is −1."""
     while True:
         byte = _byte(data, at, end)
         if byte > _SPACE or byte not in (_SPACE, 0x0A, 0x0D, 0x09):

@@ -66,7 +66,7 @@ class Oracle(Described, ABC):
         """Encodes a report of `perturb_one` in the binary format, without numpy.
 
         Raises:
-            ValueError: another number of integers than a report has.
+            ValueError: a wrong number of integers.
             OverflowError: an integer that exceeds its field.
 
         Example:
@@ -156,7 +156,7 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the reports without an undeclared rate: (n,) bool."""
+        """Returns a mask of reports whose rate, if any, is declared: (n,) bool."""
         import numpy as np
 
         arguments.check_reports(reports, self.report_dtype)
@@ -196,7 +196,7 @@ class Oracle(Described, ABC):
 
         Raises:
             TypeError: counts or an n that are not integers.
-            ValueError: no report, a count outside 0..n, another number of counts than d, or an impossible sum (the sum
+            ValueError: no report, a count outside 0..n, a number of counts other than d, or an impossible sum (the sum
                 is n under GRR, k·n under Subset Selection; for Hadamard and PGR see `PreferredMessages`).
 
         Example:
@@ -247,7 +247,7 @@ class Oracle(Described, ABC):
 
         Raises:
             TypeError: a histogram that is not integers, or an rng that is not a numpy generator.
-            ValueError: a negative number of users, no users, or another shape than (d,).
+            ValueError: a negative number of users, no users, or a shape other than (d,).
         """
         arguments.check_generator(rng, "a numpy Generator")
         return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
@@ -301,8 +301,8 @@ class Oracle(Described, ABC):
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """Returns the fewest and the most values of a set that a report supports.
 
-        The report is one that passes all checks. The set is (m,) distinct indices, not checked. O(m), for Hadamard and
-        PGR O(K log K).
+        Only reports that pass all checks are considered. The set is (m,) distinct indices, not checked. O(m), for
+        Hadamard and PGR O(K log K).
 
         Example:
             >>> import ldp, numpy as np
@@ -359,7 +359,7 @@ class Oracle(Described, ABC):
     # Helpers of the protocols
 
     def column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
-        """Returns a read-only field of reports, the only type of kernels."""
+        """Returns a read-only field of reports, the only type that kernels accept."""
         import numpy as np
 
         column = reports[name]

@@ -224,7 +224,7 @@ def _is_prime(number: int) -> bool:
 
 
 def word(index: int, prime: int, dimension: int) -> int:
-    """Returns the word of a point, with constant time.
+    """Returns the word of a point, in constant time.
 
     A word with m digits after the 1 is index + 1 plus q̄^i − 2q̄^(i−1) for each i = 1..m. The steps do not depend on the
     index, because their time must not reveal it.
@@ -242,7 +242,7 @@ def word(index: int, prime: int, dimension: int) -> int:
 
 
 def number(word: int, prime: int, dimension: int) -> int:
-    """Returns the number of the point with a word, with constant time."""
+    """Returns the number of the point with a word, in constant time."""
     found, head = word - 1, 1
     for _ in range(dimension - 1):
         found -= (prime - 2) * head * (word >= head * prime)

@@ -54,8 +54,8 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
 
     Source: Erlingsson, Pihur and Korolova (CCS 2014), where the names p and q are swapped. The permanent response sets
     a bit to 1 with probability f/2, to 0 with f/2, else keeps it. A client draws it once and stores it. In a report a
-    bit is 1 with probability p if it is 1 in the permanent response, else with q. The probabilities of a 1 for the bit
-    of the user's value and for another bit are this oracle's `p` and `q`:
+    bit is 1 with probability p if it is 1 in the permanent response, else with probability q. The probabilities of a 1
+    for the bit of the user's value and for another bit are this oracle's `p` and `q`:
 
         p* = (1−f/2)·p + (f/2)·q   and   q* = (f/2)·p + (1−f/2)·q.
 
@@ -118,7 +118,7 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
 
 
 def _ordered(p: str | int | Fraction, q: str | int | Fraction) -> tuple[Fraction, Fraction]:
-    """Parses p and q, the probabilities of a 1 for a set bit and for another."""
+    """Parses p and q, the probabilities of a 1 for a set and an unset bit."""
     one, zero = parse_probability("p", p), parse_probability("q", q)
     if one <= zero:
         other = "; the RAPPOR paper swaps their names" if one < zero else ""

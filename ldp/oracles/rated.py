@@ -40,7 +40,7 @@ class RatedResponse(Response):
 
     Attributes:
         rates: the exact rates.
-        epsilon: ε at the lowest rate, the most that a report spends.
+        epsilon: ε at the lowest rate, the largest ε of a report.
         p: probability at the highest rate, which `perturb` uses.
         q: probability at the highest rate.
 
@@ -62,7 +62,7 @@ class RatedResponse(Response):
         self.rates = tuple(sampling.parse_probability(f"rates[{i}]", rate) for i, rate in enumerate(rates))
         for i, rate in enumerate(self.rates):
             if not 0 < rate < 1:
-                raise ValueError(f"rates[{i}] is {rate}; allowed is above 0 and below 1")
+                raise ValueError(f"rates[{i}] is {rate}; it must be above 0 and below 1")
         for i, (one, other) in enumerate(pairwise(self.rates), 1):
             if other <= one:
                 raise ValueError(f"rates[{i}] is {other}, after {one}; they must ascend")

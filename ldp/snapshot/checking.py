@@ -95,7 +95,7 @@ def _numbers(at: str, given: Any) -> None:
 def _range(at: str, given: Any) -> None:
     _integers(-_MOST)(at, given)
     if len(given) != 2 or given[0] > given[1]:
-        raise _wrong(at, given, "a begin and an end that is not before it")
+        raise _wrong(at, given, "a start and an end that is not before the start")
 
 
 def _mapping(key: Check, each: Check) -> Check:
@@ -127,7 +127,7 @@ def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
 def _tree(at: str, given: Any, depth: int = _DEEPEST) -> None:
     """Checks the nesting depth of JSON."""
     if not depth:
-        raise _wrong(at, given, f"JSON nested up to {_DEEPEST} deep")
+        raise _wrong(at, given, f"JSON nested up to {_DEEPEST} levels deep")
     if isinstance(given, dict | list):
         for one in given.values() if isinstance(given, dict) else given:
             _tree(at, one, depth - 1)

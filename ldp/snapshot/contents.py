@@ -93,7 +93,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows on a topic; windows that end by `until` (ms) may have `older` ones."""
+    """Slots of the rows on a topic; windows up to `until` (ms) may use `older`."""
 
     topic: str
     slots: Slots
@@ -139,7 +139,7 @@ class Cut:
 
     @property
     def complete(self) -> bool:
-        """Whether no record before the offsets and no partition is missing."""
+        """Whether all partitions, and all records before the offsets, are counted."""
         return not self.gaps and not self.uncounted
 
 
@@ -224,7 +224,7 @@ class Snapshot(_BitForBit):
         identity: 32 hexadecimal digits that no other snapshot has.
         lineage: identifies the source of the counts, with the fingerprint; None for counts from outside a topic.
         cut: the counted records.
-        complete: whether no records are missing. A newer writer may have reasons that `Cut` does not contain.
+        complete: whether all records are counted. A newer writer may have reasons that `Cut` does not contain.
         reports: n, the number of reports (not users).
         std_error: standard error of Base for a value of frequency 0 (Equation 5).
         level: confidence level of Base's intervals.

@@ -118,7 +118,8 @@ def body_document(
 ) -> dict[str, Any]:
     """Returns the body of a method with vectors as arrays.
 
-    If vectors are longer than `inline`, the field `chunks` has their number of messages of `chunk` values.
+    If vectors are longer than `inline`, the field `chunks` has the number of messages per vector, each of up to
+    `chunk` values.
     """
     body = snapshot.bodies[method]
     size = len(body.frequencies)

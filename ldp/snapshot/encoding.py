@@ -108,7 +108,7 @@ def delete_window(
 
 
 def _place(window: Period) -> str:
-    """Returns the part of a window's keys between stream and method."""
+    """Returns a window's name and start, the middle part of its keys."""
     return window.name if window.start is None else f"{window.name}/{window.start}"
 
 

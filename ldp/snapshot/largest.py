@@ -19,7 +19,7 @@ _RULES = 384  # Three rules of a partition in a head; few configurations change 
 _WINDOWED = 72  # Window fields of a rule without the windows' names
 _START = 16  # Longest start of a window in a head with its comma, such as 253402300799000
 _LINE = 64  # Fields of a window name in a head without the name and the starts
-_ENVELOPE = 8192  # Rest of a body: field names, some dozens of gaps, key, headers, batch header
+_ENVELOPE = 8192  # Rest of a body: field names, a few dozen gaps, key, headers, batch header
 
 
 def largest_message(
@@ -30,9 +30,9 @@ def largest_message(
 ) -> int:
     """Returns an upper bound of the bytes of any message of a stream.
 
-    The bound assumes the longest numbers and no compression. Only more than some dozens of gaps, bounded ranges or
-    changes of rules can exceed it. `partitions` is the number of partitions of the stream's topic; `windows` maps a
-    name to the number of windows on the snapshot topic.
+    The bound assumes the longest numbers and no compression. A message can exceed it only with
+    more than a few dozen gaps, bounded ranges or rule changes. `partitions` is the number of partitions of the stream's
+    topic; `windows` maps a name to the number of windows on the snapshot topic.
 
     Example:
         >>> import ldp

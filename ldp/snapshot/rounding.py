@@ -38,7 +38,7 @@ def _rounded(body: Body, off: float, *, exact: bool) -> Body:
 
 
 def _nearest(vector: Vector, off: float) -> Vector:
-    """Rounds to float32, or returns the vector if this moves one by > `off`."""
+    """Rounds to float32, unless this moves a number by more than `off`."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = vector.astype(np.float32).astype(np.float64)
         return near if (np.abs(near - vector) <= off).all() else vector

@@ -1,8 +1,8 @@
 """Rows: a snapshot as flat records for databases.
 
 A row's key is stream, window, method, query and rank. Values are ranked by Base, which gives the same ranks for every
-method (`ldp.query.top`). A value that enters the top replaces the one that leaves, so the keys of a window are known in
-advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types and names for Kafka Connect.
+method (`ldp.query.top`). A value that enters the top replaces the value that leaves, so the keys of a window are known
+in advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types and names for Kafka Connect.
 """
 
 import math
@@ -166,14 +166,14 @@ class Row:
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
     """Returns the slots of each window: `top` values, and all queries.
 
-    Raises ValueError for no, unknown or repeated methods, and for a top below 1.
+    Raises ValueError for missing, unknown or repeated methods, and for a top below 1.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(
             f"methods are {', '.join(methods) or 'none'}; allowed are, once each, {', '.join(METHODS)}"
         )
     if top < 1:
-        raise ValueError(f"top is {top}; at least 1 is allowed")
+        raise ValueError(f"top is {top}; it must be at least 1")
     asked = {query.name: query.k if isinstance(query, TopQuery) else 1 for query in queries}
     return Slots(tuple(methods), {VALUES: min(top, domain_size)} | asked)
 
@@ -187,7 +187,7 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns the rows (`places`) of a snapshot. O(d log d + rows).
+    """Returns the rows of a snapshot for its slots `places`. O(d log d + rows).
 
     Raises KeyError if the snapshot lacks Base or one of the methods.
 
@@ -245,6 +245,6 @@ def _ranked(
 
 
 def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = None) -> list[Row]:
-    """Returns tombstones for a window's rows (`places`) except `but`."""
+    """Returns tombstones for a window's slots `places`, except those in `but`."""
     stay = set() if but is None else set(keys(stream, window, but))
     return [Row(key.encode(), b"") for key in keys(stream, window, places) if key not in stay]

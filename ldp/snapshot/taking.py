@@ -66,7 +66,7 @@ def take(
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
 
     Raises:
-        ValueError: no or an unknown method, queries that do not fit each other or the domain, a level not in (0, 1).
+        ValueError: no method, an unknown method, queries that conflict or exceed the domain, a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -140,7 +140,7 @@ def _bodies(
     estimate: "Estimate", queries: Iterable[Query], methods: Sequence[str], level: float
 ) -> dict[str, Body]:
     if not methods or not METHODS.keys() >= set(methods):
-        raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
+        raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")
     sets, tops = of_domain(queries, estimate.oracle.domain_size)
     listed = [(query, np.array(query.values, np.intp)) for query in sets]
     most = [(query, top(estimate, query.k)) for query in tops]

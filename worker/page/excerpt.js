@@ -101,7 +101,7 @@ function drawChoices(excerpt, { method, anytime, sides, level }, go) {
   const total = Number.isFinite(sum) ? ` The sum of all values is ${percent(sum, 1)} %.` : "";
   write(byId("method-means"), `${method}: ${MEANS[method] ?? "a published method."}${total}`);
   const coverage = anytime
-    ? `An anytime-valid interval covers the true frequency with ${level} at all times together, so you can stop at any time.`
+    ? `An anytime-valid interval covers the true frequency with ${level} simultaneously at all times, so you can stop at any time.`
     : `A pointwise interval covers the true frequency with ${level} at one time that you choose in advance.`;
   const ofBase = method === "base" ? "" : " Only Base has intervals, so this method shows those of Base.";
   const poisoning = " Poisoning tolerance: the fewest additional reports that move the estimate out of its interval.";

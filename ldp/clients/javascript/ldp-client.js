@@ -130,7 +130,7 @@ const PROTOCOLS = {
     make({ domain_size: d, n, g, hash }) {
       integer("g", g, 2, 2 ** 16);
       if (typeof hash !== "string" || !Object.hasOwn(HASHES, hash)) {
-        throw new RangeError(`hash is ${shown(hash)}; there are ${Object.keys(HASHES).join(", ")}`);
+        throw new RangeError(`hash is ${shown(hash)}; allowed are ${Object.keys(HASHES).join(", ")}`);
       }
       const perturb = (value) => {
         const seed = below(2 ** 32);
@@ -227,7 +227,7 @@ const CHANNELS = {
       keys: ["f", "p", "q"],
       make({ domain_size: d, f: [turned, whole], p: [a, b], q: [others, most], infinite }) {
         if (turned === 0n || turned === whole) {
-          throw new RangeError(`f is ${turned}/${whole}; above 0 and below 1 is allowed`);
+          throw new RangeError(`f is ${turned}/${whole}; it must be above 0 and below 1`);
         }
         const [one, zero, all] = [a * most, others * b, 2n * whole * b * most];
         if (one <= zero) throw new RangeError("p must be above q");
@@ -242,8 +242,8 @@ const CHANNELS = {
 function response(d, [a, b]) {
   integer("domain_size", d, 2, MAX_DOMAIN);
   const [odds, of] = [a * BigInt(d) - b, b * BigInt(d - 1)];
-  if (odds <= 0n) throw new RangeError(`p is ${a}/${b}; above 1/${d} is allowed`);
-  if (a === b) throw new RangeError("q is 0; above 0 is allowed");
+  if (odds <= 0n) throw new RangeError(`p is ${a}/${b}; it must be above 1/${d}`);
+  if (a === b) throw new RangeError("q is 0; it must be above 0");
   return (value) => {
     const keep = coin(odds, of);
     return [[below(d), value][+keep]];
@@ -253,7 +253,7 @@ function response(d, [a, b]) {
 /** Unary encoding with explicit probabilities; `infinite` means that the document declares an infinite ε. */
 function explicit(d, [a, b], [others, most], infinite) {
   if (a * most <= others * b) throw new RangeError("p must be above q");
-  if (others === 0n) throw new RangeError("q is 0; above 0 is allowed");
+  if (others === 0n) throw new RangeError("q is 0; it must be above 0");
   if ((a === b) !== infinite) {
     throw new RangeError(infinite ? FINITE : 'epsilon is infinite; the document needs "epsilon": "infinite"');
   }
@@ -622,7 +622,7 @@ export class Client {
     }
     const { protocol, domain_size: d } = document;
     const known = Object.keys({ ...PROTOCOLS, ...CHANNELS });
-    if (!known.includes(protocol)) throw new RangeError(`protocol is ${shown(protocol)}; there are ${known.join(", ")}`);
+    if (!known.includes(protocol)) throw new RangeError(`protocol is ${shown(protocol)}; allowed are ${known.join(", ")}`);
     const made = Object.hasOwn(CHANNELS, protocol) ? ofChannel(document) : ofEpsilon(document);
     this.#domain = d;
     this.#fields = made.fields;

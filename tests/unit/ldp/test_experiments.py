@@ -383,7 +383,7 @@ def test_the_command(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--figure", "bais"), "figure 'bais' is unknown; there are distribution, bias, variance"),
+        (("--figure", "bais"), "figure 'bais' is unknown; allowed are distribution, bias, variance"),
         (("--seed", "-1"), "-1 is not in the range"),
         (("--out", __file__), "is a file"),
     ],

@@ -265,7 +265,7 @@ def test_document_is_what_the_stream_says(tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--protocol", "grp"), "'grp'; there are grr, olh"),
+        (("--protocol", "grp"), "'grp'; allowed are grr, olh"),
         (("--epsilon", "0", "--domain-size", "3"), "epsilon is 0"),
         ((), "exactly one of --labels, --labels-file and --domain-size"),
         (("--labels", "a", "--domain-size", "1"), "exactly one of"),

@@ -341,14 +341,14 @@ def test_estimate_refuses_what_cannot_be_counts(oracle):
             ldp.GRR("1", 4),
             [1, 2, 3, 5],
             10,
-            "sum to 11; each report supports one value, so allowed is n = 10",
+            "sum to 11; each report supports one value, so it must be n = 10",
         ),
         (ldp.GRR("1", 2), [1 << 62, 1 << 62], (1 << 62) + 5, f"sum to {1 << 63}"),
         (
             ldp.SubsetSelection("1", 6, k=2),
             [4, 4, 4, 4, 3, 2],
             10,
-            "sum to 21; .*k = 2 .*allowed is k·n = 20",
+            "sum to 21; .*k = 2 .*must be k·n = 20",
         ),
         # the first value's count is how many messages have a last coordinate of 0; three values' are n or 3n in all
         (ldp.HadamardResponse("1", 3), [5, 5, 1], 10, r"sum to 11; .* allowed is 10 \+ j·2 for j = 0 to 5"),

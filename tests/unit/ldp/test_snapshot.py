@@ -209,7 +209,7 @@ def test_a_number_that_json_does_not_have_is_refused(inline):
 def test_invalid_requests_are_named():
     stream, estimate, _ = make(5)
     for methods in ((), ("base", "median")):
-        with pytest.raises(ValueError, match=r"methods are (none|base, median); there are base, base-pos"):
+        with pytest.raises(ValueError, match=r"methods are (none|base, median); allowed are base, base-pos"):
             snapshot.take(stream, estimate, CUT, 4, methods=methods)
     with pytest.raises(ValueError, match="two queries are named 'q'"):
         snapshot.take(stream, estimate, CUT, 4, [SetQuery("q", (0,)), TopQuery("q", 1)])

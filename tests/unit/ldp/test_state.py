@@ -213,7 +213,7 @@ def test_counters_that_no_reports_have_are_refused(name):
         ({"width": 4}, "the counters have 6 bytes; 3 counters need 4 bytes each"),
         ({"document": {}}, "protocol is None"),
         ({"document": {**GRR.document(), "domain_size": 4}}, "there are 3 labels for 4 values"),
-        ({"more": 1}, "other keys than document, log"),
+        ({"more": 1}, "must have exactly the keys document, log"),
     ],
 )
 def test_a_header_that_says_what_cannot_be_is_refused(wrong, said, tmp_path):

@@ -268,7 +268,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     ],
     poisoned: [
         [
-            ("poisoned", "uniform", 16, "100.00% are in one of 64 equally likely bins"),
+            ("poisoned", "uniform", 16, "100.00% of reports are in one of 64 equally likely bins"),
             (
                 "poisoned",
                 "repeats",
