@@ -87,7 +87,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
 
 def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """Returns counters as the state of n ≥ 0 reports: (state_size,)."""
+    """Checks counters; returns them as a state of n reports: (state_size,)."""
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):
         raise ValueError(

@@ -196,7 +196,7 @@ class Aggregator:
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> frames.Decoded:
-        r"""Counts columns of records (`ldp.frames.decode`), without callback."""
+        r"""Counts columns of records (`ldp.frames.decode`) without callbacks."""
         decoded = self._count(buffer, begins, ends)
         for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):
             if verdict and n:

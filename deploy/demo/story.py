@@ -163,7 +163,7 @@ def bar(users: int) -> Iterator[Callable[[int], None]]:
 
 
 def print_failure(error: Exception, folder: Path) -> None:
-    """Prints an error and the ends of the workers' logs."""
+    """Prints an error and the last lines of the workers' logs."""
     console.print(Text(f"\nThe demo failed: {error}", style="bold red"))
     for log in sorted(folder.glob("*.log")):
         lines = log.read_text(errors="replace").splitlines()

@@ -190,7 +190,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True)
 class Secure:
-    """Running services with a listener for each security setting."""
+    """Running Kafka and Redis, with a listener for each security setting."""
 
     running: services.Services
     ports: Mapping[str, int]

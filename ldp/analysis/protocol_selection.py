@@ -94,7 +94,7 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """Compares all registered protocols, each with its own best parameters.
 
     Among the protocols with a standard error within 5 % of the lowest, it recommends the protocol with the lowest cost
-    per report; on a tie the smaller frame, then state, then number of decoding steps. ε and d are as for `ldp.oracle`;
+    per report; ties go to the smallest frame, state, then number of decoding steps. ε and d are as for `ldp.oracle`;
     `reports` is the expected number n ≥ 1 of reports in a snapshot.
 
     Raises:
@@ -188,7 +188,7 @@ def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
         if not equal:
             break
     tie = f" (like {_names(equal)})" if equal else ""
-    return best, f"{error}; among all within 5 % (also {_names(rivals)}) it has {', then '.join(costs)}{tie}"
+    return best, f"{error}; compared with {_names(rivals)}, within 5 %, it has {', then '.join(costs)}{tie}"
 
 
 def _names(rows: list[Candidate]) -> str:

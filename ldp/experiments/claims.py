@@ -242,7 +242,7 @@ def _cut_low_below_threshold(rows: Evidence) -> Finding:
     chance = (of.bias + of.truth)[len(of.truth) // 2 :] / of.threshold
     return graded(
         [bool(chance.max() < 0.05)],
-        f"less frequent half: mean estimate / T, which bounds the chance, at most {100 * float(chance.max()):.2g} %",
+        f"less frequent half: mean estimate / T, a bound of the chance, at most {100 * float(chance.max()):.2g} %",
     )
 
 

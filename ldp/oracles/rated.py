@@ -91,7 +91,7 @@ class RatedResponse(Response):
 
     @property
     def state_size(self) -> int:
-        """Length of the state: the reports of each value at each rate."""
+        """Length of the state: one counter per value and rate."""
         return 2 * len(self.rates)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

@@ -99,7 +99,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
         raise Incomplete(f"the {what} has no method's body")
     one = next(iter(bodies.values()))
     if (period(one["window"]).name, period(one["window"]).start) != (name, start):
-        raise Incomplete(f"the messages of the {what} have another window: {one['window']}")
+        raise Incomplete(f"the messages of the {what} belong to another window: {one['window']}")
     expected = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
     expected |= {shared: one[shared] for shared in ("window", "reports", "offsets")}
     for method, body in bodies.items():

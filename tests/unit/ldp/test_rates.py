@@ -169,7 +169,7 @@ def test_what_the_own_client_sends_is_at_the_highest_rate():
         ([], "there are 0 rates; allowed are 1 to 16"),
         (["1/2", "1/4"], "rates[1] is 1/4, after 1/2; they must ascend"),
         (["1/2", "1/2"], "they must ascend"),
-        (["0", "1/2"], "rates[0] is 0; allowed is above 0 and below 1"),
+        (["0", "1/2"], "rates[0] is 0; it must be above 0 and below 1"),
         ([0.5], "rates[0] is the float 0.5"),
         ("1/2", "rates must be a list of strings, not str"),
     ],

@@ -123,16 +123,16 @@ def test_a_body_must_say_what_its_headers_and_the_others_say(field, wrong):
         key = f"s/1h/{HOUR}/{method}"
         headers, value = received[key]
         received[key] = headers, json.dumps(json.loads(value) | {field: wrong}).encode()
-        with pytest.raises(Incomplete, match=r"from another snapshot: |have another window"):
+        with pytest.raises(Incomplete, match=r"from another snapshot: |belong to another window"):
             read(received, hour(1))
 
 
 def test_messages_under_the_key_of_another_window_are_refused():
     moved = {key.replace(str(HOUR), str(2 * HOUR)): said for key, said in written(taken(hour(1))).items()}
-    with pytest.raises(Incomplete, match=rf"starts at {2 * HOUR} have another window: .*T01:00:00.000Z"):
+    with pytest.raises(Incomplete, match=rf"starts at {2 * HOUR} belong to another window: .*T01:00:00.000Z"):
         read(moved, hour(2))
     renamed = {key.replace("/1h/", "/2h/"): said for key, said in written(taken(hour(1))).items()}
-    with pytest.raises(Incomplete, match="have another window"):
+    with pytest.raises(Incomplete, match="belong to another window"):
         snapshot.assemble_window("s", renamed, "2h", HOUR)
 
 
