@@ -57,7 +57,10 @@ def test_point_20_what_is_kept_outlives_the_end_of_a_worker(workers, tmp_path, m
     assert turns == [[first, second], [first], [first], [first]]
     assert first.process.poll() is None
     said = capsys.readouterr().out
-    assert said.count(f"worker 2 (process {second.process.pid}) exited with code -9; the others keep running") == 1
+    assert (
+        said.count(f"worker 2 (process {second.process.pid}) exited with code -9; the others keep running")
+        == 1
+    )
     assert said.endswith("stopping\n")
 
 
