@@ -62,7 +62,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: another key, a value that the stream does not have, or counts that so many reports cannot have.
+        ValueError: another key, a value that the stream does not have, or impossible counts.
 
     Example:
         >>> import ldp
