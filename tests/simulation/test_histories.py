@@ -29,7 +29,7 @@ def demand_events(happened: Iterable[collections.Counter[str]], each: int) -> No
 
 
 @pytest.mark.slow
-def test_every_history_is_as_its_recount_says() -> None:
+def test_every_history_matches_its_recount() -> None:
     seeds = [*range(FEW), *directed(1), *FOUND]
     demand_events((collections.Counter(history(seed)) for seed in seeds), 1)
 

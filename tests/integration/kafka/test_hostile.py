@@ -105,7 +105,7 @@ def test_damage_in_the_log(hostile, local_services):
     assert "checksum" in retry["error"]
 
 
-def test_a_checksum_that_fails_once_is_no_damage(hostile, local_services):
+def test_a_checksum_that_fails_once_is_not_damage(hostile, local_services):
     world = hostile.world
     hostile.good()
     segment = Segment.of(local_services.folder, world.topic, 0)

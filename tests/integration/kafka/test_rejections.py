@@ -81,7 +81,7 @@ def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_
         assert ["fingerprint", "20", "0,", "1"] in lines
 
 
-def test_dead_letters_show_values_on_demand_only(kafka, redis_url, tmp_path):
+def test_dead_letters_show_values_only_on_request(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         assert run(world, "dead-letters").stdout == "no dead letters\n"
         world.start()

@@ -13,7 +13,7 @@ ROUNDS = (1, 2)
 """The number of workers that die at once; the first one's session times out."""
 
 
-def test_workers_killed_at_random_times_alone_and_all_at_once(kafka, redis_url, tmp_path):
+def test_workers_killed_at_random_times_one_by_one_and_all_at_once(kafka, redis_url, tmp_path):
     rng = random.Random(20)
     with World(kafka, redis_url, tmp_path, client={"session_timeout_seconds": 6}) as world:
         with Sending(world, pause=0.1) as sending:

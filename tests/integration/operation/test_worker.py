@@ -94,7 +94,7 @@ def test_probes_and_metrics_over_http(kafka, redis_url, tmp_path):
             )
 
 
-def test_sigterm_commits_and_a_restart_goes_on_there(kafka, redis_url, tmp_path):
+def test_sigterm_commits_and_a_restart_continues_from_there(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path) as world:
         with Sending(world) as sending:
             first, second = world.start(2)
@@ -125,7 +125,7 @@ def test_sigterm_commits_and_a_restart_goes_on_there(kafka, redis_url, tmp_path)
         assert_snapshot_topic(world)
 
 
-def test_one_stream_stops_and_the_other_goes_on(kafka, redis_url, tmp_path):
+def test_one_stream_stops_and_the_other_continues(kafka, redis_url, tmp_path):
     with (
         World(kafka, redis_url, tmp_path) as world,
         World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=1) as other,

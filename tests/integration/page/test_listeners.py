@@ -247,7 +247,7 @@ def test_run_names_the_remedy_and_retries(secure, tmp_path):
             assert not any(word in log for word in (WRONG, secure.password, secure.tokens.secret))
 
 
-def test_no_terminal_is_asked_for_the_password_of_a_key(secure, tmp_path):
+def test_an_encrypted_key_never_prompts_for_a_password(secure, tmp_path):
     encrypted = ("-v2", "aes256", "-passout", "pass:word", "-out", "encrypted.key")
     secure.certificates.openssl("pkcs8", "-topk8", "-in", "client.key", *encrypted)
     keys = secure.client("BOTH") | {"ssl_keyfile": str(secure.certificates.path("encrypted.key"))}

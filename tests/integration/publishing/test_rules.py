@@ -36,7 +36,7 @@ def restart(world, file, **changes):
     return worker
 
 
-def test_a_changed_limit_leaves_what_was_counted_alone(kafka, redis_url, tmp_path):
+def test_a_changed_limit_keeps_earlier_counts(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, most_reports=5) as world:
         world.start()
         world.send(10, reports=5)

@@ -119,7 +119,7 @@ def test_a_claim_begins_raises_and_loads(counts):
     assert counts.peek(1) is None
 
 
-def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(client, stream, counts):
+def test_cells_missing_from_metadata_are_fetched_again(client, stream, counts):
     early = claimed(counts)
     assert counts.cut(0) == StoredPartition(early, {})
     held = commit(counts, early, 3, COMMITS[1], "all", "0+60000")

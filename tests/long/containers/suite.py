@@ -8,7 +8,7 @@ from tests.long.containers.engine import Engine
 from tests.long.containers.said import Findings, run
 
 TESTS = (
-    "tests/integration/operation/test_worker.py::test_sigterm_commits_and_a_restart_goes_on_there",
+    "tests/integration/operation/test_worker.py::test_sigterm_commits_and_a_restart_continues_from_there",
     "tests/integration/operation/test_audit.py::test_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too",
     "tests/integration/operation/test_worker.py::test_probes_and_metrics_over_http",
 )
