@@ -47,7 +47,7 @@ def git(tmp_path: Path) -> Callable[..., str]:
     ],
 )
 @pytest.mark.parametrize("committed", [False, True])
-def test_what_depends_on_a_file(
+def test_tests_depend_on_the_changed_file(
     git: Callable[..., str], tmp_path: Path, name: str, same: bool, committed: bool
 ) -> None:
     base = git("rev-parse", "HEAD")

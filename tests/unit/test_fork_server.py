@@ -6,7 +6,7 @@ import socket
 from tests.support.fork_server import ForkServer
 
 
-def test_a_reused_process_id_has_an_exit_code_of_its_own(tmp_path):
+def test_a_reused_process_id_has_a_separate_exit_code(tmp_path):
     fork_server = ForkServer()
     fork_server._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with fork_server._socket, theirs:

@@ -6,7 +6,7 @@ SERVICES = {"services", "local_services", "own_services"}
 """Fixtures of tests/conftest.py that find or start a server; indirect users have them, too."""
 
 
-def test_whoever_asks_for_services_is_marked(request: pytest.FixtureRequest) -> None:
+def test_tests_that_use_services_are_marked(request: pytest.FixtureRequest) -> None:
     items = request.session.items
     assert items
     unmarked = [

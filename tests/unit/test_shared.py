@@ -16,7 +16,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Pair:
     return Pair(Server("broker.example:9092"), Server("redis://store.example/0"))
 
 
-def test_many_processes_are_given_one_pair_that_is_looked_for_once(given: Pair) -> None:
+def test_many_processes_share_one_pair_that_is_found_once(given: Pair) -> None:
     said: list[str] = []
     with Owner(said.append) as owner, Listener(owner) as listener, ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: Asker(listener.path).found(), range(8)))
@@ -26,7 +26,7 @@ def test_many_processes_are_given_one_pair_that_is_looked_for_once(given: Pair) 
     assert "from LDP_TEST_KAFKA and LDP_TEST_REDIS" in said[0]
 
 
-def test_what_cannot_be_started_is_tried_once_and_each_process_reads_why(
+def test_a_failed_start_is_tried_once_and_reported_to_each_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     attempts: list[None] = []

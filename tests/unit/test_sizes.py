@@ -17,7 +17,7 @@ def said(text):
     return " ".join((ast.get_docstring(ast.parse(text)) or "").split())
 
 
-def test_the_files_are_found_and_each_says_what_it_is():
+def test_every_module_has_a_docstring():
     assert {"ldp/__init__.py", "worker/counting/ownership.py", "deploy/demo/demo.py"} <= MODULES.keys()
     assert [name for name, text in MODULES.items() if text and not said(text)] == []
 

@@ -61,12 +61,12 @@ def assert_harmless(text):
         (b"\\x1b \x1b \xff", r"\\x1b \x1b \xff"),
     ],
 )
-def test_what_a_terminal_obeys_or_nobody_sees_is_escaped(text, due):
+def test_control_and_invisible_characters_are_escaped(text, due):
     assert printable(text) == due
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_json_says_the_same_without_what_a_terminal_obeys(text):
+def test_json_keeps_its_value_without_control_characters(text):
     written = printable_json(json.dumps([text], ensure_ascii=False))
     assert json.loads(written) == [text]
     assert_harmless(written)
@@ -183,7 +183,7 @@ def test_a_screen_of_a_command_is_harmless(place, capsys):
         ["perturb", "--document", "{document}", "{values}"],
     ],
 )
-def test_what_ldp_prints_is_harmless(words, tmp_path):
+def test_output_of_ldp_contains_no_control_characters(words, tmp_path):
     files = {
         "document": json.dumps(STREAM.document()).encode(),
         "reports": ldp.frames.encode(STREAM, STREAM.oracle.perturb([0, 1, 2])),

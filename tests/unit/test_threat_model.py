@@ -19,7 +19,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_point_8_every_line_names_a_test_that_there_is_or_says_trusted(row):
+def test_every_line_names_an_existing_test_or_is_trusted(row):
     number, _, _, _, control = row
     named = EVIDENCE.get(number, [])
     assert bool(named) != control.startswith("trusted: ")
@@ -30,7 +30,7 @@ def test_point_8_every_line_names_a_test_that_there_is_or_says_trusted(row):
         assert test in tests, name
 
 
-def test_point_8_every_kind_of_asset_has_its_table():
+def test_every_kind_of_asset_has_its_table():
     assert re.findall(r"^## (.+)", PAGE, re.MULTILINE) == [
         *("Actors", "Topics", "Keys in Redis", "Ports", "Files", "Processes")
     ]

@@ -79,7 +79,7 @@ def test_an_option_that_a_kind_of_panel_has_not_is_found(kind: str, path: str, v
 
 
 @EVERY
-def test_every_panel_says_what_it_shows_and_asks_the_chosen_source(dashboard: dict[str, Any]) -> None:
+def test_every_panel_has_a_description_and_the_chosen_data_source(dashboard: dict[str, Any]) -> None:
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     for panel in panels(dashboard):
         assert len(panel["description"]) > 20, panel["title"]
@@ -132,7 +132,7 @@ def test_variables_are_declared(dashboard: dict[str, Any]) -> None:
         assert set(re.findall(r"\$(\w+)", panel["title"])) <= declared
 
 
-def test_every_query_is_of_one_deployment_and_of_one_stream() -> None:
+def test_every_query_selects_one_deployment_and_one_stream() -> None:
     for _, query in queries():
         for metric, selected in re.findall(r"((?:ldp_worker|process)_\w+|\bup)\{([^}]*)\}", query):
             assert selected.startswith('job=~"$job",namespace=~"$namespace"'), query
@@ -143,7 +143,7 @@ def test_every_query_is_of_one_deployment_and_of_one_stream() -> None:
         assert not re.search(r"\bldp_worker_\w+(?![\w{])", query), query
 
 
-def test_only_metrics_that_there_are_are_asked_for() -> None:
+def test_queries_use_existing_metrics_only() -> None:
     asked = {name for _, query in queries() for name in re.findall(r"(?:ldp_worker|process)_\w+", query)}
     assert asked <= exposed() | {"process_cpu_seconds_total", "process_resident_memory_bytes"}
     # and panels show every metric of the publisher
@@ -151,7 +151,7 @@ def test_only_metrics_that_there_are_are_asked_for() -> None:
     assert {name for name in answers if not name.endswith(("_sum", "_count"))} - asked <= set()
 
 
-def test_every_alert_that_is_named_is_there() -> None:
+def test_every_named_alert_exists() -> None:
     named = {
         name
         for dashboard in DASHBOARDS.values()

@@ -48,7 +48,7 @@ def test_hadolint_finds_nothing() -> None:
     run([tool("hadolint"), "Dockerfile"])
 
 
-def test_what_the_image_copies_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert "*" in ignored
     copies = [line for line in DOCKERFILE.splitlines() if re.match(r"COPY (?!--from)", line)]
@@ -104,7 +104,7 @@ def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
     assert done.returncode == code
 
 
-def test_point_15_the_image_listens_for_those_outside_it() -> None:
+def test_the_image_listens_for_those_outside_it() -> None:
     """As compose's Prometheus; a worker outside compose listens only on its own machine."""
     assert "LDP_WORKER_HTTP__HOST=0.0.0.0\n" in DOCKERFILE
     assert schema.Http().host == "127.0.0.1"
@@ -134,7 +134,7 @@ def test_ports_are_open_to_this_machine_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_redis_keeps_what_it_acknowledges() -> None:
+def test_redis_persists_acknowledged_writes() -> None:
     command = SERVICES["redis"]["command"]
     settings = dict(zip(command[1::2], command[2::2], strict=True))
     assert settings["--appendonly"] == "yes"

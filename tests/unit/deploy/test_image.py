@@ -39,13 +39,13 @@ BILL = sbom.bill(metadata.distribution("ldp-worker"), LOCK)
 
 
 @pytest.mark.parametrize("package", CARRIED)
-def test_every_licence_was_looked_at_and_is_one(package: str) -> None:
+def test_every_licence_is_known_and_valid(package: str) -> None:
     said = licences.expression(CARRIED[package])
     assert get_spdx_licensing().validate(said).errors == []
     assert licences.unknown(CARRIED[package]) == set()
 
 
-def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
+def test_every_copyleft_exception_is_needed() -> None:
     for package, what in licences.COPYLEFT.items():
         expression = licences.expression(CARRIED[package])
         # if each Python has its own version, one of them may have lost a library
@@ -86,7 +86,7 @@ class Package(metadata.Distribution):
         ("Summary: none", "", {"no licence"}),
     ],
 )
-def test_a_licence_that_nobody_knows_is_said(
+def test_an_unknown_licence_is_reported(
     headers: str, expression: str | None, unknown: set[str], tmp_path: Path
 ) -> None:
     package = Package(f"Name: Some.Thing\nVersion: 1\n{headers}\n", {}, tmp_path)
@@ -114,7 +114,7 @@ def test_the_bill_is_valid_cyclonedx() -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(damaged) is not None
 
 
-def test_it_names_what_the_lock_installs_and_nothing_else() -> None:
+def test_the_bill_lists_exactly_the_locked_packages() -> None:
     assert {part["name"]: part["version"] for part in BILL["components"]} == {
         name: one.version for name, one in CARRIED.items()
     }
@@ -138,7 +138,7 @@ def test_a_workers_root_is_read_only_and_its_memory_bounded(name: str) -> None:
     assert (SERVICES[name].get("healthcheck") == {"disable": True}) == ends
 
 
-def test_what_compiles_is_all_that_is_written_to() -> None:
+def test_only_the_kernel_cache_is_writable() -> None:
     (cache,) = set(re.findall(r"NUMBA_CACHE_DIR=(\S+)", DOCKERFILE))
     assert f"\nVOLUME {cache}\n" in DOCKERFILE
     assert f"--chown=10001:10001 {cache} {cache}\n" in DOCKERFILE

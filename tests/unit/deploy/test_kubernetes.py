@@ -318,7 +318,7 @@ def test_pods_are_confined(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_kernels_can_be_written_and_nothing_else(overlay: str) -> None:
+def test_only_the_kernel_cache_is_writable(overlay: str) -> None:
     folder = of_image("NUMBA_CACHE_DIR")
     volumes = {volume["name"]: volume for volume in spec(overlay)["volumes"]}
     assert "emptyDir" in volumes["kernels"]
@@ -332,7 +332,7 @@ def test_kernels_can_be_written_and_nothing_else(overlay: str) -> None:
     assert fill["command"] == ["cp", "-rn", f"{folder}/.", mount["mountPath"]]
 
 
-def test_filling_keeps_what_a_worker_compiled_itself(tmp_path: Path) -> None:
+def test_filling_keeps_kernels_compiled_by_a_worker(tmp_path: Path) -> None:
     image, pods = tmp_path / "image", tmp_path / "pods"
     (image / "of_a_module").mkdir(parents=True)
     (pods / "of_a_module").mkdir(parents=True)
@@ -348,7 +348,7 @@ def test_filling_keeps_what_a_worker_compiled_itself(tmp_path: Path) -> None:
     assert (pods / "of_a_module/two.nbi").read_text() == "the image's"
 
 
-def test_memory_has_room_for_what_a_stream_may_fetch(tmp_path: Path) -> None:
+def test_memory_limits_cover_the_fetch_buffers(tmp_path: Path) -> None:
     units = {"Mi": 1 << 20, "Gi": 1 << 30}
     for overlay in OVERLAYS:
         found = loaded(overlay, tmp_path)
@@ -387,7 +387,7 @@ def test_images_have_a_version_and_are_those_that_are_tested() -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_selectors_select_the_workers_and_nothing_else(overlay: str) -> None:
+def test_selectors_match_only_the_workers(overlay: str) -> None:
     stateful = one(overlay, "StatefulSet")["spec"]
     assert stateful["selector"]["matchLabels"] == WORKER
     assert WORKER.items() <= stateful["template"]["metadata"]["labels"].items()
@@ -434,7 +434,7 @@ def ports(found: list[Manifest]) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_workers_reach_kafka_redis_and_dns_alone(overlay: str, tmp_path: Path) -> None:
+def test_workers_reach_only_kafka_redis_and_dns(overlay: str, tmp_path: Path) -> None:
     found = loaded(overlay, tmp_path)
     needed = brokers_ports(found) | {int(urlsplit(found.redis.url).port or 0)}
     assert ports(allowed(overlay, "egress")) == DNS | {("TCP", port) for port in needed}
@@ -448,7 +448,7 @@ def test_workers_reach_kafka_redis_and_dns_alone(overlay: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_point_8_every_rule_of_egress_names_a_destination(overlay: str) -> None:
+def test_every_rule_of_egress_names_a_destination(overlay: str) -> None:
     for rule in allowed(overlay, "egress"):
         for to in rule["to"]:
             assert {*to} in ({"ipBlock"}, {"podSelector"}, {"namespaceSelector"})
@@ -494,7 +494,7 @@ def test_the_dashboards_are_those_of_grafana_where_its_sidecar_finds_them() -> N
     assert len(all_of("try-out", "ConfigMap")) == 1
 
 
-def test_what_is_scraped_is_the_job_that_the_alerts_know() -> None:
+def test_prometheus_scrapes_the_job_of_the_alerts() -> None:
     monitor = one("production", "PodMonitor")["spec"]
     labels = one("production", "StatefulSet")["spec"]["template"]["metadata"]["labels"]
     assert labels[monitor["jobLabel"]] == prometheus.JOB

@@ -76,7 +76,7 @@ def test_the_script_runs_a_command_with_its_variables_and_returns_its_exit_code(
 
 @pytest.mark.long
 @pytest.mark.integration
-def test_point_18_the_script_takes_the_ports_that_readme_says_or_names_the_variables(monkeypatch) -> None:
+def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatch) -> None:
     free, *_ = services.free_ports(1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(services, "USUAL", {"kafka": free, "redis": taken.getsockname()[1]})
@@ -139,7 +139,7 @@ esac"""
 # --- missing programs, and downloads ------------------------------------------------------------------------
 
 
-def test_without_java_the_error_says_what_to_install(bare: Path) -> None:
+def test_without_java_the_error_names_the_package(bare: Path) -> None:
     with pytest.raises(UnavailableError, match=r"Java 17 or newer.*apt-get install default-jre-headless"):
         Services.start()
 

@@ -52,7 +52,7 @@ def test_the_version_is_the_projects() -> None:
     assert ldp.__version__ == PROJECT["version"]
 
 
-def test_a_tree_that_is_not_installed_says_so() -> None:
+def test_a_source_tree_without_installation_has_its_own_version() -> None:
     assert source("import ldp; print(ldp.__version__)") == "0+source"
 
 
@@ -189,7 +189,7 @@ def test_the_workers_lock_is_a_part_of_the_developers() -> None:
         ),
     ],
 )
-def test_a_lock_has_what_the_project_wants(lock: str, wanted: list[str]) -> None:
+def test_a_lock_satisfies_every_requirement(lock: str, wanted: list[str]) -> None:
     versions: dict[str, list[str]] = {}
     for entry in locked(lock).values():
         name, version = entry.split(maxsplit=1)[0].split("==")
@@ -203,14 +203,14 @@ def test_a_lock_has_what_the_project_wants(lock: str, wanted: list[str]) -> None
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_point_8_every_action_is_pinned_by_its_commit_with_its_version_beside(path: Path) -> None:
+def test_every_action_is_pinned_by_commit_with_a_version_comment(path: Path) -> None:
     used = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
     assert used
     for action in used:
         assert re.fullmatch(r"(actions|github)/[a-z-]+(/[a-z]+)?@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
 
 
-def test_point_8_a_workflow_may_write_only_where_it_has_to() -> None:
+def test_a_workflow_may_write_only_where_it_has_to() -> None:
     writing = {
         (path.stem, name): {key for key, said in job.get("permissions", {}).items() if said == "write"}
         for path in WORKFLOWS
@@ -227,7 +227,7 @@ def test_point_8_a_workflow_may_write_only_where_it_has_to() -> None:
         assert YAML(typ="safe").load(path)["permissions"] == {"contents": "read"}
 
 
-def test_one_version_is_said_everywhere() -> None:
+def test_every_file_has_the_same_version() -> None:
     assert str(CITATION["version"]) == PROJECT["version"]
     assert CITATION["license"] == PROJECT["license"]
     assert CITATION["references"][0]["doi"] in PROJECT["urls"]["Paper"]
@@ -243,13 +243,13 @@ def test_one_version_is_said_everywhere() -> None:
         ("worker", "ldp-worker: not installed: click; install the extra: pip install 'ldp-worker[worker]'\n"),
     ],
 )
-def test_a_command_without_its_packages_says_what_to_type(package, said):
+def test_a_command_without_its_packages_names_the_remedy(package, said):
     code = f"import sys; sys.modules['click'] = None; from {package}.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def test_point_8_a_release_attests_what_it_uploads() -> None:
+def test_a_release_attests_what_it_uploads() -> None:
     jobs = YAML(typ="safe").load(ROOT / ".github/workflows/release.yml")["jobs"]
     steps = {step.get("uses", "").partition("@")[0]: step for step in jobs["build"]["steps"]}
     assert steps["actions/attest-build-provenance"]["with"]["subject-path"] == "dist/*"

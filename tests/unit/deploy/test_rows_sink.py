@@ -52,18 +52,18 @@ def follow(monkeypatch):
     return run
 
 
-def test_a_transaction_that_stays_open_is_said_once(follow):
+def test_an_open_transaction_is_reported_once(follow):
     ((at, said),) = follow([17] * 500 + ["end"])
     assert at == postgres._OPEN_SECONDS
     assert said.startswith("topic ldp-rows: a transaction is open since offset 17; ")
 
 
-def test_transactions_that_end_are_not_said_and_a_later_one_is(follow):
+def test_only_transactions_that_stay_open_are_reported(follow):
     assert follow([offset for offset in range(500) for _ in range(50)] + [None] * 100 + ["end"]) == []
     said = follow([17] * 100 + [None] + [40] * 100 + ["end"])
     assert ["offset 17" in said[0][1], "offset 40" in said[1][1]] == [True, True]
     assert len(said) == 2
 
 
-def test_the_sink_that_stops_at_the_end_says_at_once_what_it_leaves_out(follow):
+def test_a_sink_run_once_reports_an_open_transaction_at_once(follow):
     assert len(follow([17], once=True)) == 1

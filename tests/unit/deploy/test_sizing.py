@@ -84,7 +84,7 @@ def test_fewer_methods_take_less_and_rows_more(tmp_path):
     ("protocol", "d", "reports"),
     [("grr", 10, 300), ("olh", 1024, 100), ("olh", 1024, 50_000), ("grr", 3, 10**10), ("pgr", 1024, 10**6)],
 )
-def test_a_blob_has_so_many_bytes(protocol, d, reports):
+def test_the_size_of_a_blob_matches_the_estimate(protocol, d, reports):
     """Size of the state in which one counter has the most that reports are likely to add."""
     given = load(protocol, d, reports)
     stream = ldp.Stream("s", given.oracle)
@@ -107,7 +107,7 @@ def test_no_counter_has_more_than_its_width_holds(protocol):
         assert state.max() < 1 << 8 * sizing.width(oracle, reports)
 
 
-def test_what_is_sent_for_a_cell_and_named_of_it_is_what_the_layout_makes():
+def test_sizes_of_cells_match_the_layout():
     stream = ldp.Stream("sized-10", ldp.GRR("1", 10))
     state = PartitionState.fresh(stream, 0)
     flush, before = "0" * 32, layout.initial(lineage_of("sized", stream, "b" * 22), state)
@@ -131,7 +131,7 @@ def test_what_is_sent_for_a_cell_and_named_of_it_is_what_the_layout_makes():
 
 
 @pytest.mark.parametrize(("d", "partitions"), [(1_024, 1), (1_024, 200), (9_000, 3)])
-def test_a_snapshot_has_so_many_bytes(d, partitions):
+def test_the_size_of_a_snapshot_matches_the_estimate(d, partitions):
     given = load("olh", d, 10**6, partitions=partitions)
     stream = ldp.Stream("s", given.oracle)
     counts = np.random.default_rng(1).binomial(10**6, float(given.oracle.q), d)
@@ -153,7 +153,7 @@ def test_a_snapshot_has_so_many_bytes(d, partitions):
         assert min(written) == 4 < sizing.NUMBER < (sum(written) - 4 * zeros) / (len(numbers) - zeros)
 
 
-def test_what_a_record_takes_is_what_the_other_page_says():
+def test_record_sizes_match_the_guide():
     text = page("guides/send-reports")
     for protocol, name in ((2, "pgr"), (5, "olh")):
         rows = re.findall(r"^\| (one report|100 reports) \|(.*)\|$", text, re.MULTILINE)
@@ -195,7 +195,7 @@ def test_the_formulas_computed_again():
         assert given.worker_bytes == pytest.approx(memory + apart + 40e6 + 8 * P * C * K)
 
 
-def test_what_is_concluded_on_paper_is_what_the_numbers_say():
+def test_conclusions_match_the_computed_numbers():
     pgr, *_ = (tables.Load.of(o.name, o, tables.RATE, tables.PARTITIONS) for o in tables.PAPER)
     text = " ".join(SECTION.split())
     assert f"takes {pgr.cut_seconds:.0f} s of CPU and {8 * pgr.counters / 1e9:.0f} GB of memory" in text

@@ -8,7 +8,7 @@ import pytest
 from deploy.local.workers import Worker
 
 
-def test_a_worker_that_has_not_said_where_it_listens_is_not_ready(tmp_path):
+def test_a_worker_without_a_logged_port_is_not_ready(tmp_path):
     worker = Worker("worker 1", None, tmp_path / "log")
     worker.log.write_text('text\n{"event": "worker.started", "port": 1')  # a line that is only half written
     assert worker.port() == 0

@@ -47,7 +47,7 @@ def test_the_tail_is_an_upper_bound_and_close():
 
 @pytest.mark.parametrize("n", [10**9, 10**12, 10**15])
 @pytest.mark.parametrize("f", [0.0, 0.01, 0.5, 1.0])
-def test_of_many_reports_it_is_the_normal_distributions(n, f):
+def test_the_tail_of_many_reports_approaches_the_normal_distribution(n, f):
     p, q = 0.6, 0.25
     z = np.array([0.5, 1, 2, 3, 4, 5])
     spread = np.sqrt(n * (f * p * (1 - p) + (1 - f) * q * (1 - q)))

@@ -38,7 +38,7 @@ def decoded(stream, sent):
     return frames.decode(stream, b"".join(sent), ends[:-1], ends[1:])
 
 
-def test_both_adapters_make_the_same_of_bits(tmp_path):
+def test_both_adapters_decode_bits_equally(tmp_path):
     (tmp_path / "topics.json").write_text(json.dumps(TOPICS.document()))
     texts = browser("firefox", "11", "0.75", "0.25", lines=[value % 11 for value in range(300)])
     assert all(len(text) == 11 and set(text) <= {"0", "1"} for text in texts)
@@ -50,7 +50,7 @@ def test_both_adapters_make_the_same_of_bits(tmp_path):
     assert ["".join(map(str, row)) for row in bits.tolist()] == texts
 
 
-def test_both_adapters_make_the_same_of_confidences(tmp_path):
+def test_both_adapters_decode_confidences_equally(tmp_path):
     (tmp_path / "confidence.json").write_text(json.dumps(CONFIDENCE.document()))
     rates = [1 / 3, 0.4994798, 0.7, 0.5, 0.49947980000000004]  # the last is the double behind
     records = browser(

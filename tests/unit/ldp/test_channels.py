@@ -102,7 +102,7 @@ def test_epsilon_of_ratios_next_to_one_and_far_from_it():
     assert epsilon_above(Fraction(10**72)) == Fraction(165786127, 10**6)  # 72·ln 10 = 165.786126…
 
 
-def test_epsilon_of_what_browsers_are_set_to():
+def test_epsilon_of_browser_settings():
     """The rate that Chromium's own ε of 1.1 comes to, and Cobalt's levels."""
     rate = Fraction("0.4994798")
     assert ldp.Response(1 - rate / 2, 2).epsilon == Fraction("1.1")
@@ -154,13 +154,13 @@ def test_documents_and_frames(oracle):
         ({"protocol": "rr", "p": "3/4", "domain_size": 2}, "allowed are grr, "),
     ],
 )
-def test_what_is_refused(document, said):
+def test_invalid_documents_are_refused(document, said):
     with pytest.raises((TypeError, ValueError)) as caught:
         Client(document)
     assert said in str(caught.value)
 
 
-def test_a_channel_is_asked_for_by_its_name():
+def test_a_channel_is_created_by_name():
     with pytest.raises(TypeError, match="unary needs p and q, or f and p and q"):
         ldp.oracle("unary", domain_size=3, p="3/4")
     with pytest.raises(TypeError, match="grr needs epsilon"):
@@ -169,7 +169,7 @@ def test_a_channel_is_asked_for_by_its_name():
         ldp.oracle("unary", "1", domain_size=3, p="3/4", q="1/4")
 
 
-def test_the_document_command_prints_what_a_report_spends():
+def test_the_document_command_prints_the_epsilon_of_a_report():
     asked = ["document", "--protocol", "unary", "--parameter", "q=1/4", "--domain-size", "9", "--parameter"]
     made, refused, infinite = (
         CliRunner().invoke(cli, [*asked, *more])

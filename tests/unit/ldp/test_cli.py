@@ -35,7 +35,7 @@ def test_json_is_the_plan():
     assert {row["protocol"] for row in document["protocols"]} == set(ORACLES)
 
 
-def test_the_table_has_a_line_a_protocol_and_the_reason():
+def test_the_table_has_one_line_per_protocol_and_the_reason():
     result = run(*ASKED)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()

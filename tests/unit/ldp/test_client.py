@@ -131,13 +131,13 @@ def test_an_invalid_frame_is_not_packed(frame, error, says):
 @pytest.mark.parametrize(
     ("most", "error"), [(0, ValueError), (-1, ValueError), (True, TypeError), (1.0, TypeError)]
 )
-def test_how_many_reports_a_record_may_have_is_a_whole_number(most, error):
+def test_the_limit_of_reports_per_record_is_an_integer(most, error):
     client = Client(LABELLED)
     with pytest.raises(error, match="most_reports"):
         client.pack([client.report(0)], most_reports=most)
 
 
-def test_a_device_needs_the_standard_library_alone():
+def test_a_device_needs_only_the_standard_library():
     code = (
         "import json, sys\n"
         "from ldp.client import Client\n"

@@ -143,7 +143,7 @@ def test_a_p_value_is_one_by_the_exact_law(n, p, level):
         (1.0, ALARM / 5, FAIL),
     ],
 )
-def test_all_that_is_compared_shares_the_risk(monkeypatch, p_value, share, verdict):
+def test_all_comparisons_share_the_risk(monkeypatch, p_value, share, verdict):
     oracle, given = ldp.GRR("1", 5), []
     command = SimpleNamespace(
         stream=ldp.Stream("s", oracle), report=lambda order: of_one(oracle, 0, order.size)
@@ -200,7 +200,7 @@ def test_collisions_of_olh():
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_what_is_spent_is_bounded_from_below(name):
+def test_the_spent_epsilon_is_bounded_from_below(name):
     """At each ε the bound stays below it, and comes near: at most once in 10⁶ it would not."""
     for epsilon in ("1/2", "2"):
         oracle = ldp.oracle(name, epsilon, 4)
@@ -248,7 +248,7 @@ def run(tmp_path, stream, *arguments):
     return CliRunner().invoke(cli, ["audit-client", "--document", str(document), *arguments])
 
 
-def test_the_command_says_its_verdict_and_exits_by_it(tmp_path):
+def test_the_command_prints_its_verdict_and_sets_the_exit_code(tmp_path):
     stream = ldp.Stream("s", ldp.GRR("1", 5))
     few = run(tmp_path, stream, "--reports", "200", "--", sys.executable, MUTANT, "honest", "{}")
     assert few.exit_code == 3 and "increase --reports" in few.output
@@ -263,7 +263,7 @@ def test_the_command_says_its_verdict_and_exits_by_it(tmp_path):
 
 
 @pytest.mark.long
-def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
+def test_the_command_accepts_chosen_labels_and_values(tmp_path):
     stream = ldp.Stream("s", ldp.GRR("1", 3), labels=["red", "green", "blue"])
     own = [sys.executable, "-m", "ldp", "perturb", "--document", "{}"]
     good = run(tmp_path, stream, "--value", "green", "--reports", "60000", "--", *own)
@@ -303,7 +303,7 @@ def test_scripted_coins_are_compared_with_vectors(tmp_path):
     assert re.match(r"grr-10: case \d of 6 is 01\w+; expected 01\w+", found[0])
 
 
-def test_a_label_of_more_than_a_line_is_said():
+def test_a_label_with_a_line_break_is_reported():
     stream = ldp.Stream("s", ldp.GRR("1", 2), labels=["one", "two\u2028lines"])
     with (
         Command(faults.command("honest"), stream, 60) as command,

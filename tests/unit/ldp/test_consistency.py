@@ -83,7 +83,7 @@ def test_norm():
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_point_24_other_types_are_refused_with_a_hint(method):
+def test_other_types_are_refused_with_a_hint(method):
     given = (0.5, 0.5)
     says = rf"an Estimate is needed, not a {type(given).__name__}.*oracle\.estimate\(counts, n\)"
     with pytest.raises(TypeError, match=says):
@@ -122,7 +122,7 @@ def test_norm_cut():
         np.testing.assert_array_equal(METHODS["norm-cut"](estimate), expected)
 
 
-def test_norm_cut_keeps_what_sums_to_one_up_to_rounding():
+def test_norm_cut_keeps_estimates_that_sum_to_one_despite_rounding():
     """GRR's estimates sum to 1; without a guard for rounding about half of these would lose their smallest."""
     rng = np.random.default_rng(5)
     for d, epsilon in itertools.product((2, 3, 1000), ("1/100", "20")):
@@ -290,7 +290,7 @@ def test_degenerate_cases_have_their_rule():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ALL)
-def test_what_every_method_promises_for_awkward_estimates(method):
+def test_every_method_keeps_its_guarantees_for_awkward_estimates(method):
     """Ties, all negative, sums below 1, values above 1, one report, few values; under p + q < 1, = 1 and > 1."""
     rng = np.random.default_rng(9)
     for _, estimate in (*inputs(2), *inputs(7), *inputs(40)):

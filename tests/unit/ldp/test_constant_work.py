@@ -90,7 +90,7 @@ def work(monkeypatch, oracle, value: int, seed: int) -> tuple[tuple[int, ...], i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", WORKED, ids=repr)
-def test_point_24_the_work_for_a_report_is_the_same_for_every_value_and_outcome(monkeypatch, oracle):
+def test_the_work_for_a_report_is_the_same_for_every_value_and_outcome(monkeypatch, oracle):
     work(monkeypatch, oracle, 0, 0)  # imports and caches
     done = [
         work(monkeypatch, oracle, value, seed)
@@ -103,6 +103,6 @@ def test_point_24_the_work_for_a_report_is_the_same_for_every_value_and_outcome(
     assert max(counts) - min(counts) <= CHOICE
 
 
-def test_point_24_the_bytecodes_of_a_loop_are_counted():
+def test_the_bytecodes_of_a_loop_are_counted():
     two, four = (bytecodes(lambda p=p: sampling.mask(p, 8)) for p in (Fraction(1, 4), Fraction(1, 16)))
     assert 10 < two < four

@@ -69,7 +69,7 @@ def test_a_document_has_lists_or_objects_by_label_or_index(name):
 
 
 @pytest.mark.parametrize("name", ["grr", "olh"])
-def test_the_command_prints_what_aggregate_prints(name, tmp_path):
+def test_the_counts_command_prints_the_output_of_aggregate(name, tmp_path):
     stream = ldp.Stream("s", ldp.oracle(name, "1", D), labels=LABELS)
     files = {each: tmp_path / f"{each}.json" for each in ("document", "counts", "frames")}
     files["document"].write_text(json.dumps(stream.document()))

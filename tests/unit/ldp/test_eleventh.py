@@ -28,7 +28,7 @@ def one(rows, case, dataset, x, method="empirical-bayes"):
     return row
 
 
-def test_a_row_is_the_mean_of_what_the_methods_do_on_the_same_draws():
+def test_a_row_is_the_mean_over_the_same_draws():
     """Two draws, each with the seed of its job, and the errors written down another way."""
     jobs = [
         job for job in eleventh.eleventh(QUICK) if job.key[1:3] == ("steep geometric", "2") and job.key[3] < 2
@@ -66,7 +66,7 @@ def test_a_row_is_the_mean_of_what_the_methods_do_on_the_same_draws():
 
 @pytest.mark.long
 @pytest.mark.parametrize("x", EPSILONS)
-def test_elsewhere_it_wins_or_loses_as_its_description_says(rows, x):
+def test_results_on_other_data_match_the_description(rows, x):
     assert -0.02 < one(rows, "over power-ns", "zipf", x).value < 0.1
     assert one(rows, "over power-ns", "uniform", x).value < -0.3
     assert -0.2 < one(rows, "over power-ns", "geometric", x).value < 0

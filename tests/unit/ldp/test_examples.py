@@ -17,7 +17,7 @@ PROGRAMS = {"python": sys.executable, "node": str(Path(executable.ROOT_DIR) / "b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", SAID)
-def test_it_prints_what_its_page_says(command):
+def test_output_matches_the_page(command):
     program, file = command.split()
     done = subprocess.run(
         [PROGRAMS[program], file], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300

@@ -45,7 +45,7 @@ def pieces(rng):
     return [once("top-k", "zipf", "base", [1, 2, 4], value), once("top-k", "zipf", "norm", 1, value[0])]
 
 
-def test_point_25_rows_have_the_quantiles_of_the_repeats():
+def test_rows_have_the_quantiles_of_the_repeats():
     work = [Job(("some", repeat), pieces) for repeat in range(25)]
     rows = run(work, seed=3)
     drawn = np.array([job.run(3)[0].mean for job in work])
@@ -273,7 +273,7 @@ def test_a_claim_about_a_curve(said, figure, xs, values, expected):
     assert verdict(said, shaped(figure, xs, values, dataset)) == expected
 
 
-def test_every_claim_has_its_figures_and_they_stand_in_the_order_of_the_paper():
+def test_every_claim_has_figures_in_the_order_of_the_paper():
     assert len(claims.CLAIMS) > 60
     assert all(FIGURES.keys() >= set(claim.needs) and claim.needs for claim in claims.CLAIMS)
     assert len({claim.quote for claim in claims.CLAIMS}) == len(claims.CLAIMS)
@@ -388,7 +388,7 @@ def test_the_command(tmp_path, monkeypatch):
         (("--out", __file__), "is a file"),
     ],
 )
-def test_what_the_command_refuses(args, says):
+def test_the_command_refuses_invalid_options(args, says):
     result = CliRunner().invoke(cli, ["reproduce", "--quick", *args])
     assert result.exit_code == 2
     assert says in result.stderr
@@ -403,7 +403,7 @@ def found(quote, rows):
     ("zipf", "emoji", "expected"),
     [(1.0, 1.0, HOLDS), (1.0, 3.0, OTHER), (3.0, 1.0, FAILS), (3.0, 3.0, FAILS)],
 )
-def test_point_25_a_claim_is_judged_on_each_of_its_data_and_other_emoji_cannot_fail_it(zipf, emoji, expected):
+def test_a_claim_is_decided_on_each_dataset_except_other_emoji(zipf, emoji, expected):
     rows = flat("full-domain", EQUAL | {"power": zipf}) + flat(
         "full-domain", EQUAL | {"power": emoji}, "emoji"
     )
@@ -416,7 +416,7 @@ def test_point_25_a_claim_is_judged_on_each_of_its_data_and_other_emoji_cannot_f
 
 
 @pytest.mark.long
-def test_point_25_every_claim_has_its_data(all_of_it):
+def test_every_claim_has_its_data(all_of_it):
     made, _ = all_of_it
     for claim, finding in made.findings:
         assert set(finding.by_data) <= {"zipf", "emoji"}, claim.quote

@@ -120,7 +120,7 @@ def test_lines_are_counted_one_by_one_wherever_blocks_end(lines, ends, closed, b
     assert sum(aggregator.rejected.values()) == len(expected_rejected)
 
 
-def test_a_line_too_long_is_passed_over(monkeypatch):
+def test_a_line_over_the_limit_is_skipped(monkeypatch):
     monkeypatch.setattr(files, "LINES_BLOCK", 16)
     monkeypatch.setattr(files, "LONGEST_LINE", 200)
     long = b'{"fingerprint":"' + b"0" * 1000
@@ -157,7 +157,7 @@ def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch,
 
 @pytest.mark.parametrize("block", [5, 31])
 @pytest.mark.parametrize("most", [None, 2])
-def test_point_16_and_19_a_frame_is_judged_as_one_record_wherever_blocks_end(monkeypatch, block, most):
+def test_a_frame_is_checked_as_one_record_at_every_block_size(monkeypatch, block, most):
     monkeypatch.setattr(files, "BLOCK", block)
     monkeypatch.setattr(files, "LINES_BLOCK", block)
     stream = ldp.Stream("s", ldp.OUE("1", 100))
@@ -176,7 +176,7 @@ def test_point_16_and_19_a_frame_is_judged_as_one_record_wherever_blocks_end(mon
     assert aggregated(stream, lines, most=most)[0].rejected == ({"many": 1} if most == 2 else {})
 
 
-def test_point_16_aggregate_takes_a_limit_and_has_none_by_itself(colours):
+def test_aggregate_takes_a_limit_and_has_none_by_itself(colours):
     lines = frames.encode_json(COLOURS, COLOURS.oracle.perturb([0, 2, 1])) + b"\n"
     assert run("aggregate", "--document", colours, stdin=lines).exit_code == 0
     result = run("aggregate", "--document", colours, "--most-reports", "2", stdin=lines + lines)
@@ -250,7 +250,7 @@ def test_an_invalid_value_is_named_by_its_line_only(monkeypatch, stream, wrong, 
     assert ("blank" in str(raised.value)) == (not wrong)
 
 
-def test_document_is_what_the_stream_says(tmp_path):
+def test_the_document_command_prints_the_document_of_the_stream(tmp_path):
     asked = ("document", "--protocol", "olh", "--epsilon", "0.5")
     result = run(*asked, "--labels", "red, green,blue", "--parameter", "g=7", "--parameter", "hash=xxh32")
     oracle = ldp.OLH("1/2", 3, g=7, hash="xxh32")
@@ -370,7 +370,7 @@ def test_no_report_to_count_exits_1(colours):
     assert "the input has no report to count; ldp perturb turns values into reports" in result.stderr
 
 
-def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colours):
+def test_a_wrong_value_exits_1_with_the_number_of_written_reports(tmp_path, colours):
     content = b"red\n" * 40_000 + b"violet\n"
     result = run("perturb", "--document", colours, "--insecure-seed", 1, stdin=content)
     assert result.exit_code == 1
@@ -425,7 +425,7 @@ def test_the_tutorial_shows_what_it_prints(tmp_path):
             assert float(low) < float(base) < float(high)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_label_or_a_value(tmp_path):
+def test_a_byte_order_mark_is_not_part_of_a_label_or_value(tmp_path):
     (tmp_path / "labels").write_bytes(b"\xef\xbb\xbfred\r\ngr\xe2\x80\xa8een\r\nblue\r\n")
     assert files.labels(tmp_path / "labels") == ["red", "gr\u2028een", "blue"]
     blocks = list(values(COLOURS, io.BytesIO(b"\xef\xbb\xbfred\nblue\n"), "stdin"))

@@ -69,7 +69,7 @@ def test_vectors(vector):
 
 
 @pytest.mark.parametrize("vector", EVERY, ids=lambda vector: vector["name"])
-def test_vectors_of_what_reports_support(vector):
+def test_vectors_have_the_documented_supports(vector):
     stream = STREAMS[vector["name"]]
     oracle, whole = stream.oracle, stream.oracle.zeros()
     for item in vector["reports"]:
@@ -107,7 +107,7 @@ def test_encode_makes_the_vectors(vector):
             assert json.loads(frames.encode_json(stream, reports)) == json.loads(item["text"])
 
 
-def test_point_16_a_record_of_too_many_reports_is_rejected_whole():
+def test_a_record_of_too_many_reports_is_rejected_whole():
     stream = STREAMS["grr"]
     reports = np.zeros(10_001, stream.oracle.report_dtype)
     for encode in (frames.encode, frames.encode_json):
@@ -119,7 +119,7 @@ def test_point_16_a_record_of_too_many_reports_is_rejected_whole():
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE("2", 40), ldp.SUE("1", 40)], ids=str)
-def test_point_19_unlikely_weights_are_rejected_and_no_others(oracle):
+def test_unlikely_weights_are_rejected_and_no_others(oracle):
     stream = ldp.Stream("s", oracle)
     d = oracle.domain_size
     low, high = weight_bounds(oracle)
@@ -190,7 +190,7 @@ def test_decode_of_nothing():
         ([[0]], [[4]]),
     ],
 )
-def test_bounds_that_are_no_offsets(begins, ends):
+def test_invalid_bounds_are_refused(begins, ends):
     begins, ends = (np.array(a, getattr(a, "dtype", np.int64)) for a in (begins, ends))
     with pytest.raises(ValueError, match=r"begins|ends"):
         frames.decode(STREAMS["grr"], bytes(10), begins, ends)
@@ -277,7 +277,7 @@ def test_the_kernels_verdicts_are_the_reasons_in_their_order():
     ids=str,
 )
 @pytest.mark.parametrize("most", [1, 1 << 62])
-def test_nothing_is_written_beyond_the_room_that_the_bytes_make(oracle, most):
+def test_decoding_never_writes_beyond_its_buffer(oracle, most):
     """Records with the most and the shortest reports, some of them wrong, under a memory limit."""
     stream, size = ldp.Stream("s", oracle), oracle.report_bytes
     fields = np.array(
@@ -311,7 +311,7 @@ def test_nothing_is_written_beyond_the_room_that_the_bytes_make(oracle, most):
         assert not reports[: total * size].any()
 
 
-def test_bounds_that_lie_are_found_before_anything_is_written_beyond_the_room():
+def test_false_bounds_are_detected_before_writing_beyond_the_buffer():
     stream = ldp.Stream("s", ldp.GRR("1", 200))
     header = np.frombuffer(b"\x01" + stream.fingerprint, np.uint8)
     data = np.frombuffer(header.tobytes() + bytes(5000), np.uint8)

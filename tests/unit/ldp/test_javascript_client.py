@@ -105,7 +105,7 @@ console.log(stringify(answers));
 @pytest.mark.parametrize(
     "pollution", [{"labels": ["a", "b", "c"]}, {"version": 2}, {"epsilon": "infinite", "p": "1/3"}]
 )
-def test_what_other_scripts_of_a_page_did_to_prototypes_changes_no_fingerprint_and_no_frame(pollution):
+def test_changed_prototypes_change_no_fingerprint_and_no_frame(pollution):
     """Object.prototype.labels entered the fingerprint, and Array.prototype.toJSON made every number a text."""
     streams = [
         ldp.Stream("s", ldp.GRR("1", 3)),
@@ -225,7 +225,7 @@ def test_integers_reject_the_last_incomplete_round(ask):
     assert ask("coins", cases=[case for case, *_ in cases]) == [{"drawn": d, "left": n} for _, d, n in cases]
 
 
-def test_reports_of_its_own_coins_are_of_the_value_that_was_given(call):
+def test_reports_with_secure_randomness_encode_the_given_value(call):
     """At ε = 64 a value without users is supported at most half of the time, up to e⁻⁶⁴."""
     for name in ORACLES:
         stream = ldp.Stream("s", ldp.oracle(name, "64", 10), labels=[f"value {v}" for v in range(10)])
@@ -335,7 +335,7 @@ def test_a_bad_frame_is_refused_and_named_if_it_is_one(call):
             assert "72" not in answer["says"] or given[0] != {"hex": "72"}
 
 
-def test_it_is_one_module_of_no_dependency_that_takes_coins_from_the_system_alone():
+def test_the_client_is_one_module_with_system_randomness_only():
     text = (FOLDER / "ldp-client.js").read_text(encoding="utf-8")
     assert not re.findall(r"\bimport\b|\brequire\(", re.sub(r"/\*\*.*?\*/|//.*", "", text, flags=re.S))
     assert "Math.random" not in text

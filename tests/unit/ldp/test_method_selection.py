@@ -72,7 +72,7 @@ def in_users(exact, n):
     ("query", "first"),
     [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1)],
 )
-def test_half_of_the_simulations_is_of_each_population(query, first):
+def test_half_of_the_simulations_use_each_population(query, first):
     estimate, repeats = estimate_of("olh", 0.9 ** np.arange(100), 20_000, 9), 60
     drawn = Fit(estimate).draws(np.random.default_rng(12))
     rng, errors = np.random.default_rng(10), np.empty((2, repeats, len(NAMES)))
@@ -179,7 +179,7 @@ def test_the_confidence_of_two_methods(gap):
     )
 
 
-def test_point_23_the_confidence_is_the_lower_of_two_populations():
+def test_the_confidence_is_the_lower_of_two_populations():
     errors = np.tile([4.0, 8.0], (R, 1))
     rest = (0 * errors, np.zeros(2), np.full((R, R), 1 / R))
     assert ranked(errors, *rest).confidence == 1.0
@@ -307,7 +307,7 @@ def test_verdicts_by_hand():
     assert everything == ("all", *line[1:])
 
 
-def test_sets_alone_are_one_line_and_an_error_of_less_than_one_user_is_none():
+def test_sets_form_one_line_and_tiny_errors_count_as_zero():
     rows = list(cells("bell", "one subgroup #1", {"norm-cut": 1.0}, {}, ERRORS))
     rows += cells("bell", "one subgroup #2", {"norm-sub": 1.0}, {}, {"norm-sub": 1e-14, "base": 0.0})
     line, everything = choice.summary(rows)[1]
@@ -331,7 +331,7 @@ def judged():
 
 @pytest.mark.long
 @pytest.mark.parametrize("least", [0.8, 0.9])
-def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least):
+def test_stated_confidence_matches_the_success_rate(judged, least):
     """By kind of query, over nine kinds of data; 36 choices or, for sets only, 144 of each."""
     value = {(row.dataset, row.case, row.method): row.value for row in judged}
     stated, right = {}, {}
@@ -350,12 +350,12 @@ def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least
 
 
 @pytest.mark.long
-def test_point_23_top_k_is_chosen_well_where_no_power_law_is(judged):
+def test_top_k_is_chosen_well_where_no_power_law_is(judged):
     near = {line[0]: line[1] for line in choice.summary(judged)[1]}
     assert all(int(near[f"top {k}"].rstrip("%")) >= 80 for k in choice.TOP)
 
 
-def test_methods_together_are_those_alone_to_the_last_bit():
+def test_methods_together_equal_each_method_exactly():
     oracle = ldp.OLH("1", 300)
     estimate = oracle.estimate(np.random.default_rng(6).integers(200, 500, 300), 1000)
     for names in (NAMES, NAMES[::-1], ("power-ns",), ("power-ns", "base", "power"), ()):

@@ -22,7 +22,7 @@ ESTIMATE = ORACLE.estimate(COUNTS, 1000)
 LABELLED = ESTIMATE.labelled(LABELS)
 
 
-def test_labels_change_nothing_else():
+def test_labels_change_no_estimate():
     assert ESTIMATE.labels is None
     assert LABELLED.labels == tuple(LABELS)
     assert LABELLED.labelled(None).labels is None
@@ -49,7 +49,7 @@ def test_snapshots_and_aggregators_pass_labels_on():
     assert Aggregator(ldp.Stream("s", ORACLE)).stream.labels is None
 
 
-def test_the_line_names_what_it_is_of_and_the_most_frequent():
+def test_the_line_shows_the_source_and_the_most_frequent_values():
     assert repr(ESTIMATE).startswith("Estimate(1,000 reports of grr, ε = 1/2, d = 4: 0 ")
     values = re.findall(r"(\d) [-\d.]+[,)]", repr(ESTIMATE).split(": ")[1])
     assert values == ["0", "2", "1"]  # 1 and 3 are equal, so the first

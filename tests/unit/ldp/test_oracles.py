@@ -356,7 +356,7 @@ def test_estimate_refuses_what_cannot_be_counts(oracle):
         (ldp.PGR("1", 13, prime=3, dimension=3), [400] * 13, 1000, r"5200; .*4000 \+ j·9 for j = 0 to 0"),
     ],
 )
-def test_point_24_counts_that_no_reports_give_are_refused(oracle, counts, n, says):
+def test_counts_that_no_reports_give_are_refused(oracle, counts, n, says):
     with pytest.raises(ValueError, match=says):
         oracle.estimate(counts, n)
 
@@ -372,7 +372,7 @@ SMALLEST = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", SMALLEST, ids=repr)
-def test_point_24_counts_that_reports_give_are_not_refused(oracle):
+def test_counts_that_reports_give_are_not_refused(oracle):
     """Checks all sets of three reports; for GRR and Subset Selection no other counts pass."""
     d, n = oracle.domain_size, 3
     every = np.unique([oracle.perturb([v % d])[0] for v in range(60 * d)])
@@ -396,7 +396,7 @@ def test_point_24_counts_that_reports_give_are_not_refused(oracle):
 
 
 @over_all
-def test_point_24_estimate_reports_is_all_of_phi(oracle):
+def test_estimate_reports_equals_accumulate_support_and_estimate(oracle):
     reports = oracle.perturb(np.arange(50) % oracle.domain_size, rng=np.random.default_rng(7))
     state = oracle.zeros()
     oracle.accumulate(state, reports)
@@ -425,7 +425,7 @@ def test_point_24_estimate_reports_is_all_of_phi(oracle):
     ],
     ids=repr,
 )
-def test_reports_support_the_own_value_with_p_and_any_other_with_q(oracle, exact, seeded_system):
+def test_reports_support_their_value_with_p_and_others_with_q(oracle, exact, seeded_system):
     n = 20_000
     rng = None if exact else np.random.default_rng(6)
     value = oracle.domain_size // 2
@@ -625,7 +625,7 @@ def test_a_subset_has_the_smaller_form():
         assert dtype.itemsize == size
 
 
-def test_hadamard_decodes_what_the_matrix_says():
+def test_hadamard_decoding_matches_the_matrix():
     """Against the matrix built by doubling, for states of all sizes, with entries that no 32 bits hold."""
     rng = np.random.default_rng(8)
     for d in (1, 2, 7, 8, 100):
@@ -678,7 +678,7 @@ def test_bad_parameters_are_refused(name, arguments, error, says):
         ldp.oracle(name, **({"epsilon": "1", "domain_size": 10} | arguments))
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_exists():
     for name in ldp.__all__:
         assert getattr(ldp, name) is not None
     assert set(dir(ldp)) == set(ldp.__all__)
@@ -688,7 +688,7 @@ def test_every_public_name_is_there():
 
 @pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
 @pytest.mark.parametrize("epsilon", ["1/100", "1", "64"])
-def test_point_19_unlikely_weights_by_the_exact_law_of_small_domains(protocol, epsilon):
+def test_unlikely_weights_by_the_exact_law_of_small_domains(protocol, epsilon):
     """The law is convolved bit by bit, in exact fractions."""
     beyond = Fraction(5, 10**13)
     law = {}
@@ -708,7 +708,7 @@ def test_point_19_unlikely_weights_by_the_exact_law_of_small_domains(protocol, e
 @pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
 @pytest.mark.parametrize("epsilon", ["1/10", "4"])
 @pytest.mark.parametrize("d", [1000, 1 << 20])
-def test_point_19_unlikely_weights_of_large_domains(protocol, epsilon, d):
+def test_unlikely_weights_of_large_domains(protocol, epsilon, d):
     oracle = protocol(epsilon, domain_size=d)
     low, high = oracle.weight_bounds
     p, others = float(oracle.p), scipy.stats.binom(d - 1, float(oracle.q))
@@ -726,7 +726,7 @@ def test_point_19_unlikely_weights_of_large_domains(protocol, epsilon, d):
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE("1", 300), ldp.SUE("3", 333)], ids=str)
-def test_point_19_honest_reports_are_likely_whatever_their_value(oracle):
+def test_honest_reports_are_likely_whatever_their_value(oracle):
     rng = np.random.default_rng(19)
     for values in (np.zeros(5_000, int), rng.integers(0, oracle.domain_size, 5_000)):
         reports = oracle.perturb(values, rng=rng)

@@ -87,7 +87,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_the_settings(tmp_path):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_what_cannot_be_drawn_is_named(monkeypatch, tmp_path):
+def test_undrawable_figures_are_named(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="figure 'top-k' has no rows"):
         plots.draw(FIGURES["top-k"], rows_of("users"), tmp_path / "users.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)

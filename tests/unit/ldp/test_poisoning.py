@@ -28,7 +28,7 @@ def accepted(oracle):
 
 
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)
-def test_point_18_fake_is_the_most_of_all_reports(oracle):
+def test_fake_is_the_most_of_all_reports(oracle):
     supports = accepted(oracle)
     p, q = float(oracle.p), float(oracle.q)
     moved = (supports - q) / (p - q)  # users, for each report and value
@@ -45,7 +45,7 @@ def test_point_18_fake_is_the_most_of_all_reports(oracle):
 
 
 @pytest.mark.parametrize("protocol", ["oue", "sue"])
-def test_point_18_fake_of_many_ones_is_rejected(protocol):
+def test_fake_of_many_ones_is_rejected(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, "1", domain_size=1024))
     most = effect(stream.oracle, 10).values
     for ones, reasons in ((most, {}), (most + 1, {0: "ones"})):
@@ -63,7 +63,7 @@ def subsets(d, seed):
 
 
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)
-def test_the_strongest_report_for_a_set_is_that_of_all_reports(oracle):
+def test_the_strongest_report_for_a_set_matches_enumeration(oracle):
     supports = accepted(oracle)
     for subset in subsets(oracle.domain_size, 23):
         within = supports[:, subset].sum(axis=1)
@@ -86,7 +86,7 @@ def strongest(oracle, subset, up):
 
 @pytest.mark.parametrize("name", ["grr", "olh", "oue", "sue", "subset", "hadamard", "pgr"])
 @pytest.mark.parametrize("subset", [[3], [0, 2, 5]], ids=["value", "set"])
-def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset):
+def test_exactly_the_tolerated_poisoning_reports_move_the_estimate_out(name, subset):
     """An attack with real reports: this number suffices in at least one direction, and one fewer in none."""
     oracle = ldp.oracle(name, "4", domain_size=7)
     rng = np.random.default_rng(25)
@@ -109,21 +109,21 @@ def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset):
     assert outside[fewest, False] or outside[fewest, True]
 
 
-def test_a_value_that_no_fakes_can_move_out_says_so():
+def test_an_immovable_value_has_infinite_tolerance():
     """Few reports: the interval contains full and no support."""
     estimate = ldp.OUE("1", domain_size=3).estimate([1, 0, 1], n=2)
     assert tolerance(estimate, np.full(3, -9.0), np.full(3, 9.0)).tolist() == [np.inf] * 3
 
 
 @pytest.mark.parametrize("oracle", MIDDLE, ids=repr)
-def test_point_18_fake_of_larger_geometries(oracle):
+def test_fake_of_larger_geometries(oracle):
     supports, _ = reports(oracle)
     assert effect(oracle, 10).values == supports.sum(axis=1).max()
 
 
 @pytest.mark.parametrize("hash_name", HASHES)
 @pytest.mark.parametrize(("d", "g"), [(3, 4), (6, 2), (4, 5)])
-def test_point_18_fake_of_olh_is_found_by_a_search(hash_name, d, g):
+def test_fake_of_olh_is_found_by_a_search(hash_name, d, g):
     oracle = ldp.OLH("1", d, hash=hash_name, g=g)
     found = max(
         sum(HASHES[hash_name](seed, v, g) == bucket for v in range(d))
@@ -133,7 +133,7 @@ def test_point_18_fake_of_olh_is_found_by_a_search(hash_name, d, g):
     assert found == effect(oracle, 10).values == d
 
 
-def test_point_18_fake_of_olh_in_a_large_domain_is_a_full_bucket_and_no_more():
+def test_the_strongest_olh_report_of_a_large_domain_is_a_full_bucket():
     assert ldp.OLH("1", 32, g=2).most_supported == 32  # 2³³ buckets, 2³² sets of values
     assert ldp.OLH("1", 40, g=2).most_supported < 40
     d, g = 1 << 20, 4

@@ -56,7 +56,7 @@ def test_the_standard_error_is_the_formula(epsilon, d):
 
 
 @over_grid
-def test_detectable_is_what_it_says(epsilon, d):
+def test_the_detectable_frequency_matches_its_definition(epsilon, d):
     for n in (100, 10**6):
         for row in plan(epsilon, d, n).rows:
             oracle = ldp.Stream.from_document("s", row.document).oracle

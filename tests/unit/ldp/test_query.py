@@ -84,7 +84,7 @@ def test_the_standard_error_of_every_set(oracle):
 
 
 @pytest.mark.parametrize("oracle", two_reports_laws(), ids=repr)
-def test_the_interval_of_every_set_is_that_of_its_definition(oracle):
+def test_the_interval_of_every_set_matches_its_definition(oracle):
     """At the interval's ends F̃ is z standard errors off, with the variance at that end."""
     d, n = oracle.domain_size, 3000
     users = np.array([1500, 600, 0, 600, 200, 100, 0][:d])
@@ -108,7 +108,7 @@ def test_the_interval_of_every_set_is_that_of_its_definition(oracle):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_of_one_value_they_are_the_estimates(name):
+def test_sets_of_one_value_equal_the_estimates(name):
     oracle = ldp.oracle(name, "2", 50)
     estimate = estimated(oracle, np.random.default_rng(4).integers(0, 900, 50), 1000)
     low, high = estimate.interval(0.9)
@@ -117,7 +117,7 @@ def test_of_one_value_they_are_the_estimates(name):
         assert query.std_error(estimate, [v]) == pytest.approx(estimate.std_error()[v], rel=1e-14)
 
 
-def test_of_the_whole_domain():
+def test_the_whole_domain_has_an_exact_interval():
     counts = np.array([700, 200, 50, 50])
     for oracle in (ldp.GRR("1", 4), ldp.SubsetSelection("1", 4, k=1)):
         estimate = oracle.estimate(counts, 1000)

@@ -48,7 +48,7 @@ def test_the_pooled_estimate_is_the_specifications():
         assert method(found).shape == (2,), name
 
 
-def test_one_rate_alone_is_a_response_with_its_p():
+def test_a_single_rate_equals_a_response_with_its_p():
     state = np.array([0, 0, 700, 300, 0, 0])
     found, alone = RATED.estimate_state(state, 1000), ldp.Response(1 - Fraction("0.4994798") / 2, 2)
     due = alone.estimate([700, 300], 1000)
@@ -108,7 +108,7 @@ def test_by_inverse_variance_it_is_right_where_rates_are_drawn_by_lot():
     assert alarms == pytest.approx(0.05 * repeats, abs=5.5 * math.sqrt(0.0475 * repeats) + 20)
 
 
-def test_by_inverse_variance_it_is_wrong_where_the_rate_goes_with_the_value_and_says_so():
+def test_inverse_variance_fails_and_warns_if_rates_depend_on_values():
     rng, n = np.random.default_rng(20_203), int(np.sum(TIED))
     truth = sum(high for _, high in TIED) / n
     for _ in range(20):
@@ -156,7 +156,7 @@ def test_a_state_takes_no_undeclared_rate():
         RATED.accumulate(RATED.zeros(), np.array([(3, 0)], RATED.report_dtype))
 
 
-def test_what_the_own_client_sends_is_at_the_highest_rate():
+def test_reports_of_our_client_have_the_highest_rate():
     assert {RATED.perturb_one(1)[0] for _ in range(20)} == {2}
     reports = RATED.perturb(np.ones(20_000, int), rng=np.random.default_rng(1))
     assert set(reports["rate"].tolist()) == {2}
@@ -204,7 +204,7 @@ def test_the_process_of_several_rates_has_a_mean_of_at_most_one(users):
     assert missed <= 0.5
 
 
-def test_as_many_poisoning_reports_as_are_said_move_it_out_and_one_less_does_not():
+def test_exactly_the_stated_poisoning_reports_move_the_estimate_out():
     state = np.array([300, 700, 200, 250, 90, 60])
     estimate = RATED.estimate_state(state, 1600)
     low, high = estimate.anytime_interval()

@@ -104,7 +104,7 @@ def flat(rows):
 
 
 @pytest.mark.parametrize(("top", "window"), [(1, None), (3, WINDOW), (100, None)])
-def test_rows_say_what_the_messages_say(top, window):
+def test_rows_equal_the_messages(top, window):
     snapshot = taken(window)
     messages = encode(snapshot) if window is None else [*encode(taken()), *encode_window(snapshot)]
     if window is not None:  # the stream defines the labels
@@ -127,7 +127,7 @@ def test_rows_have_the_columns_and_types_of_the_schemas(window, labels):
             assert type(one) is TYPES[column["type"]] or (one is None and column["optional"]), column
 
 
-def test_tombstones_are_of_exactly_the_rows():
+def test_tombstones_cover_exactly_the_rows():
     snapshot, places = taken(WINDOW), slots(["base", "norm"], 3, QUERIES, 5)
     rows, gone = encode_rows(snapshot, places), delete_rows("colours", WINDOW, places)
     assert {row.key for row in rows} == {row.key for row in gone}
@@ -137,7 +137,7 @@ def test_tombstones_are_of_exactly_the_rows():
     assert left == {row.key for row in encode_rows(taken(WINDOW, queries=QUERIES[:1]), fewer)}
 
 
-def test_a_head_says_what_rows_there_can_be():
+def test_a_head_lists_the_possible_rows():
     said = Rows("ldp-rows", Slots(("base",), {"": 3}), Slots(("norm",), {"": 9, "warm": 1}), until=5)
     for rows in (None, said, Rows("ldp-rows", Slots(("base",), {"": 3}))):
         snapshot = taken()
@@ -185,7 +185,7 @@ def changed(where, **changes):
     return json.dumps({name: one for name, one in said.items() if changes.get(name, 0) is not ...}).encode()
 
 
-def test_what_the_worker_writes_is_read_as_what_was_meant():
+def test_rows_of_the_worker_survive_a_round_trip():
     for window in (None, WINDOW):
         for row in encode_rows(taken(window), slots(list(METHODS), 5, QUERIES, 5)):
             key = RowKey.parse(row.key)
@@ -215,7 +215,7 @@ def test_a_key_that_the_worker_cannot_have_written_is_refused(change, says):
         RowKey.parse(changed(PLACE._asdict(), **change))
 
 
-def test_point_1_a_row_has_one_key_however_else_it_could_be_written():
+def test_a_row_has_one_key_however_else_it_could_be_written():
     key = PLACE.encode()
     for other in (key.replace(b":", b": "), key.replace(b'{"', b'{"stream":"x","', 1), key + b" "):
         with pytest.raises(ValueError, match="canonical form"):
@@ -254,7 +254,7 @@ def test_a_value_that_the_worker_cannot_have_written_is_refused(change, says):
 @pytest.mark.parametrize(
     "text", [b"", b"\xff", b"[" * 100_000, b'{"a":1}\0', b'{"n":NaN}', b"7" * 5000, b"null"]
 )
-def test_bytes_that_are_no_json_object_are_refused_in_one_line(text):
+def test_bytes_other_than_json_objects_are_refused_in_one_line(text):
     with pytest.raises(ValueError, match=r"^the key is not (JSON|a JSON object)") as caught:
         RowKey.parse(text)
     assert len(str(caught.value)) < 200

@@ -32,7 +32,7 @@ def test_epsilon_of_a_wrong_type(given):
     "given",
     ["", "0", "-1", "+1", "1e-999999999", "nan", " 1", "1\n", "1_0", "1/0", "٣", "64.01", 0, "9" * 5000],
 )
-def test_epsilon_outside_what_is_allowed(given):
+def test_invalid_epsilons_are_refused(given):
     with pytest.raises(ValueError, match="epsilon"):
         sampling.parse_epsilon(given)
 

@@ -54,7 +54,7 @@ def test_round_trip(domain_size, labelled):
     assert read.bodies["norm"].low is None
 
 
-def test_a_head_alone_follows_the_schema_before_any_method_has_a_body():
+def test_a_head_without_bodies_follows_the_schema():
     stream = ldp.Stream("s", ldp.GRR("1", 3))
     for methods in (None, (), ("base", "norm")):
         head = snapshot.announce(stream, replace(CUT, methods=methods), 1, None, "ab" * 16)
@@ -62,7 +62,7 @@ def test_a_head_alone_follows_the_schema_before_any_method_has_a_body():
         jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(part.body))
 
 
-def test_of_a_given_channel_head_and_bodies_say_what_a_report_spends():
+def test_messages_of_an_explicit_channel_state_the_epsilon_of_a_report():
     validator = jsonschema.Draft202012Validator(SCHEMA)
     told = ldp.Unary("1", "1/4", domain_size=3, epsilon="infinite")
     for oracle, said in ((ldp.Response("3/4", domain_size=3), "22397/12500"), (told, "infinite")):  # ln 6
@@ -114,7 +114,7 @@ def test_queries_are_answered_by_each_method():
 
 
 @pytest.mark.parametrize("domain_size", [1, 7])
-def test_point_22_sum_is_what_the_method_answers_for_all_values(domain_size):
+def test_sum_is_what_the_method_answers_for_all_values(domain_size):
     everything = tuple(range(domain_size))
     _, estimate, parts = make(domain_size, queries=(("all", everything),))
     read = snapshot.assemble("s", topic(parts, 4))
@@ -156,7 +156,7 @@ def test_an_incomplete_snapshot_is_not_read():
         snapshot.assemble("s", {})
 
 
-def test_point_2_parts_of_two_snapshots_with_one_number_are_never_one_snapshot():
+def test_parts_of_two_snapshots_with_one_number_are_never_one_snapshot():
     """Two publishers that both believed to be the one made number 4: whatever mix is read, it is refused."""
     _, _, one = make(5)
     stream, estimate, _ = make(5)
@@ -170,7 +170,7 @@ def test_point_2_parts_of_two_snapshots_with_one_number_are_never_one_snapshot()
 
 
 @pytest.mark.parametrize("field", ["snapshot", "sequence", "reports", "offsets"])
-def test_point_2_a_body_must_say_what_its_head_says(field):
+def test_a_body_must_match_its_headers(field):
     """A publisher that stamps another's body with its own headers is believed in nothing."""
     _, _, parts = make(5)
     received = topic(parts, 4)

@@ -40,7 +40,7 @@ def outside(oracle, total, m, k, low, high, least, most):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_so_many_poisoning_reports_put_it_out_and_no_fewer(name):
+def test_exactly_the_published_tolerance_moves_an_estimate_out(name):
     oracle = ORACLES[name]
     estimate, base = taken(oracle)
     counts, values = estimate.counts, range(8)
@@ -61,7 +61,7 @@ def test_so_many_poisoning_reports_put_it_out_and_no_fewer(name):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_the_ends_that_may_be_watched_are_the_estimates_own(name):
+def test_anytime_bounds_equal_those_of_the_estimate(name):
     oracle = ORACLES[name]
     estimate, base = taken(oracle)
     low, high = estimate.anytime_interval(0.9)
@@ -78,7 +78,7 @@ def test_the_ends_that_may_be_watched_are_the_estimates_own(name):
     )
 
 
-def test_of_frequencies_alone_there_are_score_intervals_alone():
+def test_merged_frequencies_have_score_intervals_only():
     _, base = taken(ORACLES["olh"], merged=True)
     assert base.low is not None
     assert base.anytime_low is base.anytime_high is base.poisoning_tolerance is None

@@ -61,7 +61,7 @@ def test_numbers_are_read_as_float32_and_base_exactly():
     assert size(parts) < 0.55 * 8 * LARGE * sum(len(vectors(body)) for body in whole.bodies.values())
 
 
-def test_chunks_are_of_the_shortest_type():
+def test_chunks_use_the_shortest_type():
     by_type = {}
     for part in snapshot.encode(snapshot.rounded(taken(LARGE))):
         by_type.setdefault(part.content_type, set()).add(part.key.removeprefix("s/all/"))

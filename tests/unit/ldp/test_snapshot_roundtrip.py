@@ -137,7 +137,7 @@ def length(part):
 @pytest.mark.slow
 @given(snapshots(), *SIZES)
 @settings(max_examples=50, deadline=None)
-def test_what_is_taken_and_written_is_what_is_read(taken, inline, chunk):
+def test_a_snapshot_survives_a_round_trip(taken, inline, chunk):
     parts, read = written_and_read(taken, inline, chunk)
     assert len({part.key for part in parts}) == len(parts)
     assert type(read) is type(taken)

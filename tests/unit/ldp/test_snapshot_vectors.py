@@ -34,7 +34,7 @@ def topic(vector):
 
 
 @pytest.mark.parametrize("vector", SNAPSHOTS)
-def test_what_was_published_is_read(vector):
+def test_published_vectors_are_read(vector):
     read = snapshot.assemble(vector["stream"], topic(vector))
     assert list(read.bodies) == vector["methods"]
     labels = vector["document"].get("labels")
@@ -42,7 +42,7 @@ def test_what_was_published_is_read(vector):
 
 
 @pytest.mark.parametrize("vector", SNAPSHOTS)
-def test_what_was_published_is_written_again_to_the_byte(vector):
+def test_published_vectors_are_rewritten_byte_for_byte(vector):
     """Except for floats with an exponent, which writers format as 1e-05 or 0.00001: the same doubles."""
     read = snapshot.assemble(vector["stream"], topic(vector))
     parts = snapshot.encode(read, vector["inline"], vector["chunk"])

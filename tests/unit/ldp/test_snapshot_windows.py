@@ -117,7 +117,7 @@ def test_two_snapshots_of_a_window_are_never_mixed():
         ("offsets", {"0": 1}),
     ],
 )
-def test_a_body_must_say_what_its_headers_and_the_others_say(field, wrong):
+def test_a_body_must_match_its_headers_and_the_other_messages(field, wrong):
     for method in ("base", "norm-sub"):
         received = written(taken(hour(1)))
         key = f"s/1h/{HOUR}/{method}"
@@ -177,7 +177,7 @@ def test_every_message_follows_the_schema():
     assert not VALIDATOR.is_valid(body | {"reports": 0})
 
 
-def test_windows_that_were_read_merge_to_what_was_counted():
+def test_windows_read_from_messages_merge_to_the_original_counts():
     one, two = (taken(hour(start, final=True), n=n) for start, n in ((1, 700), (2, 301)))
     received = written(one) | written(two)
     merged = read(received, hour(1)).estimate().merge(read(received, hour(2)).estimate())
@@ -211,7 +211,7 @@ def test_a_window_that_is_deleted_leaves_no_message():
 
 
 @pytest.mark.parametrize(("partitions", "starts"), [(1, 0), (64, 0), (64, 20_000)])
-def test_no_message_of_a_stream_with_windows_is_larger_than_said(partitions, starts):
+def test_messages_with_windows_stay_within_the_stated_size(partitions, starts):
     latest = 253_402_300_799_000
     names = ["366d every 1s", "24h every 1h", "1h"]
     everywhere = range(2**31 - partitions, 2**31)

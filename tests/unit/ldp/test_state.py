@@ -61,7 +61,7 @@ def changed(state, **keys):
     return sealed(data[:9] + len(text).to_bytes(4, "little") + text + data[13 + length : -32])
 
 
-def test_a_file_is_what_its_definition_says():
+def test_a_file_matches_its_definition():
     data = SMALL.to_bytes()
     assert data[:9] == b"LDPSTATE\x01"
     length = int.from_bytes(data[9:13], "little")
@@ -79,7 +79,7 @@ def test_a_file_is_what_its_definition_says():
 
 @over_protocols
 @pytest.mark.parametrize("n", [1, 300])
-def test_reading_gives_back_what_was_written(name, n, tmp_path):
+def test_reading_returns_the_written_state(name, n, tmp_path):
     stream = ldp.Stream("s", ldp.oracle(name, "1", D))
     aggregator = counted(stream, np.arange(n) ** 2 % D)
     state = State.of(aggregator, log=[OffsetRange("t", 3, 0, n, 1000, 5)])
@@ -143,7 +143,7 @@ def test_ranges_that_touch_join_and_others_are_kept_apart():
     assert len(one.merge(touching, limited, behind).log) == 3
 
 
-def test_windows_that_are_apart_add_and_no_longer_say_which_log():
+def test_disjoint_windows_add_up_without_a_log():
     log = (OffsetRange("r", 0, 0, 10),)
     first = State(GRR, 2, [1, 1, 0], 2, windows=((0, HOUR),), log=log)
     second = State(GRR, 3, [1, 1, 1], 3, windows=((HOUR, 2 * HOUR),), log=log)
@@ -216,7 +216,7 @@ def test_counters_that_no_reports_have_are_refused(name):
         ({"more": 1}, "must have exactly the keys document, log"),
     ],
 )
-def test_a_header_that_says_what_cannot_be_is_refused(wrong, said, tmp_path):
+def test_an_impossible_header_is_refused(wrong, said, tmp_path):
     path = tmp_path / "wrong.ldp"
     path.write_bytes(changed(SMALL, **wrong))
     with pytest.raises(ValueError, match=f"wrong.ldp: .*{said}"):
@@ -253,7 +253,7 @@ json_values = st.recursive(
 @given(
     st.sampled_from(["document", "log", "records", "rejected", "reports", "width", "windows"]), json_values
 )
-def test_whatever_a_header_holds_only_a_clear_error_comes_of_it(key, value):
+def test_any_header_is_valid_or_a_clear_error(key, value):
     try:
         found = State.from_bytes(changed(SMALL, **{key: value}))
     except ValueError:

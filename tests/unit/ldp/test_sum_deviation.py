@@ -25,7 +25,7 @@ HONEST = [
 
 
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)
-def test_point_19_sum_has_the_largest_variance_of_any_user(oracle):
+def test_sum_has_the_largest_variance_of_any_user(oracle):
     supports, probabilities = reports(oracle)
     size = supports.sum(axis=1)
     variances = probabilities @ size**2 - (probabilities @ size) ** 2
@@ -39,7 +39,7 @@ def test_point_19_sum_has_the_largest_variance_of_any_user(oracle):
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1000, *(pytest.param(n, marks=pytest.mark.long) for n in (10, 10**6))])
 @pytest.mark.parametrize("oracle", HONEST, ids=repr)
-def test_point_19_sum_of_honest_reports_is_within_its_law(oracle, n):
+def test_sum_of_honest_reports_is_within_its_law(oracle, n):
     """Bernstein's bound for all runs of all cases together: a false alarm below 1e-6. And the law is not too wide."""
     rng = np.random.default_rng(1919)
     d = oracle.domain_size
@@ -90,7 +90,7 @@ def poisoned(oracle, count):
     ],
     ids=repr,
 )
-def test_point_19_sum_of_poisoning_reports_is_off(oracle):
+def test_sum_of_poisoning_reports_is_off(oracle):
     rng = np.random.default_rng(21)
     honest = oracle.perturb(rng.integers(60, size=20_000), rng=rng)
     assert abs(sum_deviation(oracle.estimate_reports(honest))) < ALARM
@@ -100,7 +100,7 @@ def test_point_19_sum_of_poisoning_reports_is_off(oracle):
         assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, none]))) < -ALARM
 
 
-def test_point_19_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
+def test_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
     """A stream of Hadamard Response with reports of the column that supports every value."""
     monkeypatch.setattr(test_recommender, "STREAM", ldp.Stream("s", ldp.HadamardResponse("1", 6)))
     bench, counted = test_recommender.Bench(), test_recommender.Counted()

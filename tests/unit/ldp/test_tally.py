@@ -54,7 +54,7 @@ def written_out(rows):
 
 @settings(deadline=None)
 @given(st.data())
-def test_however_records_are_dealt_out_the_states_are_those_of_all(data):
+def test_any_distribution_of_records_yields_the_same_total(data):
     timed = data.draw(st.booleans())
     rows = [
         (
@@ -98,7 +98,7 @@ def columns(rows, timed):
     return buffer, begins.astype(np.int64), ends.astype(np.int64), Places(partitions, which, offsets, times)
 
 
-def test_records_of_which_it_is_not_known_where_they_are_from_are_one_state(monkeypatch):
+def test_records_of_unknown_origin_form_one_state(monkeypatch):
     monkeypatch.setattr(tallies, "PENDING_RECORDS", 3)
     tally = Tally(GRR, most_reports=1)
     for record in [*RECORDS, None]:
@@ -108,7 +108,7 @@ def test_records_of_which_it_is_not_known_where_they_are_from_are_one_state(monk
     assert state.rejected == {"empty": 2, "version": 1, "many": 2}
 
 
-def test_records_that_are_there_twice_are_noticed():
+def test_duplicate_records_are_detected():
     tally = Tally(GRR)
     for offset in (0, 1, 2, 1):
         tally.add(RECORDS[2], Place(("a", 0), offset, None))
