@@ -32,7 +32,7 @@ from worker.audit.codecs import Unreadable, unpack
 
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("n", [1, 10, 3_000])
-def test_what_kafka_pythons_own_builder_makes_is_read(codec, n):
+def test_batches_of_the_kafka_python_builder_are_read(codec, n):
     builder = MemoryRecordsBuilder(2, codec, 1 << 30)
     rng = random.Random(n)
     records = [(NOW + i * i, b"\x01frame" + rng.randbytes(i % 3)) for i in range(n)]
@@ -71,7 +71,7 @@ def test_both_readings_agree_on_damaged_batches():
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_what_is_compressed_is_unpacked_up_to_the_cap(codec):
+def test_data_is_decompressed_up_to_the_cap(codec):
     rng = np.random.default_rng(codec)
     for size in (0, 1, 20, 70_000, 300_000):
         plain = bytes(size // 2) + rng.bytes(50) * (size // 100) + rng.bytes(size % 50)
@@ -107,7 +107,7 @@ def expect_unreadable(codec, *sections):
             unpack(codec, section, 100)
 
 
-def test_a_snappy_block_is_what_its_length_says():
+def test_a_snappy_block_matches_its_length():
     assert bytes(unpack(SNAPPY, b"\x06\x04ab\x01\x02", 100)) == b"ababab"
     wrong_length = b"\x06\x04ab\x01\x02\x00c", b"\x07\x04ab\x01\x02"
     wrong_distance = b"\x06\x04ab\x01\x00", b"\x06\x04ab\x01\x03"
@@ -139,7 +139,7 @@ def test_gzip_checks_what_it_holds():
     expect_unreadable(GZIP, section[:-8] + bytes(8), section + b"\0", zlib.compress(b"held"), b"")
 
 
-def test_zstd_is_frames_and_nothing_else():
+def test_zstd_data_consists_of_frames_only():
     frame = zstandard.ZstdCompressor().compress(b"held")
     skipped = struct.pack("<II", 0x184D2A53, 3) + b"abc"
     assert bytes(unpack(ZSTD, skipped + frame + frame, 8)) == b"heldheld"
@@ -168,7 +168,7 @@ def test_zstd_is_frames_and_nothing_else():
         ("a short length", b"\0" * 11 + b"\x30" + batch(0, b"", 0)[12:60]),
     ],
 )
-def test_what_lies_is_one_unreadable_batch_and_the_next_is_read(what, made):
+def test_a_false_batch_is_one_unreadable_batch_and_the_next_is_read(what, made):
     fetched = made + batch(10, record(0, b"b", timestamp=3), 1)
     count = 0 if what == "a base below 0" else 1  # it ends below where reading begins
     assert ours(fetched) == theirs(fetched) == ([(NOW + 3, b"b")], count)
@@ -189,7 +189,7 @@ def test_the_cap_is_the_one_at_the_first_offset():
     assert ours(fetched, start=25, caps=[(0, 10), (30, None)])[1] == 0
 
 
-def test_aborted_transactions_are_passed_over_and_their_checksums_are_not():
+def test_aborted_transactions_are_skipped_but_their_checksums_are_checked():
     torn = batch(1, b"no records", 1, attributes=TRANSACTIONAL | LZ4, producer=1)
     log = [
         batch(0, record(0, b"a"), 1, attributes=TRANSACTIONAL, producer=2),

@@ -56,7 +56,7 @@ def expect(snapshot, change=lambda method, said: None, methods=METHODS):
 
 @every_stream
 @pytest.mark.parametrize("n", [1, 5000])
-def test_what_is_published_by_each_method_is_what_it_makes_of_the_estimate(stream, n):
+def test_each_published_method_matches_its_estimate(stream, n):
     if stream.oracle.domain_size > 1000 and n > 1000:
         n = 1000
     for seed in (1, 3) if stream.oracle.domain_size < 1000 else (1,):
@@ -112,7 +112,7 @@ def test_a_method_that_there_is_not_is_named():
 
 
 @pytest.mark.parametrize(("name", "by"), [*OF_BASE, ("low", 1e-6)])
-def test_another_number_beside_base_is_found(name, by):
+def test_a_changed_number_of_base_is_detected(name, by):
     for stream in (*[*STREAMS.values()][:4], STREAMS["rated"]):
         snapshot = snapshot_of(stream, 3000)
         value = int(np.argmax(snapshot.bodies["base"].poisoning_tolerance))
@@ -124,7 +124,7 @@ def test_another_number_beside_base_is_found(name, by):
             expect(snapshot, change, ["base"])
 
 
-def test_that_no_number_of_poisoning_reports_does_it_is_found_where_one_does():
+def test_a_falsely_infinite_poisoning_tolerance_is_detected():
     snapshot = snapshot_of(next(iter(STREAMS.values())), 3000)
 
     def never(_, said):
@@ -137,7 +137,7 @@ def test_that_no_number_of_poisoning_reports_does_it_is_found_where_one_does():
 @pytest.mark.parametrize(
     "name", ["grr-3", "olh-mul32", "oue-64", "subset-bits", "hadamard-10", "pgr-10", "rated"]
 )
-def test_another_number_beside_a_top_query_is_found(name):
+def test_a_changed_number_of_a_top_query_is_detected(name):
     snapshot = snapshot_of(STREAMS[name], 3000)
     for key, by in OF_BASE:
         with pytest.raises(Difference, match=rf"base: query 'most': {key}\[0\]"):

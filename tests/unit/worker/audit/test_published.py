@@ -24,7 +24,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_all_that_is_published_is_recounted(seed):
+def test_every_published_snapshot_is_recounted(seed):
     limits, changes = CASES[seed % len(CASES)]
     world = World(seed, limits, changes, retain=(None, 60_000)[seed % 2], queries=seed % 4 == 0).run()
     finals, provisional = world.counts()
@@ -130,7 +130,7 @@ def found(world, topic, of, said=""):
 
 @pytest.mark.parametrize("kind", ["final", "provisional", "all"])
 @pytest.mark.parametrize("what", EVERYWHERE)
-def test_what_all_messages_of_a_snapshot_say_is_held_against_the_log(world, kind, what):
+def test_all_messages_of_a_snapshot_are_compared_with_the_log(world, kind, what):
     change, said = EVERYWHERE[what]
     of = "all" if kind == "all" else of_kind(world, kind == "final")
     topic = topic_with(world, bodies(world, of), change)
@@ -163,7 +163,7 @@ def test_labels_that_are_anothers_are_found(world):
 @pytest.mark.parametrize("kind", ["final", "all"])
 @pytest.mark.parametrize("what", IN_ONE)
 @pytest.mark.parametrize("method", ["base", "power-ns"])
-def test_what_one_message_of_a_snapshot_says_is_held_against_the_others(world, kind, what, method):
+def test_each_message_of_a_snapshot_is_compared_with_the_others(world, kind, what, method):
     change, said = IN_ONE[what]
     of = "all" if kind == "all" else of_kind(world, kind == "final")
     found(world, topic_with(world, bodies(world, of, method), change), of, "" if method == "base" else said)
@@ -217,7 +217,7 @@ def test_a_final_window_that_is_published_again_is_found(world):
     found(world, compacted + world_after, of, "published after")
 
 
-def test_a_window_that_is_said_to_be_final_too_early_or_not_at_all_is_found(world):
+def test_a_wrong_final_flag_is_detected(world):
     for final, why in ((True, "provisional"), (False, "closed")):
         of = of_kind(world, final)
         label = {"final": b"false" if final else b"true"}
@@ -334,7 +334,7 @@ def test_open_windows_have_to_be_there_though_the_head_lists_none(world):
         assert world.audit(topic=unlisted(world, change, gone)).verdict == "different"
 
 
-def test_of_final_windows_that_are_not_there_it_is_said_how_many(world):
+def test_missing_final_windows_are_counted(world):
     finals, provisional = world.counts()
     whole = world.audit()
     verdict = world.audit(topic=unlisted(world, gone=of_final))
@@ -348,7 +348,7 @@ def test_of_final_windows_that_are_not_there_it_is_said_how_many(world):
     assert outcome(whole).endswith(f", {finals} of them on the topic") == bool(deleted)
 
 
-def test_a_head_that_says_nothing_of_windows_that_are_counted_is_found(world):
+def test_a_head_that_omits_counted_windows_is_detected(world):
     verdict = world.audit(topic=unlisted(world, lambda said: said["windows"].clear()))
     assert verdict.published.endswith("lacks windows '10s', which are counted")
     # and one that is left alone, as are those that only admit
@@ -358,7 +358,7 @@ def test_a_head_that_says_nothing_of_windows_that_are_counted_is_found(world):
 
 
 @pytest.mark.parametrize("tombstone", [False, True])
-def test_windows_without_a_head_are_not_passed_over_in_silence(world, tombstone):
+def test_windows_without_a_head_are_reported(world, tombstone):
     finals, provisional = world.counts()
     topic = [each for each in world.topic if each.key != "s/head"]
     topic += [replace(world.topic[0], key="s/head", value=b"")] * tombstone
@@ -369,7 +369,7 @@ def test_windows_without_a_head_are_not_passed_over_in_silence(world, tombstone)
     assert (verdict.verdict, verdict.difference) == ("equal", None)
 
 
-def test_what_is_said_to_be_closed_further_than_any_partition_is_found(world):
+def test_a_closed_time_beyond_every_partition_is_detected(world):
     most = max(each.state.windows.closed for each in world.partitions)
     message = f"closed up to {most + 1}, but the partitions only up to {most} at its offsets"
     assert message in difference(world, lambda head: head.update(reached=most + 1))
@@ -396,14 +396,14 @@ def test_windows_that_not_all_partitions_had_when_the_head_was_published_are_not
     assert world.audit().difference is None
 
 
-def test_where_no_windows_are_counted_any_more_open_ones_may_be_deleted():
+def test_open_windows_may_be_deleted_once_windows_are_not_counted():
     world = World(2, MANY, [(START + 119, PLAIN)], retain=0).run(to=110)
     assert any(not each.value and is_of_a_window(each) for each in world.topic)
     for topic in (world.topic, world.compacted()):
         assert world.audit(topic=topic).difference is None
 
 
-def test_what_waits_to_become_final_may_be_deleted():
+def test_windows_about_to_become_final_may_be_deleted():
     """More windows are over than become final in one snapshot, and other windows are closed further."""
     limits = RecordLimits(3, hamming_weight=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
     world = World(2, limits, retain=1_000)
@@ -425,7 +425,7 @@ def test_what_waits_to_become_final_may_be_deleted():
     assert waited
 
 
-def test_what_retention_deleted_cannot_be_recounted_and_it_is_said():
+def test_windows_with_deleted_records_are_reported_as_not_recountable():
     world = World(4, HOPS).run()
     finals, provisional = world.counts()
     verdict = world.audit(begins={1: START + 40})
@@ -441,7 +441,7 @@ def test_what_retention_deleted_cannot_be_recounted_and_it_is_said():
     assert verdict.published.endswith(" recounted from the remaining records")
 
 
-def test_what_a_store_that_was_set_back_has_not_reached_is_not_looked_at():
+def test_windows_that_a_restored_store_has_not_reached_are_ignored():
     far, behind = World(4, HOPS).run(), World(4, HOPS).run(to=105)
     behind.topic = far.topic
     verdict = behind.audit()
@@ -450,7 +450,7 @@ def test_what_a_store_that_was_set_back_has_not_reached_is_not_looked_at():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
+def test_a_correct_restart_of_counting_is_equal(seed):
     """The store lost everything, and the operator allowed a restart; the log's beginning was deleted, or
     not."""
     lost = (0, 30, 60)[seed % 3]
@@ -549,7 +549,7 @@ def test_bounded_windows_are_recounted_where_the_lines_had_not_passed_them():
     assert "where the window-close watermark is" in difference(world, unbounded)
 
 
-def test_windows_that_there_is_no_room_for_are_said_and_not_recounted(monkeypatch):
+def test_windows_over_the_memory_limit_are_reported_and_not_recounted(monkeypatch):
     world = World(1, HOPS).run()
     monkeypatch.setattr(verification, "_MOST_BYTES", 3 * 16 * 3)
     finals, provisional = world.counts()
@@ -558,7 +558,7 @@ def test_windows_that_there_is_no_room_for_are_said_and_not_recounted(monkeypatc
     assert verdict.recounted + verdict.provisional_recounted == 3
 
 
-def test_what_is_of_another_stream_or_history_is_passed_over():
+def test_messages_of_another_stream_or_history_are_skipped():
     world = World(1, HOPS).run()
     other = World(2, HOPS, stream=STREAMS["grr-256"]).run()
     windows = [each for each in other.topic if each.headers.get("final") == b"true"]
@@ -572,7 +572,7 @@ def test_what_is_of_another_stream_or_history_is_passed_over():
     assert again.audit(topic=world.topic + again.topic).verdict == "equal"
 
 
-def test_what_was_published_before_anything_was_to_be_deleted_is_no_difference():
+def test_windows_published_before_a_retention_was_set_are_equal():
     world = World(1, MANY).run(to=60)
     old = world.counts()
     world.publisher = world.publisher_of(retain=30_000)
@@ -611,7 +611,7 @@ def rated():
 
 @pytest.mark.parametrize("kind", ["final", "all"])
 @pytest.mark.parametrize("what", BY_RATE)
-def test_what_is_said_of_each_rate_is_held_against_the_log(rated, kind, what):
+def test_results_of_each_rate_are_compared_with_the_log(rated, kind, what):
     change, said = BY_RATE[what]
     of = "all" if kind == "all" else of_kind(rated, kind == "final")
     found(rated, topic_with(rated, bodies(rated, of, "base"), change), of, said)

@@ -109,7 +109,7 @@ def test_the_same_wrong_bytes_twice_are_what_the_log_holds():
     assert consumer.asked == [0, 0, 0]
 
 
-def test_what_is_aborted_is_passed_over_and_an_unreadable_batch_counts():
+def test_aborted_records_are_skipped_and_an_unreadable_batch_counts():
     whole = [
         batch(0, record(0, b"a"), 1, attributes=TRANSACTIONAL, producer=1),
         batch(1, b"no records", 1, attributes=LZ4),
@@ -121,21 +121,21 @@ def test_what_is_aborted_is_passed_over_and_an_unreadable_batch_counts():
     assert read(Consumer(whole, aborted=[(1, 0)]), 0, 4, [(0, None), (3, 1)]) == ([], 2, [])
 
 
-def test_what_is_deleted_meanwhile_is_named_and_the_rest_is_read():
+def test_records_deleted_meanwhile_are_reported_and_the_rest_is_read():
     consumer = Consumer(OffsetOutOfRangeError(), log(10))
     consumer.first = 12
     assert read(consumer, 3, 15) == ([b"12", b"13", b"14"], 0, [(3, 12)])
     assert consumer.asked == [3, 12]
 
 
-def test_a_log_that_ends_before_is_no_reading():
+def test_a_log_that_ends_early_is_an_error():
     consumer = Consumer(OffsetOutOfRangeError())
     consumer.first = 0
     with pytest.raises(AuditError, match="reports-3: the log now ends before offset 3"):
         read(consumer, 3, 15)
 
 
-def test_a_log_that_stands_still_is_no_reading(monkeypatch):
+def test_a_log_without_progress_is_an_error(monkeypatch):
     monkeypatch.setattr(reading, "_STALL_SECONDS", 0.0)
     with pytest.raises(AuditError, match="no progress at offset 0"):
         read(Consumer([]), 0, 5)
@@ -187,7 +187,7 @@ class Topic:
         return {self.tp: [reading._Fetched(begin, data, self.at - 1, [])]}
 
 
-def test_what_is_published_is_read_from_an_offset_on():
+def test_published_messages_are_read_from_an_offset():
     topic = Topic(
         ("s/head", FIRST),
         ("s/1h/0/base", b"provisional"),
@@ -219,7 +219,7 @@ def test_what_is_published_is_read_from_an_offset_on():
         NEWEST.replace(b'{"0": 5}', b"null"),
     ],
 )
-def test_a_forged_head_is_passed_over_and_named(forged):
+def test_a_forged_head_is_skipped_and_reported(forged):
     topic = Topic(("s/head", FIRST), ("s/head", NEWEST), ("s/head", forged))
     assert reading.newest_head(topic, "snapshots", "s") == (json.loads(NEWEST), 1)
     assert reading.newest_head(Topic(("s/head", forged)), "snapshots", "s") == ({}, 0)
@@ -230,7 +230,7 @@ def test_a_forged_head_is_passed_over_and_named(forged):
     assert said.startswith("skipped the invalid head at topic snapshots, partition 0, offset 2 (")
 
 
-def test_the_end_of_a_topic_whose_last_batch_is_gone_is_reached():
+def test_the_end_of_a_topic_without_its_last_batch_is_reached():
     """Compaction removes a control batch, and it was the last one: no position reaches the end."""
     topic = Topic(("s/head", FIRST), ("s/head", NEWEST), end=3)
     assert reading.newest_head(topic, "snapshots", "s") == (json.loads(NEWEST), 1)

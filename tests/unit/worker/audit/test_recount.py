@@ -42,7 +42,7 @@ def assert_agree(stream, records, cuts=()):
 
 
 @every_stream
-def test_records_that_are_alike_are_judged_at_once_as_each_alone(stream):
+def test_similar_records_are_classified_together_as_one_by_one(stream):
     rng = random.Random(7)
     good = [(1000 + i, frame(stream, *some_reports(stream, rng, 1 + i % 2))) for i in range(60)]
     assert_agree(stream, good)
@@ -69,7 +69,7 @@ def test_a_batch_that_cannot_be_read_is_one_rejected_record():
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"eps={case['epsilon']} d={case['d']}")
-def test_xxh32_counts_what_pure_ldp_counts(case):
+def test_xxh32_counts_match_pure_ldp(case):
     stream = ldp.Stream("s", ldp.OLH(case["epsilon"], domain_size=case["d"], hash="xxh32", g=case["g"]))
     records = [(0, frame(stream, report)) for report in zip(case["seeds"], case["buckets"], strict=True)]
     assert recount(stream, records).state.tolist() == case["counts"]
@@ -125,7 +125,7 @@ def test_unknown_protocol_is_refused():
 
 
 @pytest.mark.parametrize("vector", ORACLE_VECTORS, ids=lambda vector: vector["name"])
-def test_reports_of_the_vectors_support_what_they_say(vector):
+def test_reports_of_the_vectors_have_the_recorded_supports(vector):
     document, reports = vector["document"], vector["reports"]
     assert fingerprint_of(document).hex() == vector["fingerprint"]
     wire = b"".join(bytes.fromhex(report["wire"]) for report in reports)

@@ -27,7 +27,7 @@ def verdict(there, rows=None, head=None, topic=None):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_publishers_leave_is_right(seed):
+def test_rows_of_publishers_are_correct(seed):
     there = written(seed, (HOPS, TENS, PLAIN)[seed % 3])
     assert len(there.rows_there) > 5
     assert verdict(there) is None
@@ -57,7 +57,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("column", CHANGES)
-def test_a_row_that_says_something_else_is_found(there, column):
+def test_a_changed_row_is_detected(there, column):
     for _, key in random.Random(column).sample(places(there), 12):
         row = json.loads(there.rows_there[key])
         changed = json.dumps(row | {column: CHANGES[column](row[column])}).encode()
@@ -87,7 +87,7 @@ def test_a_row_that_is_missing_or_too_many_is_found(there):
             assert verdict(there, there.rows_there | added) is not None, (place, more)
 
 
-def test_rows_of_a_window_that_is_not_there_and_none_of_all_time_are_found(there):
+def test_rows_of_a_missing_window_and_missing_rows_are_detected(there):
     key = next(key for place, key in places(there) if place["window_name"] == "all")
     there_is = json.loads(there.rows_there[key])
     elsewhere = {"window_name": "10s", "window_start": 10**12}
@@ -115,7 +115,7 @@ def test_a_record_that_another_program_wrote_is_a_difference_and_no_traceback(th
     assert verdict(there, {json.dumps(place).encode(): json.dumps(forged).encode()}) is not None
 
 
-def test_of_what_is_published_meanwhile_nothing_is_said():
+def test_rows_published_meanwhile_are_ignored():
     there = written(4, to=60)
     head, rows = there.head(), dict(there.rows_there)
     there.run(since=60)

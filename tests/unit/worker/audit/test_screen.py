@@ -73,9 +73,7 @@ BOTH = PartitionVerdict(0, 0, 9, 0, gaps=((0, 1),), deleted=((1, 2),), differenc
         ((DELETED, GAP, DIFFERENT, EQUAL), "different", 1, 2),
     ],
 )
-def test_point_7_the_gravest_verdict_is_the_streams_and_has_an_exit_code_of_its_own(
-    rows, verdict, code, first
-):
+def test_the_gravest_verdict_decides_the_stream_and_its_exit_code(rows, verdict, code, first):
     found = StreamVerdict("colours", rows)
     assert (found.verdict, EXIT_CODES[found.verdict]) == (verdict, code)
     assert found.equal == (code == 0)

@@ -40,7 +40,7 @@ def test_the_audit_reads_each_type_as_it_was_written():
 
 
 @pytest.mark.parametrize(("seed", "limits"), [(1, TENS), (2, HOPS)])
-def test_what_is_published_in_chunks_is_recounted(seed, limits, chunked):
+def test_snapshots_published_in_chunks_are_recounted(seed, limits, chunked):
     world = World(seed, limits, queries=True).run()
     types = {each.headers["content-type"].decode() for each in world.topic if each.value}
     assert {SPARSE, "application/vnd.ldp.float64"} & types
@@ -89,6 +89,6 @@ def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
         (struct.pack("<IHf", 9, 3, 1) + b"\0", "11 bytes, an invalid size"),
     ],
 )
-def test_what_is_no_sparse_chunk_is_found(data, said):
+def test_an_invalid_sparse_chunk_is_detected(data, said):
     with pytest.raises(Difference, match=said):
         read("x", "k", {"chunks": 1}, {"k/x/0": data}, {"k/x/0": SPARSE})

@@ -59,7 +59,7 @@ def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, partit
     return assess(stream.document(), partition, stream=name, group=GROUP, **facts)
 
 
-def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
+def test_counts_of_a_recreated_topic_are_different():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
     assert verify(cut, records, topic_id="topic-id").verdict == "equal"
@@ -77,7 +77,7 @@ def test_equal_up_to_the_stored_offset_and_no_further():
     )
 
 
-def test_nothing_counted_yet_is_no_difference():
+def test_an_empty_count_is_equal():
     empty = ({}, {"all": None})
     assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
     claimed = layout.fields(
@@ -232,7 +232,7 @@ def with_gap(records, lost, found, recorded=None):
     return state
 
 
-def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
+def test_deleted_records_are_named_as_what_cannot_be_recounted():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
     row = verify(cut, records, begin=START + 20)
@@ -248,7 +248,7 @@ def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
 
 
 @every_stream
-def test_point_7_whatever_was_deleted_right_counts_are_never_different(stream):
+def test_correct_counts_are_equal_after_any_deletion(stream):
     rng = random.Random(f"retention {stream.fingerprint.hex()}")
 
     def value():
@@ -286,7 +286,7 @@ def fill_state(state):
         (fill_state, "state[0]: "),
     ],
 )
-def test_point_7_a_loss_that_shows_in_what_remains_is_a_difference(change, said):
+def test_a_loss_that_shows_in_what_remains_is_a_difference(change, said):
     state = counted_by_worker(STREAM, log(), START)
     change(state)
     row = verify(stored(state), log(), begin=START + 20)
@@ -295,7 +295,7 @@ def test_point_7_a_loss_that_shows_in_what_remains_is_a_difference(change, said)
 
 
 @pytest.mark.parametrize("name", ["grr-3", "subset-u1", "subset-bits", "hadamard-10", "pgr-10", "oue-10"])
-def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
+def test_deleted_reports_must_add_up_as_the_protocol_requires(name):
     stream, rng = STREAMS[name], random.Random(7)
     ones = stream.document().get("k", None if name.startswith("oue") else 1)
     records = [(0, frame(stream, *some_reports(stream, rng, 2))) for _ in range(50)]
@@ -310,7 +310,7 @@ def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
         )
 
 
-def test_point_7_records_that_were_all_malformed_have_no_reports():
+def test_records_that_were_all_malformed_have_no_reports():
     records = [(5, b"noise")] * 20 + log()
     good = counted_by_worker(STREAM, records, START)
     assert verify(stored(good), records, begin=START + 20).verdict == "not recountable"
@@ -325,7 +325,7 @@ def test_point_7_records_that_were_all_malformed_have_no_reports():
         assert row.difference.startswith(message)
 
 
-def test_point_7_retention_that_passes_during_the_audit():
+def test_retention_that_passes_during_the_audit():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
 
@@ -402,7 +402,7 @@ def of_all_lengths(stream, n=50, seed=2):
 
 @pytest.mark.parametrize("stream", [STREAM, UNARY], ids=["olh", "oue"])
 @pytest.mark.parametrize("cuts", [(), (10, 25), (3, 17, 30)])
-def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(stream, cuts):
+def test_the_audit_follows_the_rule_recorded_for_each_offset(stream, cuts):
     records = of_all_lengths(stream)
     state = counted_by_worker(stream, records, START, cuts, RULES)
     by_hand = Counter()
@@ -418,7 +418,7 @@ def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(str
         assert row.rejected == encoded.rejected
 
 
-def test_whoever_reads_the_log_is_asked_the_recorded_limits_of_batches():
+def test_readers_of_the_log_use_the_recorded_batch_limits():
     records = of_all_lengths(STREAM)
     recorded = [
         Rule(START, 1, RecordLimits(None, False, 5_000)),
@@ -451,7 +451,7 @@ BARE = {"offset": START, "revision": 1, "most_reports": 1}
         None,
     ],
 )
-def test_point_16_rules_that_cannot_be_followed_are_named(rules):
+def test_rules_that_cannot_be_followed_are_named(rules):
     fields, blobs = stored(counted_by_worker(STREAM, log(), START))
     totals = json.loads(fields["totals"]) | {"rules": rules}
     fields = checked(fields | {"totals": json.dumps(totals)})
@@ -461,7 +461,7 @@ def test_point_16_rules_that_cannot_be_followed_are_named(rules):
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
-def test_point_19_the_audit_finds_the_same_unlikely_weights_by_itself(oracle):
+def test_the_audit_finds_the_same_unlikely_weights_by_itself(oracle):
     for epsilon in ("1/100", "1/1", "8/1", "64/1"):
         for d in (*range(1, 20), 64, 845, 4000):
             expected = oracle(epsilon, domain_size=d).weight_bounds
@@ -482,7 +482,7 @@ def test_counts_that_were_lost_are_a_difference():
     )
 
 
-def test_point_15_counts_of_another_redis_are_never_equal():
+def test_counts_of_another_redis_are_never_equal():
     """The group counts from two stores: this one lacks the counts of the other one."""
     good = stored(counted_by_worker(STREAM, log(), START))
     offset = int(good[0]["offset"])

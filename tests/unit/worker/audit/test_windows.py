@@ -90,7 +90,7 @@ def histories(seeds, *salt):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_was_counted_in_windows_is_recounted(seed):
+def test_every_windowed_count_is_recounted(seed):
     for rng, records, limits, changes in histories(range(10 * seed, 10 * seed + 10), "equal"):
         counting = Counting(rng, records, limits, changes)
         if rng.randrange(2):
@@ -267,7 +267,7 @@ def test_the_bounds_of_gaps_are_recounted():
             )
 
 
-def test_late_records_behind_a_gap_do_not_count_as_the_first_after_it():
+def test_late_records_after_a_gap_do_not_count_as_the_first_after_it():
     good = frame(STREAM, (1,))
     records = [(50_000, good), (90_000, good), (20_000, good), (49_000, good), (60_000, good), (70_000, good)]
     counting = Counting(random.Random(8), records, TENS)
@@ -287,7 +287,7 @@ def test_late_records_behind_a_gap_do_not_count_as_the_first_after_it():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
+def test_correct_windowed_counts_are_equal_after_any_deletion(seed):
     for rng, records, limits, changes in histories(range(5 * seed, 5 * seed + 5), "deleted"):
         counting = Counting(rng, records, limits, changes)
         if rng.randrange(2):

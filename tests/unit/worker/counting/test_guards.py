@@ -39,7 +39,7 @@ def test_an_offset_that_another_program_committed_is_not_taken_for_ours() -> Non
         look_twice(world.member(1))
 
 
-def test_claim_step_9_one_that_another_overtakes_and_publishes_is_no_state_loss() -> None:
+def test_claim_step_9_an_overtaken_claim_is_not_state_loss() -> None:
     """The log loses records while its bounds are on their way: who comes between records another gap, published."""
     world = Still()
     world.send()
@@ -81,7 +81,7 @@ def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answer
 # --- counting and committing
 
 
-def test_a_release_commits_what_was_counted_behind_a_commit_that_is_under_way() -> None:
+def test_a_release_commits_reports_counted_during_a_pending_commit() -> None:
     """Else its next owner counts it again; and where the log has lost it meanwhile, it is a gap."""
     world = Still()
     world.send()
@@ -122,7 +122,7 @@ def test_a_release_tries_a_store_that_does_not_answer_once() -> None:
     assert process.ownership.counted() == {}
 
 
-def test_commit_step_6_kafka_hears_of_what_was_stored_before_another_partition_failed() -> None:
+def test_commit_step_6_kafka_receives_offsets_stored_before_a_failure() -> None:
     world = Still(partitions=2)
     world.send()
     process = world.member(1)
@@ -142,7 +142,7 @@ def test_commit_step_6_kafka_hears_of_what_was_stored_before_another_partition_f
     assert world.offsets == {0: (5, COUNTED), 1: (0, CLAIMED)}
 
 
-def test_commit_step_5_an_attempt_whose_outcome_is_unknown_is_timed_and_told() -> None:
+def test_commit_step_5_an_attempt_with_unknown_outcome_is_timed_and_logged() -> None:
     world = Still()
     process = world.member(1)
     turn(process)
@@ -191,7 +191,7 @@ def ruled(world: Still) -> list[tuple[int, int, int]]:
     return [(rule["offset"], rule["revision"], rule["most_reports"]) for rule in rules_of(world.stored[0])]
 
 
-def test_point_16_a_rule_says_nothing_of_progress_before_anything_is_counted() -> None:
+def test_a_rule_reports_no_progress_before_the_first_count() -> None:
     world = Still()
     turn(world.member(1))
     configure(world, 7)
@@ -233,7 +233,7 @@ def published(world: Still) -> None:
     world.deliver()
 
 
-def test_point_10_counting_goes_on_where_no_head_can_be_read_and_the_head_is_heeded_once_it_can() -> None:
+def test_counting_continues_without_a_head_and_honours_it_once_readable() -> None:
     world = Still(partitions=2)
     published(world)
     process = alone(world, 2)
@@ -256,7 +256,7 @@ def test_point_10_counting_goes_on_where_no_head_can_be_read_and_the_head_is_hee
 @pytest.mark.parametrize(
     "why", ["nothing is stored", "set back", "a gap", "a new rule", "nothing was counted"]
 )
-def test_point_10_what_would_stay_waits_for_the_head(why: str) -> None:
+def test_a_partition_without_a_head_waits_for_it(why: str) -> None:
     world = Still()
     if why == "nothing was counted":
         turn(world.member(1))
@@ -322,7 +322,7 @@ def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> N
     assert world.offsets[0] == confirmed
 
 
-def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothing() -> None:
+def test_an_owner_writes_nothing_after_a_sudden_change_of_lineage() -> None:
     world = Still()
     world.send()
     process = world.member(1)
@@ -336,7 +336,7 @@ def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothi
 
 
 @pytest.mark.parametrize("step", ["commit", "compare"])
-def test_an_owner_whose_partition_a_newer_version_claimed_is_fenced_and_then_says_why(step: str) -> None:
+def test_an_owner_fenced_by_a_newer_version_reports_the_reason(step: str) -> None:
     world = Still()
     world.send()
     process = world.member(1)
@@ -400,7 +400,7 @@ def publish(world: Still, process: Process) -> None:
     assert world.snapshots[-1][1] == {p: len(log) for p, log in enumerate(world.logs)}
 
 
-def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
+def test_a_claim_waits_for_a_head_hidden_by_another_transaction() -> None:
     world = Still()
     world.send()
     old = world.member(1)
@@ -423,7 +423,7 @@ def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
     assert [sequence for sequence, _ in world.snapshots] == [1, 2, 3]
 
 
-def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction() -> None:
+def test_continuing_owners_do_not_wait_for_another_streams_transaction() -> None:
     """Otherwise the owner of partition 0 would wait for the open transaction that only it can end."""
     world = Still()
     world.send()
@@ -433,7 +433,7 @@ def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction()
     count_all(world, alone(world, 2))
 
 
-def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
+def test_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
     world = Still()
     process = world.member(1)
     process.choose(fewest_new=4)
@@ -445,7 +445,7 @@ def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 10])
-def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: int) -> None:
+def test_few_reports_are_held_back_also_where_others_were_lost(first: int) -> None:
     world = Still()
     world.send(10)
     process = world.member(1)
@@ -464,7 +464,7 @@ def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: i
     assert len(world.heads) == 1
 
 
-def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
+def test_a_published_rule_that_the_counts_lack_is_not_adopted() -> None:
     """The store is set back between a publisher's cut and its publishing, so that counts and rules would
     differ."""
     world = Still()

@@ -41,7 +41,7 @@ def imported(world: Still, *histories: State, by: Importer | None = None) -> lis
     return done
 
 
-def test_what_kafka_says_is_never_lowered() -> None:
+def test_committed_offsets_are_never_lowered() -> None:
     world = world_of()
     history = batch(world, 0, 0, 6)
     imported(world, history)
@@ -102,7 +102,7 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("first", [0, 4])
-def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, nth: int, first: int) -> None:
+def test_one_wrong_answer_never_changes_the_start_of_an_import(lie: str, nth: int, first: int) -> None:
     """A log that begins at 4 is stored from there; with earlier records the import is refused."""
     world, (name, change) = world_of(), LIES[lie]
     world.firsts[0] = first
@@ -121,7 +121,7 @@ def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, 
         assert (layout.start(found), json.loads(found.lineage)["topic_id"]) == (4, "topic-1")
 
 
-def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
+def test_an_import_resumes_only_where_the_store_lost_it() -> None:
     world = world_of()
     history, process = batch(world, 0, 0, 6), alone(world, 1)
     imported(world, history)
@@ -149,7 +149,7 @@ def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
     world.verify(0)
 
 
-def test_what_was_published_by_other_rules_is_not_imported() -> None:
+def test_counts_published_by_other_rules_are_not_imported() -> None:
     world = world_of()
     process = alone(world, 1)
     count_all(world, process)
@@ -186,14 +186,14 @@ def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_plac
         (Head(3, lineage={"group": "others"}), "snapshot 3 on the snapshot topic belongs to other counts"),
     ],
 )
-def test_what_a_head_says_stands(head: Head, why: str) -> None:
+def test_an_import_that_contradicts_the_head_is_refused(head: Head, why: str) -> None:
     world = world_of()
     world.firsts[0] = 2
     world.heads.append(head)
     assert why in refusal(world, batch(world, 0, 2, 8))
 
 
-def test_of_a_partition_that_was_uncounted_all_may_be_imported() -> None:
+def test_every_record_of_an_uncounted_partition_may_be_imported() -> None:
     world = world_of()
     world.heads.append(Head(3, uncounted=(0,)))
     assert imported(world, batch(world, 0, 0, 8)) == [(0, False)]
@@ -251,7 +251,7 @@ def test_an_import_begins_where_the_log_does() -> None:
         (5, 2, 10, ""),
     ],
 )
-def test_the_log_goes_on_where_an_import_ends(first: int, start: int, offset: int, why: str) -> None:
+def test_the_log_continues_where_an_import_ends(first: int, start: int, offset: int, why: str) -> None:
     world = world_of(11)
     history = batch(world, 0, start, offset)
     world.logs[0].pop()
@@ -265,7 +265,7 @@ def test_the_log_goes_on_where_an_import_ends(first: int, start: int, offset: in
     assert (state.start, state.gaps) == (start, [])
 
 
-def test_all_are_looked_at_before_the_first_is_imported() -> None:
+def test_all_partitions_are_checked_before_the_first_import() -> None:
     world = world_of(partitions=3)
     good, short = batch(world, 0, 0, 6), [batch(world, p, 0, 6) for p in (1, 2)]
     world.firsts[1:] = [8, 9]
@@ -281,7 +281,7 @@ def moved(history: State, **changes: Any) -> State:
     return replace(history, log=(replace(history.log[0], **changes),))
 
 
-def test_what_is_no_history_of_the_stream_is_refused() -> None:
+def test_a_history_of_another_stream_is_refused() -> None:
     world = world_of()
     history = batch(world, 0, 0, 6)
     for other, why in (

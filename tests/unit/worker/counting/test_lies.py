@@ -64,7 +64,7 @@ def beginning_late(world: Still) -> Process:
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("at", [resuming, beginning, beginning_late])
-def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
+def test_one_wrong_answer_at_a_claim_loses_nothing(
     at: Callable[[Still], Process], lie: str, nth: int
 ) -> None:
     """It is the first or the second answer of its kind. All is counted, without a gap, and nothing stops."""
@@ -82,7 +82,7 @@ def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
     world.verify(0)
 
 
-def test_point_9_one_wrong_topic_id_while_counting_stops_nothing() -> None:
+def test_one_wrong_topic_id_while_counting_stops_nothing() -> None:
     world = Still()
     process = beginning(world)
     count_all(world, process)
@@ -93,7 +93,7 @@ def test_point_9_one_wrong_topic_id_while_counting_stops_nothing() -> None:
 
 
 @pytest.mark.parametrize("said", [0, 1, 3])
-def test_point_9_one_wrong_number_of_partitions_has_nothing_published_that_stays(said: int) -> None:
+def test_one_wrong_number_of_partitions_has_nothing_published_that_stays(said: int) -> None:
     world = Still(partitions=2)
     process = beginning(world)
     count_all(world, process)

@@ -41,7 +41,7 @@ def test_the_steps_have_the_same_numbers_in_docstring_body_and_kill_points(
 
 
 @pytest.mark.parametrize("where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING]}))
-def test_what_the_kill_points_wrap_is_there(where: str) -> None:
+def test_functions_wrapped_by_kill_points_exist(where: str) -> None:
     owner, _, call = where.rpartition(".")
     module, _, name = owner.partition(":")
     found: Any = importlib.import_module(module)

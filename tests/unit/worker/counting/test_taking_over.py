@@ -40,7 +40,7 @@ class Turns:
         return self.waits
 
 
-def test_a_tick_that_takes_long_is_over_once_however_often_it_says_that_it_is_alive() -> None:
+def test_a_long_tick_ends_once_regardless_of_its_heartbeats() -> None:
     """Else what fails in each tick was never seen to fail for long."""
     world, said = Still(), list[str]()
     process = alone(world, 1)
@@ -73,7 +73,7 @@ def test_the_first_snapshot_comes_as_soon_as_the_partition_is_claimed() -> None:
     assert [sequence for sequence, _ in world.snapshots] == [1, 2]
 
 
-def test_who_takes_over_looks_soon_for_what_is_new_until_that_is_published() -> None:
+def test_a_new_owner_polls_frequently_until_new_reports_are_published() -> None:
     world, turns = Still(), Turns()
     before = alone(world, 1)
     turns.run(before, sent_and_counted(world, before))
@@ -84,7 +84,7 @@ def test_who_takes_over_looks_soon_for_what_is_new_until_that_is_published() -> 
     assert [sequence for sequence, _ in world.snapshots] == [1, 2]
 
 
-def test_where_nothing_is_new_looking_soon_ends() -> None:
+def test_frequent_polling_ends_without_new_reports() -> None:
     world, turns = Still(), Turns()
     before = alone(world, 1)
     turns.run(before, sent_and_counted(world, before))
@@ -96,7 +96,7 @@ def test_where_nothing_is_new_looking_soon_ends() -> None:
     assert set(waits[soon:]) == {EVERY}
 
 
-def test_who_cannot_publish_does_not_try_more_often_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_publisher_does_not_retry_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     world, turns = Still(), Turns()
     process = alone(world, 1)
 

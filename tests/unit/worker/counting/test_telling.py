@@ -285,11 +285,11 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_what_happens_is_told_once_and_nothing_else(scene: Callable[[], Iterator[list[Said]]]) -> None:
+def test_every_event_is_emitted_exactly_once(scene: Callable[[], Iterator[list[Said]]]) -> None:
     assert list(scene()) == SCENES[scene]
 
 
-def test_what_was_claimed_waits_no_longer_than_at_first_when_it_is_dropped() -> None:
+def test_a_dropped_claim_resets_the_backoff() -> None:
     world = Still()
     world.send()
     process, told = worker(world)
@@ -306,7 +306,7 @@ def test_what_was_claimed_waits_no_longer_than_at_first_when_it_is_dropped() -> 
     assert told.new()[-1] == ("claimed", 0, "resume", 0, 2)
 
 
-def test_what_is_left_out_of_the_dead_letters_is_told() -> None:
+def test_omitted_dead_letters_are_reported() -> None:
     world = Still()
     process, told = worker(world)
     turn(process)
@@ -319,7 +319,7 @@ def test_what_is_left_out_of_the_dead_letters_is_told() -> None:
     assert told.new() == [("records.rejected", rejected({"version": 4}, 2, 0, 0))]
 
 
-def test_point_21_counts_that_are_behind_are_told_once_then_once_a_minute() -> None:
+def test_lagging_counts_are_reported_once_and_then_once_a_minute() -> None:
     world = Still()
     world.send()
     process, told = worker(world)
@@ -343,7 +343,7 @@ def test_point_21_counts_that_are_behind_are_told_once_then_once_a_minute() -> N
 
 
 @pytest.mark.parametrize("chosen", [True, False])
-def test_late_dead_letters_that_are_left_out_are_told(chosen: bool) -> None:
+def test_omitted_late_dead_letters_are_reported(chosen: bool) -> None:
     world = Still()
     world.configured = RequestedRule(1, RecordLimits(1, True, windowing=Windowing(("all", "1s"), 0, 0)))
     world.late_dead_letters = chosen

@@ -49,7 +49,7 @@ def test_a_store_that_does_not_answer_costs_one_time_out_a_round(
     assert set.union(*sent) == set(range(5))  # each has its turn
 
 
-def test_counts_of_which_redis_says_nothing_keep_no_others_from_being_compared() -> None:
+def test_partitions_without_an_answer_of_redis_block_no_comparison() -> None:
     world = Still(partitions=3)
     world.send()
     process = world.member(1)

@@ -75,7 +75,7 @@ def late_ones() -> Windowed:
     return world
 
 
-def test_late_records_leave_dead_letters_that_say_where_they_would_have_been_counted() -> None:
+def test_dead_letters_of_late_records_name_their_window() -> None:
     world = late_ones()
     process = world.member(1)
     settle(world, process)
@@ -123,7 +123,7 @@ def test_a_late_dead_letter_that_cannot_be_sent_has_its_record_counted_again() -
     world.verify(0)
 
 
-def test_who_counts_late_records_again_says_the_same_of_them() -> None:
+def test_recounted_late_records_have_the_same_dead_letters() -> None:
     world = late_ones()
     first = world.member(1)
     first.ownership._dead_letters.flush = refuse  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from worker.publishing import window_progress
 
 
 @pytest.mark.parametrize("busy", [0, 40], ids=["nothing was published", "snapshots were published"])
-def test_few_new_reports_are_published_where_a_partition_has_no_more_room(busy: int) -> None:
+def test_few_new_reports_are_published_if_a_partition_is_full(busy: int) -> None:
     world = Windowed(windowing=Windowing(("all", "1s"), 0, 0))  # six panes at most
     process = world.member(1)
     process.choose(fewest_new=20)
@@ -49,7 +49,7 @@ def checks(process: Any) -> list[float | None]:
     return told
 
 
-def test_what_is_held_back_is_not_said_to_be_covered() -> None:
+def test_reports_held_back_are_not_marked_as_covered() -> None:
     world = Windowed(windowing=None)
     process = world.member(1)
     process.choose(fewest_new=10)
@@ -62,7 +62,7 @@ def test_what_is_held_back_is_not_said_to_be_covered() -> None:
         assert (world.heads[-1].reports, len(told)) == (published, covered)
 
 
-def test_who_is_the_publisher_no_more_does_not_say_that_all_is_covered() -> None:
+def test_a_former_publisher_does_not_report_full_coverage() -> None:
     world = Windowed(windowing=None)
     world.at(0, 100)
     process = world.member(1)
@@ -103,7 +103,7 @@ def test_many_windows_become_final_in_several_snapshots() -> None:
     assert seen == [*range(0, 80_000, 1000)]
 
 
-def test_what_every_partition_has_closed_is_not_called_bounded_however_much_it_is() -> None:
+def test_windows_closed_in_every_partition_are_not_marked_as_bounded() -> None:
     full, other = (
         of_seconds(120_000, range(45_000, 171_000, 1000)),
         of_seconds(40_000, range(0, 45_000, 1000)),
