@@ -43,7 +43,7 @@ def test_addresses(url, address):
     assert read(url) == address
 
 
-def test_what_a_client_is_told_is_what_the_url_says():
+def test_client_settings_match_the_url():
     with connect(Redis(url="rediss://me@cache:7/3", password="pw")) as client:
         told = client.connection_pool.connection_kwargs
     expected = {

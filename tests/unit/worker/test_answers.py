@@ -74,7 +74,7 @@ def test_a_stream_has_at_most_150_series_of_values():
     assert "A stream has at most 150 series of values." in PAGE.read_text(encoding="utf-8")
 
 
-def test_a_value_that_leaves_the_ten_is_shown_no_more():
+def test_a_value_outside_the_top_ten_disappears():
     metrics = Metrics()
     answers = Answers(metrics)
     answers.show(Shown.of(snapshot(rising()), 0.0).answers)
@@ -101,7 +101,7 @@ def test_labels_are_cut_and_values_stay_apart():
     assert len(shown(metrics, "value_low")) == MOST_VALUES
 
 
-def test_each_set_has_every_methods_answer_and_bases_two_intervals_and_what_is_recommended_replaces_what_was():
+def test_sets_show_every_method_two_intervals_and_the_new_recommendation():
     queries = [SetQuery("few", (1, 2)), TopQuery("top", 3)]
     metrics = Metrics()
     answers = Answers(metrics)

@@ -27,7 +27,7 @@ def newest_of(monkeypatch, there):
 
 
 @pytest.mark.parametrize("name", ["key", "value", "raw_headers"])
-def test_of_the_newest_records_none_larger_than_a_dead_letter_is_held(monkeypatch, name):
+def test_newest_records_larger_than_a_dead_letter_are_not_kept(monkeypatch, name):
     large = b"\2\2h" + b"\x80\x80\x80\2" + bytes(4 << 20) if name == "raw_headers" else bytes(4 << 20)
     there = [
         Record(offset, 0, **({"key": b"k", "value": b"v"} | ({name: large} if offset in (7, 9) else {})))
@@ -64,14 +64,14 @@ def rows_of(monkeypatch, *there):
     return reader, passed
 
 
-def test_what_is_larger_than_a_row_is_passed_over_and_named(monkeypatch):
+def test_a_record_larger_than_a_row_is_skipped_and_reported(monkeypatch):
     key, value, raw_key, raw = row(1)
     reader, passed = rows_of(monkeypatch, (raw_key, raw), (raw_key, bytes((64 << 10) + 1)), (row(2)[2], None))
     assert reader.read() == {key: value, row(2)[0]: None}
     assert passed == [Passed("rows", 0, 1, "not a row: more than 65536 bytes")]
 
 
-def test_a_row_stays_whatever_that_is_no_row_is_written_at_its_key(monkeypatch):
+def test_a_row_survives_invalid_records_with_its_key(monkeypatch):
     key, value, raw_key, raw = row(1)
     reader, _ = rows_of(
         monkeypatch, (raw_key, raw), (raw_key, b"garbage"), (raw_key, row(2)[3]), (raw_key, b"")
@@ -80,7 +80,7 @@ def test_a_row_stays_whatever_that_is_no_row_is_written_at_its_key(monkeypatch):
     assert reader.skipped.total() == 3
 
 
-def test_of_records_that_are_no_rows_little_is_held(monkeypatch):
+def test_invalid_rows_use_little_memory(monkeypatch):
     there = [(b"%d" % i, b"1") for i in range(1000)] + [(row(i)[2], row(i, -i)[3]) for i in range(1, 1000)]
     reader, _ = rows_of(monkeypatch, *there)
     assert reader.read() == {}

@@ -49,11 +49,11 @@ def test_a_forged_document_names_nothing(text):
 
 
 @pytest.mark.parametrize("text", [None, 7, ["x"], "\ud800"])
-def test_a_document_that_is_no_text_names_nothing(text):
+def test_a_document_of_another_type_than_text_has_no_changes(text):
     assert changes(BEFORE, {"document": text}, "00c0ffee") == []
 
 
-def test_what_a_forged_document_has_is_cut_and_escaped():
+def test_values_of_a_forged_document_are_truncated_and_escaped():
     text = BEFORE.hashed.decode().replace('"3/2"', '"\\u001b[31m' + "x" * 1000 + '"')
     (line,) = named(BEFORE, text)
     assert line.isprintable()

@@ -97,7 +97,7 @@ def levels(findings: list[Finding], subject: str) -> list[Level]:
     return [f.level for f in findings if f.subject == subject and f.level is not OK]
 
 
-def test_brokers_are_judged_by_their_version():
+def test_brokers_are_assessed_by_their_version():
     found = assess_brokers(Brokers(3, (4, 0), "abc"))
     assert (found.level, found.text) == (OK, "3 broker(s), Kafka 4.0 or newer, cluster abc")
     found = assess_brokers(Brokers(1, (2, 7), "abc"))
@@ -107,7 +107,7 @@ def test_brokers_are_judged_by_their_version():
 
 
 @pytest.mark.parametrize("seconds", [5.999, 6, 30, 31])
-def test_a_session_timeout_that_brokers_refuse_is_an_error_with_what_they_allow(seconds):
+def test_a_refused_session_timeout_is_an_error_with_the_allowed_range(seconds):
     found = assess_session(seconds, (6000, 30_000))
     assert [f.level for f in found] == [ERROR] * (not 6 <= seconds <= 30)
     assert all(f"kafka.session_timeout_seconds={seconds}: the brokers allow 6 to 30" in f.text for f in found)
@@ -120,7 +120,7 @@ def test_sound_topics_are_not_complained_about_and_missing_ones_are_errors():
 
 
 @pytest.mark.parametrize("name", ["reports", "ldp-snapshots", "ldp-dead-letters"])
-def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
+def test_settings_hidden_from_the_user_are_an_error(name):
     """Brokers answer this without any settings, and the client library gives no reason."""
     found, *rest = assess_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
     assert (found.level, found.subject) == (ERROR, f"topic {name}")
@@ -151,13 +151,13 @@ def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
         ("ldp-snapshots", topic(cleanup_policy="compact"), WARNING),
     ],
 )
-def test_a_fault_of_a_topic_is_found_alone(name, found, level):
+def test_a_fault_of_one_topic_is_the_only_finding(name, found, level):
     findings = assess_topics(CONFIG, cluster() | {name: found})
     assert levels(findings, f"topic {name}") == [level]
     assert all(f.hint for f in findings if f.level is not OK)
 
 
-def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
+def test_topics_that_workers_write_to_have_the_brokers_time():
     made = {spec.name: spec.settings.get("message.timestamp.type") for spec in topics.specs(CONFIG, 1)}
     assert (made["ldp-snapshots"], made["ldp-dead-letters"]) == ("LogAppendTime", "LogAppendTime")
     there = cluster() | {"ldp-snapshots": topic(cleanup_policy="compact"), "ldp-dead-letters": topic()}
@@ -167,7 +167,7 @@ def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
     assert found.hint == "set message.timestamp.type=LogAppendTime"
 
 
-def test_point_21_what_is_the_same_of_many_topics_is_one_line():
+def test_a_fault_of_many_topics_is_one_line():
     there = {name: replace(one, replicas=1) for name, one in cluster().items()}
     found = [f for f in assess_topics(CONFIG, there) if "accepts no records" in f.text]
     assert [f.subject for f in found] == ["topics reports, ldp-snapshots, ldp-dead-letters"]
@@ -181,13 +181,13 @@ def test_point_21_what_is_the_same_of_many_topics_is_one_line():
         ({"compacts": False}, ["no compaction (log.cleaner.enable=false)"]),
     ],
 )
-def test_point_17_brokers_without_transactions_or_compaction_are_named(brokers, said):
+def test_brokers_without_transactions_or_compaction_are_named(brokers, said):
     found = assess_abilities(Brokers(1, (4, 0), "abc", **brokers))
     assert [f.level for f in found] == [ERROR] * len(said)
     assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
 
 
-def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
+def test_a_topic_with_unknown_cleanup_policy_is_not_compacted():
     unknown = {k: v for k, v in ours().settings.items() if k != "cleanup.policy"}
     there = cluster() | {"ldp-snapshots": topics.Topic("id-1", 1, 3, unknown)}
     assert levels(assess_topics(CONFIG, there), "topic ldp-snapshots") == [ERROR]
@@ -201,9 +201,7 @@ def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
         ((False, False, True), "redis.password is set, but Redis answers without it", WARNING),
     ],
 )
-def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_line_each(
-    refusals, message, level
-):
+def test_refused_commands_and_an_unused_password_are_separate_lines(refusals, message, level):
     (found,) = assess_refusals(*refusals)
     assert (found.level, found.text.startswith(message), bool(found.hint)) == (level, True, True)
     assert assess_refusals(False, False, False) == []
@@ -231,7 +229,7 @@ def test_redis(changed, fsync, level):
     assert found == ([] if level is None else [level])
 
 
-def test_of_a_cluster_a_node_is_one_and_all_memory_counts():
+def test_a_cluster_counts_the_memory_of_all_nodes():
     assert levels(assess_redis(GOOD_REDIS | {"cluster_enabled": 1}, "everysec", "cluster"), "redis") == []
     infos = [{"maxmemory": 5, "total_system_memory": 7}, {"maxmemory": 6, "total_system_memory": 8}]
     assert together(infos) == {"maxmemory": 11, "total_system_memory": 15}
@@ -265,7 +263,7 @@ def test_memory(maxmemory, level):
         ({"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29}, None, ""),
     ],
 )
-def test_point_8_memory_that_is_used_up(info, level, message):
+def test_memory_that_is_used_up(info, level, message):
     found = assess_used(info)
     assert levels(found, "redis memory") == ([] if level is None else [level])
     assert all(message in finding.text and finding.hint for finding in found)
@@ -283,7 +281,7 @@ def test_point_8_memory_that_is_used_up(info, level, message):
         (OpenTransactions(0, 7, 8), WARNING, "partition 0: a transaction blocks 1 offset(s) of all"),
     ],
 )
-def test_point_8_what_a_transaction_holds_back(held, level, message):
+def test_records_blocked_by_an_open_transaction_are_reported(held, level, message):
     (finding,) = assess_open_transactions("reports", [held])
     assert (finding.level, finding.subject) == (level, "topic reports")
     assert message in finding.text
@@ -298,7 +296,7 @@ def test_point_8_what_a_transaction_holds_back(held, level, message):
         ('protocol = "pgr"\ndomain_size = 1048576', (3**14 - 1) // 2),
     ],
 )
-def test_memory_is_of_the_state_and_not_of_the_domain(protocol, entries):
+def test_memory_depends_on_the_state_and_not_on_the_domain(protocol, entries):
     config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{protocol}")
     # 2 partitions, counters of 8 bytes, twice during a commit; and some kilobytes
     need = 2 * 2 * 8 * entries
@@ -336,7 +334,7 @@ def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, war
     assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.hint) == warned
 
 
-def test_topics_are_made_with_room_for_the_largest_record():
+def test_created_topics_accept_the_largest_record():
     def settings(config):
         return {spec.name: spec.settings for spec in topics.specs(config, 2)}
 
@@ -362,7 +360,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
         (7000, 6999, "set max.message.bytes=7000 to keep them complete"),
     ],
 )
-def test_dead_letters_need_no_more_room_than_the_largest_has(reports, dead_letters, hint):
+def test_dead_letters_need_at_most_the_size_of_the_largest_record(reports, dead_letters, hint):
     there = cluster(reports=topic(max_message_bytes=str(reports)))
     there |= {"ldp-dead-letters": ours(max_message_bytes=str(dead_letters))}
     found = [f for f in assess_topics(CONFIG, there) if f.subject == "topic ldp-dead-letters"]
@@ -371,7 +369,7 @@ def test_dead_letters_need_no_more_room_than_the_largest_has(reports, dead_lette
 
 @pytest.mark.parametrize("protocol", ORACLES)
 @pytest.mark.parametrize("d", [2, 70_000])
-def test_no_record_of_one_report_is_larger_than_said(protocol, d):
+def test_records_of_one_report_stay_within_the_stated_size(protocol, d):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=d))
     report = stream.oracle.perturb([d - 1], rng=np.random.default_rng(1))
     binary, as_json = topics.largest_report(stream)
@@ -421,7 +419,7 @@ def test_snapshots_of_another_stream():
     assert "partition 1" in finding.text
 
 
-def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
+def test_the_share_and_reasons_of_rejected_records_are_reported():
     report = np.array([(2,)], SERVED.stream.oracle.report_dtype)
     other = ldp.Stream("colours", ldp.GRR("2", 3), labels=SERVED.stream.labels)
     good, foreign = frames.encode(SERVED.stream, report), frames.encode(other, report)
@@ -517,7 +515,7 @@ def test_counts_of_a_newer_version_are_named_as_such():
     assert [one.level for one in counts({0: whole, 1: stored(3, partition=1)})] == [OK]
 
 
-def test_counts_that_can_be_gone_on_with():
+def test_counts_that_can_continue_are_fine():
     assert [f.level for f in counts({0: stored(10), 1: stored(0, partition=1)})] == [OK]
     assert [f.level for f in counts({}, offset_metadata={0: "claimed"})] == [OK]
 
@@ -561,7 +559,7 @@ def test_counts_that_cannot(found, level, message):
         ("most_reports = 100\nrevision = 3", None, None),
     ],
 )
-def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, message, hint):
+def test_an_older_rule_than_the_recorded_one_is_a_warning(table, message, hint):
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
     state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20)))
     state.rules.append(Rule(5, 2, RecordLimits(50, True, 16 << 20)))
@@ -576,7 +574,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, messag
         assert (message in finding.text, hint in finding.hint) == (True, True)
 
 
-def test_what_partitions_have_in_common_is_said_once():
+def test_a_fault_of_several_partitions_is_one_line():
     alike = counts({0: stored(5, group="other"), 1: stored(7, group="other", partition=1)})
     assert [f.text.split(": ")[0] for f in alike] == ["partition 0, 1"]
     different = counts({0: stored(5, group="other"), 1: stored(11, partition=1)})
@@ -587,7 +585,7 @@ def test_what_partitions_have_in_common_is_said_once():
     assert lost.text == "partition 0: the log deleted offsets 3 to 4 before counting"
 
 
-def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
+def test_a_recorded_gap_that_the_log_still_has_is_named():
     state = PartitionState(0, 3)
     state.skip(7)
     gap = written(0, state)
@@ -619,7 +617,7 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
 
 @pytest.mark.parametrize("protocol", ["olh", "pgr"])
 @pytest.mark.parametrize("d", [3, 845, snapshot.INLINE, snapshot.INLINE + 1, 70_000])
-def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
+def test_snapshot_messages_stay_within_the_stated_size(d, protocol):
     # counts that make long numbers: estimates of both signs with all digits
     stream = ldp.Stream(
         "s", ldp.oracle(protocol, epsilon="1", domain_size=d), labels=[f"värde {i}" for i in range(d)]
@@ -639,7 +637,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
 
 
 @pytest.mark.parametrize("what", ["recommendations", "top values"])
-def test_a_snapshot_that_is_mostly_answers_is_not_larger_than_said(what):
+def test_snapshots_with_many_answers_stay_within_the_stated_size(what):
     d, n = 3000, 10**9
     stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d))
     queries, more = [TopQuery("all", d)], {"methods": ["base"]}

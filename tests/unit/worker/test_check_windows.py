@@ -50,7 +50,7 @@ def made(config: Config, event_time: bool = False) -> dict[str, str]:
     return dict(topics.specs(config, 4, event_time)[0].settings)
 
 
-def test_windows_are_made_to_go_by_the_brokers_time() -> None:
+def test_windowed_topics_use_broker_time_by_default() -> None:
     assert made(HOURLY)["message.timestamp.type"] == "LogAppendTime"
     assert "message.timestamp.after.max.ms" not in made(HOURLY)
     assert [f.level for f in about(topic(made(HOURLY)))] == [Level.OK]
@@ -59,7 +59,7 @@ def test_windows_are_made_to_go_by_the_brokers_time() -> None:
         assert made(parse(PLAIN), asked)["message.timestamp.after.max.ms"] == str(HOUR)
 
 
-def test_event_time_is_made_with_the_bound_that_check_demands() -> None:
+def test_event_time_topics_are_created_with_the_bound_that_check_requires() -> None:
     settings = made(HOURLY, event_time=True)
     assert settings["message.timestamp.type"] == "CreateTime"
     assert settings["message.timestamp.after.max.ms"] == str(MINUTE)
@@ -77,7 +77,7 @@ def test_event_time_that_no_broker_bounds_is_an_error(ahead: int | None) -> None
 
 
 @pytest.mark.parametrize("ahead", [0, MINUTE - 1, MINUTE])
-def test_event_time_that_the_broker_bounds_is_said(ahead: int) -> None:
+def test_a_broker_bound_on_event_time_is_reported(ahead: int) -> None:
     assert [f.level for f in about(event_time(ahead))] == [Level.OK]
     (found,) = assess_windows(HOURLY, {"reports": event_time(ahead)}, memory=1 << 40)
     assert (
@@ -106,7 +106,7 @@ MOST_BODIES = (1 + 54 + 54 + 23) * (11 + 5) * 1000 * 16
 """For all time, each hour, and each day that has an hour: Base has six vectors."""
 
 
-def test_windows_and_their_costs_are_said() -> None:
+def test_windows_and_their_costs_are_reported() -> None:
     (found,) = assess_windows(HOURLY, {"reports": topic()}, memory=1 << 40)
     assert (found.level, found.subject) == (Level.OK, "windows of colours")
     # 24 panes of 1 h, one for 12 minutes of waiting, one at either end; twice that. 2 partitions, 8,000 bytes a pane
@@ -126,12 +126,12 @@ def test_windows_as_long_as_their_panes_are_late_by_themselves() -> None:
     assert "is late for the longer" not in found.text
 
 
-def test_nothing_is_said_without_windows() -> None:
+def test_a_stream_without_windows_has_no_findings() -> None:
     assert assess_windows(parse(PLAIN), {"reports": topic()}, memory=0) == []
     assert assess_windows(HOURLY, {}, memory=0) == []
 
 
-def test_panes_that_this_machine_has_no_room_for() -> None:
+def test_panes_over_the_memory_of_the_machine_are_a_warning() -> None:
     # memory of an owner of both partitions, and of a publisher's reads and sends
     need = 2 * 2 * 55 * 8000 + MOST_BODIES
     there = {"reports": topic()}
@@ -141,7 +141,7 @@ def test_panes_that_this_machine_has_no_room_for() -> None:
     assert f"{need / (1 << 20):.1f} MiB" in found.text
 
 
-def test_redis_needs_room_for_the_panes_that_are_open() -> None:
+def test_redis_needs_memory_for_open_panes() -> None:
     there = {"reports": topic()}
     half, all_of_them = (2 * 2 * (1 + panes) * 8000 for panes in (27, 54))
     for room, level in ((half - 1, Level.ERROR), (all_of_them, Level.WARNING), (2 * all_of_them, Level.OK)):
@@ -152,7 +152,7 @@ def test_redis_needs_room_for_the_panes_that_are_open() -> None:
     assert "if partitions" not in assess_memory(parse(PLAIN), there, {"maxmemory": half}).text
 
 
-def test_the_head_has_room_for_the_windows_that_stay() -> None:
+def test_the_head_has_capacity_for_retained_windows() -> None:
     one = parse(PLAIN + 'windows = ["10m"]\nretain = "90d"').streams[0]
     plain = parse(PLAIN).streams[0]
     # a start of 13 digits, a comma and a space

@@ -68,7 +68,7 @@ def test_the_bytes_are_right(protocol, choice):
         assert said == pytest.approx(exact, abs=0.06 if codec == "plain" else max(0.06, 0.03 * exact)), codec
 
 
-def test_the_command_prints_what_the_page_says():
+def test_the_command_prints_the_table_of_the_page():
     printed = list(choices.table(with_speeds=False))
     assert len(printed) == 2 + len(choices.CHOICES)
     head, *body = (line.strip("| ").split(" | ") for line in (printed[0], *printed[2:]))

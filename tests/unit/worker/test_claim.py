@@ -50,7 +50,7 @@ def stored(offset: int, commit_id: str = "ab" * 16, lineage: str = OURS) -> Meta
         (None, None, NONE, (2, CLAIMED)),
     ],
 )
-def test_where_a_partition_goes_on(metadata, committed, head, expected):
+def test_a_claim_resumes_at_the_expected_offset(metadata, committed, head, expected):
     claim, told = a_claim()
     assert claim.decide(0, metadata, committed, 2, head) == expected
     assert told == []
@@ -87,7 +87,7 @@ def test_lost_counts_stop_the_stream_unless_they_are_given_up(committed, head):
         (None, Head(4, {0: 20}, 7, lineage={"group": "group", "topic_id": "other"})),
     ],
 )
-def test_another_history_stops_the_stream_whatever_is_given_up(metadata, head):
+def test_another_history_stops_the_stream_despite_any_recount_setting(metadata, head):
     claim, _ = a_claim(recount_after=99)
     with pytest.raises(StateLost):
         claim.decide(0, metadata, None, 2, head)
@@ -103,7 +103,7 @@ def test_another_history_stops_the_stream_whatever_is_given_up(metadata, head):
         (0, 15, 30, Head(4, {0: 20}, 7, gaps={0: [(9, 15)]}), ["gap 9 to 15"]),
     ],
 )
-def test_a_loaded_state_goes_on_or_has_a_gap(known, first, end, head, told):
+def test_a_loaded_state_continues_or_has_a_gap(known, first, end, head, told):
     claim, said = a_claim(head)
     state = PartitionState.fresh(STREAM, 9)
     assert claim.resume(0, state, stored(9), known, (first, end), head) == bool(told)
@@ -112,7 +112,7 @@ def test_a_loaded_state_goes_on_or_has_a_gap(known, first, end, head, told):
 
 
 @pytest.mark.parametrize(("known", "head"), [(12, NONE), (0, PUBLISHED)])
-def test_a_log_that_lost_what_was_counted_stops_the_stream_unless_it_is_given_up(known, head):
+def test_lost_counted_records_stop_the_stream_unless_given_up(known, head):
     claim, _ = a_claim(head)
     with pytest.raises(StateLost, match="set back too"):
         claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)
@@ -122,7 +122,7 @@ def test_a_log_that_lost_what_was_counted_stops_the_stream_unless_it_is_given_up
 
 
 @pytest.mark.parametrize(("known", "head", "end"), [(0, NONE, 8), (12, NONE, 11), (0, PUBLISHED, 19)])
-def test_a_log_that_ends_before_what_was_counted_stops_the_stream_whatever_is_given_up(known, head, end):
+def test_a_truncated_log_stops_the_stream_despite_any_recount_setting(known, head, end):
     claim, _ = a_claim(head, recount_after=99)
     with pytest.raises(StateLost, match="truncated or created again"):
         claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (0, end), head)

@@ -249,7 +249,7 @@ def test_watch_warns_of_a_snapshot_of_another_stream(run, publish, options):
     assert "NOT THE" not in result.stdout + result.stderr
 
 
-def test_point_11_the_document_is_printed_as_ldp_document_prints_it(run):
+def test_the_document_is_printed_as_ldp_document_prints_it(run):
     labelled = GOOD.replace("domain_size = 3", 'labels = ["röd", "grön"]')
     result = run(labelled, "document")
     args = ["document", "--protocol", "grr", "--epsilon", "1", "--labels", "röd,grön"]
@@ -259,7 +259,7 @@ def test_point_11_the_document_is_printed_as_ldp_document_prints_it(run):
 
 
 @pytest.mark.slow
-def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
+def test_run_without_a_kernel_cache_names_the_variable(tmp_path):
     path = tmp_path / "worker.toml"
     path.write_text(GOOD, encoding="utf-8")
     code = (

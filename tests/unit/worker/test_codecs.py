@@ -40,7 +40,7 @@ def values():
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_what_the_libraries_write_is_read(codec):
+def test_data_compressed_by_the_libraries_is_read(codec):
     for value in values():
         for _ in range(3):
             assert read(compressed(record(0, value), codec, RNG), codec) == value
@@ -98,7 +98,7 @@ WITHOUT = zstandard.ZstdCompressor(write_content_size=False)
         (ZSTD, zstd_frame(R, flags=0, head=b"\x88")),  # a window of 2^27
     ],
 )
-def test_what_is_read(codec, section):
+def test_valid_sections_are_decompressed(codec, section):
     assert read(section, codec) == b"value"
     assert read(section, codec, cap=len(R)) == b"value"
     assert read(section, codec, cap=len(R) - 1) == "size"
@@ -163,7 +163,7 @@ def test_what_is_read(codec, section):
         (ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(R)[:-1] + b"?", "codec"),
     ],
 )
-def test_what_is_refused(codec, section, why):
+def test_invalid_sections_are_refused(codec, section, why):
     assert read(section, codec) == why
     assert read(section, codec, cap=1 << 24) == why
 

@@ -26,7 +26,7 @@ def cost(columns):
 
 
 @pytest.mark.parametrize("most", [1, 30, 200, 1000, 10**9])
-def test_point_9_slices_are_the_batch_and_bounded(most):
+def test_slices_are_the_batch_and_bounded(most):
     rng = np.random.default_rng(9)
     for _ in range(200):
         batch = drawn(rng)
@@ -47,7 +47,7 @@ def test_point_9_slices_are_the_batch_and_bounded(most):
         assert values == [batch.columns.value(i) for i in range(len(batch.columns))]
 
 
-def test_what_lies_below_an_offset_has_the_batches_that_end_there_and_cannot_be_read():
+def test_a_batch_cut_at_an_offset_keeps_unreadable_batches_that_end_there():
     bad = [Unreadable(offset, offset + 2, 9, "", "codec") for offset in (2, 6, 8)]
     batch = Batch(0, 0, 12, Columns.of([0, 5], [0, 0], [b"a", b"b"]), tuple(bad))
     for offset, records, found in ((1, 1, 0), (3, 1, 0), (4, 1, 1), (8, 2, 2), (10, 2, 3), (12, 2, 3)):
@@ -57,7 +57,7 @@ def test_what_lies_below_an_offset_has_the_batches_that_end_there_and_cannot_be_
 
 
 @pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
-def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypatch):
+def test_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypatch):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=30))
     rng = np.random.default_rng(5)
     sizes = [1, 7, 40, 1, 3]

@@ -69,7 +69,7 @@ def turn(commits):
     written(commits)
 
 
-def test_a_commit_is_written_on_a_thread_of_its_own_while_the_other_goes_on(ownership, commits):
+def test_a_commit_is_written_on_its_own_thread_while_counting_continues(ownership, commits):
     ownership.go.clear()
     assert not commits.turn()
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_a_commit_is_written_on_a_thread_of_its_own_while_the_other_goes_on(owne
     assert ownership.new()[:2] == [WRITE, SETTLE]
 
 
-def test_commits_are_due_by_time(ownership, commits):
+def test_commits_are_scheduled_by_time(ownership, commits):
     turn(commits)
     ownership.now += 0.99
     assert commits.turn()  # it is taken up at once
@@ -92,7 +92,7 @@ def test_commits_are_due_by_time(ownership, commits):
     assert ownership.new()[0] == PREPARE
 
 
-def test_commits_are_due_by_what_a_crash_would_lose(ownership):
+def test_commits_are_scheduled_by_the_replay_time_of_a_crash(ownership):
     commits = Commits(ownership, 3600.0, ThreadPoolExecutor(1), lambda: ownership.now)
     commits.turn()
     commits.settle()
@@ -143,7 +143,7 @@ def test_a_store_that_was_slow_once_puts_no_commit_off_for_long(ownership, commi
     assert ownership.new() == [PREPARE, WRITE]
 
 
-def test_what_is_waited_for_before_writing_puts_nothing_off(ownership, commits):
+def test_waiting_before_a_write_delays_no_commit(ownership, commits):
     ownership.prepares = 8.0  # until the dead letters are acknowledged
     turn(commits)
     ownership.prepares = 0.0
@@ -168,7 +168,7 @@ def test_a_store_that_did_not_answer_puts_nothing_off(ownership, commits):
     assert ownership.new() == [SETTLE, PREPARE, WRITE]
 
 
-def test_where_nothing_is_to_be_written_a_turn_is_over_all_the_same(ownership, commits):
+def test_a_turn_without_changes_ends_after_preparation(ownership, commits):
     ownership.commits = []
     assert commits.turn()
     assert ownership.new() == [PREPARE]

@@ -30,7 +30,7 @@ def test_a_window_is_compared_with_the_one_before(alone):
     assert told(*windows, alone=alone) == [(10, 0, []), (20, 2, ["last"])]
 
 
-def test_names_are_apart():
+def test_windows_of_different_names_are_compared_separately():
     assert told(("a", 0, 10, ONE), ("b", 10, 10, OTHER), ("a", 10, 10, ONE)) == [(10, 0, [])]
 
 
@@ -39,17 +39,17 @@ def test_windows_that_overlap_are_compared_a_length_apart():
     assert [start for start, _, _ in told(*(("3 every 1", start, 30, ONE) for start in starts))] == [30, 60]
 
 
-def test_after_a_window_without_reports_it_begins_anew():
+def test_a_window_without_reports_restarts_the_comparison():
     windows = [("1h", 0, 10, ONE), ("1h", 20, 10, OTHER), ("1h", 30, 10, OTHER)]
     assert told(*windows) == [(30, 0, [])]
 
 
-def test_a_window_that_comes_again_is_passed_over():
+def test_a_repeated_window_is_skipped():
     windows = [("1h", 0, 10, ONE), ("1h", 10, 10, ONE), ("1h", 0, 10, OTHER), ("1h", 20, 10, ONE)]
     assert told(*windows) == [(10, 0, []), (20, 0, [])]
 
 
-def test_small_changes_and_all_of_them_can_be_passed_over():
+def test_small_changes_or_all_changes_can_be_suppressed():
     windows = [("1h", 0, 10, ONE), ("1h", 10, 10, OTHER)]
     assert told(*windows, at_least=0.99) == [(10, 0, [])]
     assert told(*windows, level=0.0) == []

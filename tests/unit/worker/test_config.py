@@ -28,7 +28,7 @@ def fault(text, environ=None):
     return str(caught.value)
 
 
-def test_point_16_how_many_reports_a_record_may_have():
+def test_the_limit_of_reports_per_record():
     def configured(more):
         return parse(STREAM + more).streams[0].configured
 
@@ -65,7 +65,7 @@ def test_a_member_sends_three_heartbeats_in_a_session_at_least(seconds, heartbea
     assert settings == {"session_timeout_ms": 1000 * float(seconds), "heartbeat_interval_ms": heartbeat}
 
 
-def test_each_of_several_processes_is_a_member_of_its_own():
+def test_each_process_has_a_separate_member_name():
     assert parse(STREAM).kafka.numbered(3) == parse(STREAM).kafka
     named = parse(STREAM, {"LDP_WORKER_KAFKA__MEMBER": "7"}).kafka
     assert named.membership()["group_instance_id"] == "7"
@@ -190,7 +190,7 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         ("group = ", "not valid TOML"),
     ],
 )
-def test_a_fault_names_the_key_the_value_and_what_is_allowed(text, expected):
+def test_a_fault_names_the_key_the_value_and_the_allowed_values(text, expected):
     assert expected in fault(text)
 
 
@@ -243,7 +243,7 @@ def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
         ("[kafka]\nbootstrap_servers = [':9092']", "a text given; allowed is host:port, such as"),
     ],
 )
-def test_what_could_only_be_noticed_later_is_said_now(text, expected):
+def test_faults_are_reported_before_the_worker_starts(text, expected):
     assert expected in fault(text + STREAM)
 
 
@@ -326,7 +326,7 @@ ANYTHING = [
 ]
 
 
-def test_no_fault_is_said_in_the_words_of_pydantic():
+def test_faults_are_reported_without_pydantic_messages():
     """Every key of every table, with values of every type: one line per fault, beginning with the key."""
     stream = dict(line.split(" = ") for line in STREAM.splitlines() if " = " in line)
     texts = [f"{k} = {v}\n{STREAM}" for k in File.model_fields if k != "streams" for v in ANYTHING]
@@ -434,7 +434,7 @@ def test_a_fault_of_the_environment_names_the_variable(variable, text, expected)
 PASSWORD_FILE = "LDP_WORKER_REDIS__PASSWORD_FILE"
 
 
-def test_a_secret_may_stand_in_a_file(tmp_path):
+def test_secrets_are_read_from_files(tmp_path):
     """Secrets as containers get them: a file, with an editor's trailing newline."""
     for name, text in (("redis", "12345\n"), ("kafka", " p=#ss \r\n")):
         (tmp_path / name).write_bytes(text.encode())
@@ -489,7 +489,7 @@ def of_a_service(name):
 @pytest.mark.parametrize(
     "service", ["", "_METRICS", "_REDIS", "_KAFKA", "_HTTP", "_KAFKA_0", "_REDIS_SERVICE", "_STREAMS", "_2"]
 )
-def test_point_13_what_kubernetes_says_of_a_service_is_left_alone(service):
+def test_service_variables_of_kubernetes_are_ignored(service):
     environ = of_a_service(f"LDP_WORKER{service}")
     assert parse(STREAM, environ) == parse(STREAM)
     config = parse(STREAM, environ | {"LDP_WORKER_HTTP__PORT": "1", "LDP_WORKER_GROUP": "g"})
@@ -514,7 +514,7 @@ def test_point_13_what_kubernetes_says_of_a_service_is_left_alone(service):
         ("REDIS_URL", "redis://10.96.7.1", "redis_url (LDP_WORKER_REDIS_URL): no such key"),
     ],
 )
-def test_point_13_every_other_name_is_still_a_fault(variable, text, expected):
+def test_every_other_name_is_still_a_fault(variable, text, expected):
     assert expected in fault(STREAM, {f"LDP_WORKER_{variable}": text})
 
 
@@ -583,7 +583,7 @@ def given(protocol, **keys):
     return STREAM.replace('"olh"', f'"{protocol}"').replace('epsilon = "1/2"\ndomain_size = 10\n', rest)
 
 
-def test_given_channels_can_be_served():
+def test_explicit_channels_can_be_served():
     for text, document in (
         (given("response", p='"0.75"', domain_size=5), {"p": "3/4", "domain_size": 5}),
         (given("unary", p='"3/4"', q='"0.1"', domain_size=5), {"p": "3/4", "q": "1/10", "domain_size": 5}),
@@ -634,5 +634,5 @@ def test_given_channels_can_be_served():
         (given("unary", p="1", q='"1/4"', domain_size=5), "these probabilities make epsilon infinite"),
     ],
 )
-def test_a_given_channel_that_cannot_be_served(text, expected):
+def test_an_invalid_explicit_channel_is_refused(text, expected):
     assert expected in fault(text)

@@ -57,11 +57,11 @@ name = "z"
         ("snapshots.topic", None),
     ],
 )
-def test_a_key_stands_in_its_line_or_its_tables(key, line, ends):
+def test_a_key_is_located_by_its_line_or_table(key, line, ends):
     assert line_of(FILE.replace("\n", ends), key) == line
 
 
-def test_a_fault_says_file_and_line_unless_a_variable_is_to_blame(tmp_path):
+def test_a_fault_names_file_and_line_except_for_variables(tmp_path):
     file = tmp_path / "w.toml"
     file.write_text('group = "a b"\n[kafka]\nmembr = "m"\n')
     with pytest.raises(ConfigError) as caught:

@@ -38,7 +38,7 @@ def test_without_a_topic_there_are_none():
     ]
 
 
-def test_what_is_configured_is_what_each_window_has():
+def test_each_window_has_the_configured_rows():
     queries = '[[streams.queries]]\nname = "warm"\nvalues = [1]\n[[streams.queries]]\nname = "most"\ntop = 7'
     found = config('topic = "r"\nmethods = ["power", "base"]', f"domain_size = 1000\n{queries}")
     assert found.slots(found.streams[0]) == Slots(("power", "base"), {"": TOP, "warm": 1, "most": 7})
@@ -58,7 +58,7 @@ def test_what_is_configured_is_what_each_window_has():
         ('methods = ["base"]\ntopics = "r"', "did you mean topic?"),
     ],
 )
-def test_what_is_not_allowed_is_said(rows, said):
+def test_invalid_row_settings_are_refused(rows, said):
     with pytest.raises(ConfigError) as error:
         config(rows)
     assert said in str(error.value)
@@ -134,7 +134,7 @@ SOUND = {"cleanup.policy": "compact", "min.insync.replicas": "2", "max.message.b
         ({"min.insync.replicas": "1"}, Level.WARNING, "min.insync.replicas=1"),
     ],
 )
-def test_a_topic_of_rows_is_judged(changed, level, said):
+def test_a_rows_topic_is_assessed(changed, level, said):
     there = {"r": topics.Topic("id", 1, 3, SOUND | changed)}
     (found,) = (one for one in assess_topics(config('topic = "r"'), there) if one.subject == "topic r")
     assert found.level is level

@@ -54,7 +54,7 @@ def test_all_time_is_always_there_and_the_order_means_nothing(windows, recorded)
     assert (found.grace, found.max_out_of_orderness) == (0, 10 * SECOND)
 
 
-def test_what_waits_and_what_stays():
+def test_lateness_and_retention_are_read():
     more = 'windows = ["1h"]\ngrace = "10m"\nmax_out_of_orderness = "90s"\nidle_timeout = "1m"\nretain = "2d"'
     found = served(more)
     assert found.configured.limits.windowing == Windowing(("all", "1h"), 10 * MINUTE, 90 * SECOND)
@@ -63,7 +63,7 @@ def test_what_waits_and_what_stays():
     assert served('windows = ["1h"]\nretain = "forever"').retain is None
 
 
-def test_idle_timeout_retain_and_late_dead_letters_are_no_rules():
+def test_idle_timeout_retain_and_late_dead_letters_are_not_rules():
     plain = served('windows = ["1h"]').configured
     more = 'windows = ["1h"]\nidle_timeout = "1m"\nretain = "2d"\nlate_dead_letters = true'
     assert served(more).configured == plain
@@ -124,7 +124,7 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_allowed(more, said):
+def test_a_window_fault_names_the_allowed_values(more, said):
     assert fault(more).startswith(said)
 
 
@@ -177,7 +177,7 @@ def test_a_snapshots_transaction_may_be_open_as_long_as_it_may_take():
     assert transaction_seconds(MOST_SNAPSHOT) == 512 < 900
 
 
-def test_what_is_not_absurd_is_taken():
+def test_reasonable_windows_are_accepted():
     for windows in (
         '["1h"]',
         '["24h every 1h"]',
@@ -230,7 +230,7 @@ def test_bounds_are_allowed_themselves():
     assert f"{MOST_OPEN + 1} windows would" in fault(f'windows = ["{MOST_OPEN + 1}m every 1m"]\n{exact}')
 
 
-def test_lengths_are_said_as_they_are_configured():
+def test_durations_are_formatted_as_configured():
     for text in ("0s", "90s", "10m", "36h", "7d"):
         assert duration(milliseconds(text)) == text
     assert Pane(0, milliseconds("60m")).end == HOUR

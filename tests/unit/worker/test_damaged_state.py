@@ -54,7 +54,7 @@ def load(fields, blobs, stream=STREAM):
     return layout.load(stream, layout.parse(layout.decoded(raw), KEY), blobs)
 
 
-def test_what_is_stored_is_loaded():
+def test_a_stored_state_is_loaded():
     fields, blobs = stored()
     assert blobs.keys() == {f"{5 * HOUR}+{HOUR}", f"{7 * HOUR}+{HOUR}", "all"}
     state = load(fields, blobs)
@@ -97,7 +97,7 @@ def test_counts_of_another_cell_of_the_same_commit_are_noticed():
 
 @pytest.mark.parametrize("name", ["blobs", "totals", "lineage"])
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "NaN", "7", "[]", '{"all": [1]}'])
-def test_fields_that_are_not_what_is_written_there_are_lost_state(name, text):
+def test_changed_fields_are_lost_state(name, text):
     fields, blobs = stored()
     metadata = layout.parse(fields, KEY)
     with pytest.raises(StateLost):
@@ -174,7 +174,7 @@ def counts(*state, reports=None):
         ({"cells": {"all": counts(99, 0, 0, reports=99)}}, "allowed is 5 to 50"),
     ],
 )  # fmt: skip
-def test_what_counting_cannot_reach_is_lost_state_whatever_its_checksum(change, why):
+def test_an_unreachable_state_is_lost_state_despite_a_valid_checksum(change, why):
     fields, blobs = rewritten(**change)
     with pytest.raises(StateLost, match=why):
         load(fields, blobs)

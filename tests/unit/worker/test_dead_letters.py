@@ -110,7 +110,7 @@ def bad_batch(offset):
 # --- which are sent ---------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_slowly_leaves_a_dead_letter_each(topic):
+def test_slow_rejections_become_one_dead_letter_each(topic):
     opened, sent = Open(), 0
     for second in range(50):
         opened.now = 100.0 + second
@@ -121,7 +121,7 @@ def test_what_comes_slowly_leaves_a_dead_letter_each(topic):
     assert opened.safe == sent
 
 
-def test_of_a_flood_the_first_and_then_so_many_a_second(topic):
+def test_a_flood_becomes_a_burst_and_then_a_fixed_rate(topic):
     opened, added, left_out = Open(), 0, 0
     for tick in range(201):  # ten seconds of 20,000 records a second
         opened.now = 100.0 + tick / 20
@@ -138,7 +138,7 @@ def test_of_a_flood_the_first_and_then_so_many_a_second(topic):
     assert opened.add([b"\x07noise"] * DEAD_LETTERS_A_SECOND, start=added) == 0
 
 
-def test_every_reason_keeps_some_whatever_floods_beside_it(topic):
+def test_every_reason_keeps_dead_letters_during_a_flood(topic):
     opened = Open()
     verdicts = np.full(100_000, VERSION, np.uint8)
     verdicts[::10] = 0
@@ -153,7 +153,7 @@ def test_every_reason_keeps_some_whatever_floods_beside_it(topic):
     assert "in/4/0" not in topic.kept  # accepted
 
 
-def test_which_record_is_chosen_has_nothing_to_do_with_what_it_holds():
+def test_sampling_does_not_depend_on_record_contents():
     """Another content of any one record never changes whether that record is chosen."""
     rng = random.Random(3)
     for _ in range(200):
@@ -230,7 +230,7 @@ def test_up_to_a_stated_size_a_record_is_kept_whole(topic):
     assert topic.settings["max_request_size"] > WHOLE_BYTES + 4096
 
 
-def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
+def test_a_record_refused_by_the_topic_is_sent_truncated(topic):
     topic.limit = 5000
     opened = Open()
     opened.add([b"a" * 100, b"b" * 6000])
@@ -246,7 +246,7 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
         opened.dead_letters.flush()
 
 
-def test_the_least_room_is_enough_for_any_beginning(topic):
+def test_the_minimum_message_size_fits_any_truncated_record(topic):
     name, source = "s" * 200, "t" * 249
     stream = ldp.Stream(name, ldp.GRR("1", 3))
     producer = dead_letters.connect_producer({}, name)
@@ -275,7 +275,7 @@ def test_an_unreadable_batch_has_a_dead_letter_without_a_value(topic):
     }
 
 
-def test_a_late_record_leaves_a_dead_letter_that_says_where_it_would_have_been_counted(topic):
+def test_a_dead_letter_of_a_late_record_names_its_window(topic):
     opened = Open()
     assert opened.late([b"a", b"bc", b"def", b"g"], of=[0, 2], start=7) == 0
     opened.dead_letters.flush()
@@ -297,7 +297,7 @@ def test_a_late_record_leaves_a_dead_letter_that_says_where_it_would_have_been_c
     assert opened.safe == 2
 
 
-def test_of_a_flood_of_late_records_so_many_a_second_and_of_malformed_ones_beside_it(topic):
+def test_floods_of_late_and_malformed_records_have_separate_rates(topic):
     opened = Open()
     assert opened.late([b"a"] * 1000, of=range(1000)) == 1000 - DEAD_LETTERS_A_SECOND
     assert opened.add([b"\x07noise"] * 10, start=1000) == 0
@@ -314,7 +314,7 @@ def test_of_a_flood_of_late_records_so_many_a_second_and_of_malformed_ones_besid
 # --- what waits -------------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_is_bounded_with_its_headers(topic, monkeypatch):
+def test_pending_dead_letters_are_bounded_with_their_headers(topic, monkeypatch):
     monkeypatch.setattr(dead_letters, "_MOST_PENDING", 5000)
     opened = Open()
     opened.add([b"x"] * 40)

@@ -198,7 +198,7 @@ def test_every_verb_of_the_port_has_its_case():
 
 
 @pytest.mark.parametrize("verb", CASES)
-def test_what_users_see_of_it(verb):
+def test_each_event_has_its_log_line_and_metrics(verb):
     arguments, line, metrics = CASES[verb]
     listening = Listening()
     before = listening.samples()
@@ -225,7 +225,7 @@ def test_what_users_see_of_it(verb):
 
 
 @pytest.mark.parametrize("verb", CASES)
-def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
+def test_readiness_depends_only_on_retried_steps(verb):
     listening = Listening()
     getattr(listening.events, verb)(*CASES[verb][0])
     listening.now = READY_TIMEOUT_SECONDS + 1
@@ -238,7 +238,7 @@ def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
 
 
 @pytest.mark.parametrize("verb", ["gap_found", "released"])
-def test_dead_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
+def test_dead_letters_of_released_partitions_do_not_fail_readiness(verb):
     listening = Listening()
     listening.progress.failed(Step.DEAD_LETTERS, "no topic")
     listening.progress.over(Step.DEAD_LETTERS)
@@ -272,7 +272,7 @@ def test_an_attempt_without_an_answer_is_timed_and_not_counted():
     assert keyed("snapshot_seconds_count") not in samples
 
 
-def test_point_18_the_age_of_a_snapshot_is_by_a_monotonic_clock(monkeypatch):
+def test_the_age_of_a_snapshot_is_by_a_monotonic_clock(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1e9)
     listening, age = Listening(), keyed("snapshot_age_seconds")
     listening.now = 7.0
@@ -290,7 +290,7 @@ def test_point_18_the_age_of_a_snapshot_is_by_a_monotonic_clock(monkeypatch):
     assert listening.samples()[age] == 13  # taking over again makes no snapshot newer
 
 
-def test_point_16_how_long_a_step_has_failed_is_exported_however_rare_its_attempts_are():
+def test_the_failure_time_of_a_step_is_exported_between_rare_attempts():
     listening, failing = Listening(), keyed("step_failing_seconds", "step", "publish")
     assert {dict(labels)["step"] for name, labels in listening.samples() if name == failing[0]} == {
         step.name.lower() for step in Step
@@ -304,7 +304,7 @@ def test_point_16_how_long_a_step_has_failed_is_exported_however_rare_its_attemp
     assert listening.samples()[failing] == 0
 
 
-def test_point_16_what_a_snapshot_lacks_is_exported_by_its_cause():
+def test_missing_reports_of_a_snapshot_are_exported_by_cause():
     listening = Listening()
     taken = take(STREAM, ESTIMATE, Cut({0: 7}, {0: [(2, 4)]}, [1, 2]), 6, [], methods=["base"])
     listening.events.published(taken, 0.0)
@@ -313,7 +313,7 @@ def test_point_16_what_a_snapshot_lacks_is_exported_by_its_cause():
     assert samples[keyed("snapshot_incomplete_partitions", "cause", "uncounted")] == 2
 
 
-def test_point_16_every_partition_is_exported_whoever_owns_it():
+def test_every_partition_is_exported_for_every_owner():
     listening = Listening()
     listening.metrics.capacity({}, {"s": {0: (2, 9, 5), 1: (0, 4, 0)}})
     samples = listening.samples()
@@ -336,7 +336,7 @@ def test_windows_that_are_no_more_are_not_shown():
     }
 
 
-def test_how_a_partition_of_windows_stands():
+def test_window_progress_of_a_partition_is_exported():
     windowing = Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)
     configured = RequestedRule(limits=RecordLimits(1, hamming_weight=True, windowing=windowing))
     state = PartitionState.fresh(STREAM, 0, configured)

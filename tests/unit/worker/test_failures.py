@@ -51,14 +51,14 @@ def test_each_failure_is_whole_and_on_one_page():
 
 
 @pytest.mark.parametrize("named", sorted(set(TESTS)))
-def test_a_test_that_is_named_is_there(named):
+def test_every_named_test_exists(named):
     file, _, name = named.partition("::")
     defined = [node.name for node in parsed(ROOT / "tests" / file).body if isinstance(node, ast.FunctionDef)]
     assert defined.count(name) == 1
     assert name.startswith("test_") or file in ("long/soak/faults.py", "long/kills/points.py")
 
 
-def test_what_is_named_of_metrics_is_there():
+def test_every_named_metric_exists():
     metrics = Metrics()
     metrics.begin("s")
     of_all = [*metrics.registry.collect(), *registry(dict, dict).collect()]
@@ -86,7 +86,7 @@ def test_alerts_are_all_there_and_all_named():
     assert alerts == {name for name in NAMED if re.fullmatch(r"Ldp[A-Z]\w+", name)}
 
 
-def test_events_are_there_and_those_of_failures_are_all_named():
+def test_named_events_exist_and_every_failure_event_is_named():
     events = log_events.emitted()
     configured = {*keys(File), *(f"streams.{key}" for key in StreamTable.model_fields)}
     dotted = {name for name in NAMED if re.fullmatch(r"[a-z]+\.[a-z_]+", name)}
@@ -94,7 +94,7 @@ def test_events_are_there_and_those_of_failures_are_all_named():
     assert {name for name, event in events.items() if event.levels != {"info"}} - dotted == set()
 
 
-def test_what_readiness_says_of_each_step_is_named():
+def test_every_readiness_step_is_named():
     assert {step.value for step in Step} == set(re.findall(r"\[([^\]]+)\](?!\()", SECTION))
 
 
@@ -109,7 +109,7 @@ def test_every_way_to_fail_is_named():
     assert {f"exit code {code}" for code in range(4)} <= set(re.findall(r"exit code \d", SECTION))
 
 
-def test_what_a_stream_stops_for_is_said_in_its_words():
+def test_reasons_that_stop_a_stream_are_quoted_exactly():
     texts = " ".join(
         node.value
         for path in product()
@@ -128,7 +128,7 @@ def test_every_fault_of_the_soak_is_named():
 CLOCKS = ("now", "utcnow", "today", "time_ns", "gmtime", "localtime")
 
 
-def test_no_clock_on_the_wall_has_a_part_in_what_is_counted_or_published():
+def test_counting_and_publishing_never_use_the_wall_clock():
     """A jump of a worker's clock has no effect either: waits use a monotonic clock."""
     rooms = ("counting", "publishing", "service", "store")
     asked = [

@@ -116,7 +116,7 @@ def refuse_once(nth, answer):
     return OUT_OF_RANGE if nth == 1 else answer
 
 
-def test_a_log_goes_on_where_its_leader_answers_a_fetch(whole):
+def test_a_log_continues_if_its_leader_answers_a_fetch(whole):
     assert whole.look() == {TP: AT}
     assert whole.look(at=30) == {TP: 30}  # the end
     assert whole.brokers.asked == [AT, 30]
@@ -142,7 +142,7 @@ def test_a_fetch_that_is_always_refused_proves_nothing_where_the_log_begins_befo
 
 
 @pytest.mark.parametrize("code", [-1, NOT_LEADER, FENCED_LEADER_EPOCH])
-def test_an_error_other_than_out_of_range_is_no_refusal(whole, code):
+def test_only_out_of_range_errors_count_as_refusals(whole, code):
     said = {AT: code, "first": 17, 16: code}
     whole.brokers.lie = lambda _, answer: said.get(whole.brokers.asked[-1], answer)
     assert [whole.look(PAUSE) for _ in range(3)] == [{}] * 3
@@ -163,13 +163,13 @@ def test_looks_at_two_offsets_are_not_two_looks(lost):
     assert lost.look(PAUSE, AT + 1) == {TP: 17}
 
 
-def test_a_log_whose_beginning_goes_on_between_two_looks_goes_on_at_the_second_one(lost):
+def test_a_log_start_that_moves_between_two_looks_is_read_at_the_second(lost):
     assert lost.look() == {}
     lost.brokers.logs[TP].first = 20
     assert lost.look(PAUSE) == {TP: 20}
 
 
-def test_the_new_leader_is_asked_where_the_leader_changed_between_two_looks(lost):
+def test_a_leader_elected_between_two_looks_is_queried(lost):
     assert lost.look() == {}
     lost.brokers.logs[TP] = Log(0, leader=2)
     assert lost.look(PAUSE) == {TP: AT}
@@ -178,7 +178,7 @@ def test_the_new_leader_is_asked_where_the_leader_changed_between_two_looks(lost
 @pytest.mark.parametrize(
     ("first", "proven"), [(0, {TP: AT}), (17, {TP: 17})], ids=["has all", "lost records"]
 )
-def test_a_former_leader_that_is_asked_proves_nothing(lost, first, proven):
+def test_a_former_leader_proves_nothing(lost, first, proven):
     """The client knows the new leader, but a broker does not: the epochs differ."""
     old, new = lost.brokers.logs[TP], Log(first)
     new.epoch = 2
@@ -198,7 +198,7 @@ def test_a_partition_without_a_leader_is_left_out_and_the_others_are_not(lost):
     assert lost.look(0, AT, OTHER) == {TP: 17, OTHER: AT}
 
 
-def test_a_time_out_proves_nothing_and_what_was_refused_before_still_holds(lost):
+def test_a_time_out_proves_nothing_and_keeps_earlier_refusals(lost):
     lost.brokers.silent = {1}
     with pytest.raises(KafkaTimeoutError):
         lost.look()

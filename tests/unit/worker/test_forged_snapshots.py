@@ -124,7 +124,7 @@ def test_a_head_that_is_ours_is_read():
 
 
 @pytest.mark.parametrize("value", ODD)
-def test_what_is_no_head_is_refused(value):
+def test_invalid_heads_are_refused(value):
     with pytest.raises(ValueError):  # each for its own reason
         Head.read(value, "s")
 
@@ -141,7 +141,7 @@ def test_a_head_with_a_strange_field_is_refused_or_sane():
     assert refused > 500
 
 
-def test_a_head_of_a_newer_version_is_told_from_what_is_no_head():
+def test_a_head_of_a_newer_version_differs_from_an_invalid_head():
     document = orjson.loads(messages()["s/head"][1])
     with pytest.raises(NewerHead, match="schema 2, but this version reads up to 1"):
         Head.read(orjson.dumps(document | {"schema": 2}), "s")

@@ -100,7 +100,7 @@ def raw(port, request):
 
 @pytest.mark.long
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost: "])
-def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, said):
+def test_probes_are_answered_while_others_hold_1100_connections(alone, said):
     process, port = alone
     with contextlib.ExitStack() as held:
         for _ in range(1100):
@@ -120,7 +120,7 @@ def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, 
 
 
 @pytest.mark.slow
-def test_point_15_a_request_that_drips_is_ended(alone):
+def test_a_request_that_drips_is_ended(alone):
     _, port = alone
     with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         deadline = time.monotonic() + 60
@@ -136,7 +136,7 @@ def test_point_15_a_request_that_drips_is_ended(alone):
         assert time.monotonic() < deadline
 
 
-def test_point_15_a_head_has_a_bound(alone):
+def test_a_head_has_a_bound(alone):
     _, port = alone
     for request in (b"GET /" + b"x" * 9000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2000):
         status, _, rest = raw(port, request + b"\r\n\r\n").partition(b"\r\n")
@@ -144,7 +144,7 @@ def test_point_15_a_head_has_a_bound(alone):
         assert len(rest) < 700
 
 
-def test_point_15_head_is_get_without_the_body(server):
+def test_head_is_get_without_the_body(server):
     for path, status in (("/healthz", 200), ("/readyz", 503), ("/metrics", 200), ("/x", 404)):
         connection = http.client.HTTPConnection(server.removeprefix("http://"), timeout=180)
         with contextlib.closing(connection):
@@ -166,7 +166,7 @@ def test_point_15_head_is_get_without_the_body(server):
         ("G", 400),
     ],
 )
-def test_point_15_an_answer_says_nothing_of_what_runs_nor_of_what_was_asked(server, request_line, status):
+def test_answers_reveal_neither_software_nor_request(server, request_line, status):
     said = raw(
         int(server.rpartition(":")[2]), f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     ).decode()
@@ -209,7 +209,7 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
         (log_that({0, 1}, heard_ms=1001.0), {0, 1}),
     ],
 )
-def test_a_topic_is_missing_only_once_the_client_was_told_about_it(log, partitions):
+def test_a_topic_is_missing_only_after_the_metadata_arrived(log, partitions):
     assert log.partitions() == partitions
 
 
@@ -220,7 +220,7 @@ def test_a_topic_that_is_closed_to_the_client_is_not_called_missing():
         log.partitions()
 
 
-def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
+def test_readiness_reports_no_missing_topic_before_its_metadata():
     nothing = SimpleNamespace(counted=dict, stored=dict, states=dict)
     with structlog.testing.capture_logs() as logged:
         worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
@@ -240,7 +240,7 @@ def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
 
 
 @pytest.mark.parametrize("partitions", [{0, 1}, {3}])
-def test_point_8_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
+def test_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
     log, nothing = log_that(partitions, heard_ms=1001.0), SimpleNamespace(stored=dict, states=dict)
     asked = []
     log._consumer.end_offsets = lambda tps, timeout_ms: asked.append(tps) or dict.fromkeys(tps, 0)
@@ -249,7 +249,7 @@ def test_point_8_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
     assert asked == [[("t", min(partitions))]]
 
 
-def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypatch):
+def test_brokers_that_do_not_return_the_log_end_do_not_delay_counting(monkeypatch):
     clock, looks, polls = [1000.0], [], []
     stopping = SimpleNamespace(is_set=lambda: len(polls) == 20, wait=lambda seconds: None)
     worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), stopping)
@@ -284,7 +284,7 @@ def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypa
     assert looks == [1]
 
 
-def test_point_8_offsets_above_the_last_stable_one_are_those_of_the_last_fetch():
+def test_offsets_above_the_last_stable_one_are_those_of_the_last_fetch():
     log = log_that({0, 1, 2}, heard_ms=1001.0)
     stable, high = {0: 10, 1: 10, 2: 10}, {0: 25, 1: None, 2: 4}
     log._consumer.assignment = lambda: {TopicPartition("t", p) for p in high}

@@ -124,7 +124,7 @@ def get(port, path="/healthz", **headers):
     [pytest.param("", marks=pytest.mark.long), "Accept-Encoding: gzip\r\n"],
     ids=["plain", "gzip"],
 )
-def test_point_3_readers_that_read_nothing_take_little_memory_and_no_probe_its_answer(more):
+def test_stalled_readers_use_little_memory_and_block_no_probe(more):
     with process(LARGE) as (running, port), contextlib.ExitStack() as held:
         assert get(port, "/streams/s/snapshot")[0] == 200  # the server accepts requests below the limit
         before, most = resident(running), 0.0
@@ -140,13 +140,13 @@ def test_point_3_readers_that_read_nothing_take_little_memory_and_no_probe_its_a
 
 
 @pytest.mark.slow
-def test_point_3_of_a_snapshot_that_was_read_nothing_stays_but_itself():
+def test_a_served_snapshot_keeps_no_other_memory():
     said = subprocess.run([sys.executable, "-c", FOLLOWED], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     assert float(said.stdout) < 75, "its messages are kept as well"
 
 
-def test_point_3_an_answer_is_made_once_for_all_who_ask_and_is_the_same_for_all(served_whole):
+def test_an_answer_is_made_once_for_all_who_ask_and_is_the_same_for_all(served_whole):
     port, made = served_whole
     with ThreadPoolExecutor(20) as pool:
         answers = list(
@@ -186,7 +186,7 @@ def served_whole(monkeypatch):
     running.shutdown()
 
 
-def test_point_3_a_request_whose_body_does_not_come_is_ended(served_whole, monkeypatch):
+def test_a_request_whose_body_does_not_come_is_ended(served_whole, monkeypatch):
     """Waits for a body, as a gateway does: the connection has a deadline."""
     from worker.http import connections
 
@@ -208,7 +208,7 @@ def test_point_3_a_request_whose_body_does_not_come_is_ended(served_whole, monke
 
 
 @pytest.mark.parametrize("size", [1 << 20, 200], ids=["a long answer", "a short one"])
-def test_point_3_a_reader_that_stands_still_is_dropped(monkeypatch, size):
+def test_a_stalled_reader_is_dropped(monkeypatch, size):
     from worker.http import connections
 
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
@@ -253,7 +253,7 @@ def answers(monkeypatch):
     return answers
 
 
-def test_point_3_answers_are_bounded_in_bytes_those_that_are_being_made_with_them(answers, monkeypatch):
+def test_answers_are_bounded_in_bytes_those_that_are_being_made_with_them(answers, monkeypatch):
     monkeypatch.setattr(answers, "MOST_BYTES", 1_000_000)
     kept = answers.Answers()
     first, *_, last = made(kept, [300_000] * 10)
@@ -268,14 +268,14 @@ def test_point_3_answers_are_bounded_in_bytes_those_that_are_being_made_with_the
     assert len(made(kept, [300_000], "third")) == 1
 
 
-def test_point_3_answers_are_bounded_in_number(answers, monkeypatch):
+def test_answers_are_bounded_in_number(answers, monkeypatch):
     monkeypatch.setattr(answers, "MOST_ANSWERS", 5)
     kept = answers.Answers()
     made(kept, [10] * 20)
     assert len(kept) == 5
 
 
-def test_point_3_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
+def test_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
     monkeypatch.setattr(answers, "MOST_WAITING", 3)
     kept, go = answers.Answers(), threading.Event()
 
@@ -294,7 +294,7 @@ def test_point_3_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
     assert len({*run_apart(ask())}) == 3
 
 
-def test_point_3_an_excerpt_does_not_wait_while_whole_snapshots_pause(answers, monkeypatch):
+def test_an_excerpt_does_not_wait_for_paused_snapshots(answers, monkeypatch):
     monkeypatch.setattr(answers, "_PAUSES", 1e9)
     monkeypatch.setattr(answers, "_LONGEST_PAUSE_SECONDS", 10.0 * WAIT)
     kept = answers.Answers()
@@ -308,7 +308,7 @@ def test_point_3_an_excerpt_does_not_wait_while_whole_snapshots_pause(answers, m
     assert not run_apart(ask())
 
 
-def test_point_3_what_cannot_be_made_takes_no_bytes_and_is_tried_again(answers):
+def test_a_failed_answer_frees_its_bytes_and_is_retried(answers):
     kept = answers.Answers()
 
     def failing():
@@ -325,7 +325,7 @@ def test_point_3_what_cannot_be_made_takes_no_bytes_and_is_tried_again(answers):
 
 
 @pytest.mark.slow
-def test_point_3_an_answer_that_is_too_large_says_what_to_ask_for(served_whole, monkeypatch):
+def test_an_oversized_answer_names_a_smaller_request(served_whole, monkeypatch):
     port, _ = served_whole
     monkeypatch.setattr("worker.http.answers.MOST_BYTES", 1 << 20)
     status, body = get(port, "/streams/s/snapshot")

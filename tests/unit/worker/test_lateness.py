@@ -95,7 +95,7 @@ def test_the_edges_of_panes_are_exact_up_to_the_end_of_time(pane):
 
 
 @pytest.mark.parametrize("most", [1, 40, 61, 62, 63, 200])
-def test_what_needs_no_more_panes_than_there_may_be_is_placed(most):
+def test_timestamps_within_the_pane_limit_are_placed(most):
     panes = [k * 64 for k in range(most)]  # hardest to distinguish
     expect([10 * pane for pane in panes] * 3, None, 0, 1 << 40, 10, most=most)
     expect([-1, *(10 * pane for pane in panes), -1], None, 0, 0, 10, most=most)
@@ -116,7 +116,7 @@ def test_the_first_time_after_a_gap_is_a_time():
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
+def test_late_records_are_reported_equally_for_all_batch_boundaries(seed):
     """Record by record, over changes of the rule and malformed ones between them, against the contract's words."""
     rng = random.Random(seed)
     stream = ldp.Stream("s", ldp.GRR("1", domain_size=3))
@@ -153,7 +153,7 @@ def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
     assert len(found) == sum(state.windows.late.values())
 
 
-def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():
+def test_a_late_record_is_reported_only_when_it_is_counted():
     stream = ldp.Stream("s", ldp.GRR("1", domain_size=3))
     good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
     windowing = Windowing(("all", "1s"), 0, 0)

@@ -75,7 +75,7 @@ def test_entries_are_as_wide_as_the_largest_needs(most, width, monkeypatch):
     again[0] += 2**40  # counted on in full width
 
 
-def test_what_is_no_count_is_never_stored():
+def test_invalid_counts_are_never_stored():
     state, metadata, _ = committed()
     state.cells["all"].state[1] = -1
     with pytest.raises(ValueError, match="a count is -1"):
@@ -127,7 +127,7 @@ def test_a_missing_field_is_state_loss(field):
         layout.parse(fields, KEY)
 
 
-def test_lineage_tells_histories_apart():
+def test_lineages_distinguish_histories():
     other = ldp.Stream("colours", ldp.GRR(epsilon="2", domain_size=3))
     lineages = {
         lineage_of("g", STREAM, "t"),
@@ -157,7 +157,7 @@ def test_metadata_of_another_partition_or_stream_are_lost_state(place):
         layout.parse(fields, KEY)
 
 
-def test_a_blob_of_another_partition_is_of_another_commit():
+def test_a_blob_of_another_partition_is_refused():
     _, metadata, _ = committed()
     state, before, _ = committed()
     state.changed = {"all"}

@@ -98,7 +98,7 @@ def everything(log):
     return found
 
 
-def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log):
+def test_prefetched_data_stays_within_the_budget_for_small_fetches(log):
     for at in range(100):
         log._consumer.ready.append({partition: fetched(at) for partition in range(10)})
     found = []
@@ -110,7 +110,7 @@ def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log
     assert sorted(found) == [(partition, at) for partition in range(10) for at in range(100)]
 
 
-def test_what_was_fetched_before_retention_came_by_is_counted(log):
+def test_records_fetched_before_their_deletion_are_counted(log):
     late = kafka_errors.OffsetOutOfRangeError({TopicPartition("reports", 3): 7})
     log._consumer.ready += [{3: fetched(5), 4: fetched(0)}, late, {4: fetched(1)}, late]
     found = []
@@ -171,7 +171,7 @@ def named(monkeypatch):
     log.close()
 
 
-def test_who_lost_its_name_polls_no_more_and_says_who_has_it(named):
+def test_a_displaced_member_stops_polling_and_names_the_cause(named):
     log, noticed = named
     log.poll(0)
     noticed.append("displaced")
@@ -179,14 +179,14 @@ def test_who_lost_its_name_polls_no_more_and_says_who_has_it(named):
         log.poll(0)
 
 
-def test_who_loses_its_name_while_it_joins_says_so_too(named):
+def test_a_member_displaced_while_joining_names_the_cause(named):
     log, _ = named
     log._consumer.ready.append(kafka_errors.FencedInstanceIdError())
     with pytest.raises(Displaced, match="as 'worker-1'"):
         log.poll(0)
 
 
-def test_offsets_that_nobody_waits_for_may_be_refused_to_who_lost_its_name(named, monkeypatch):
+def test_a_displaced_member_may_fail_to_commit_unneeded_offsets(named, monkeypatch):
     log, _ = named
 
     def refuse(_offsets):
@@ -222,7 +222,7 @@ def test_a_session_that_the_brokers_refuse_is_named_by_its_key(log):
     assert "set kafka.session_timeout_seconds within the limits" in raised.value.remedy
 
 
-def test_a_log_that_was_truncated_below_what_was_read_stops_the_stream(log):
+def test_a_log_truncated_below_the_position_stops_the_stream(log):
     log._consumer.ready.append(kafka_errors.LogTruncationError({TopicPartition("reports", 3): 17}))
     with pytest.raises(StateLost, match="topic 'reports' was truncated below the read position"):
         log.poll(0)
@@ -231,7 +231,7 @@ def test_a_log_that_was_truncated_below_what_was_read_stops_the_stream(log):
 @pytest.mark.parametrize(
     "error", [kafka_errors.LeaderNotAvailableError, kafka_errors.NotLeaderForPartitionError]
 )
-def test_a_partition_without_a_leader_is_waited_for(log, error):
+def test_the_worker_waits_for_a_partition_without_a_leader(log, error):
     """Whatever the client lets through of it; mostly it asks again by itself, and the others come."""
     log._consumer.ready += [error(), {5: fetched(0)}]
     with pytest.raises(Unavailable):

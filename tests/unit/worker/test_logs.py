@@ -41,7 +41,7 @@ def test_for_machines_a_line_is_json(level):
     assert lines[-1]["logger"] == "kafka.x"
 
 
-def test_for_people_a_line_has_the_time_of_day_and_no_name_of_ours():
+def test_terminal_lines_have_the_time_of_day_and_no_internal_names():
     ours, theirs = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", PROGRAM.format(level="info")], stderr=theirs) as process:
         os.close(theirs)
@@ -57,7 +57,7 @@ def test_for_people_a_line_has_the_time_of_day_and_no_name_of_ours():
     assert re.fullmatch(r"\d\d:\d\d:\d\d \[error\] it is away +\[kafka\.x\]", second)
 
 
-def test_what_is_said_of_connections_again_and_again_is_heard_once_in_a_while():
+def test_repeated_connection_messages_are_logged_occasionally():
     now = [0.0]
     thinned = logs._Thinned(lambda: now[0])
 
@@ -79,7 +79,7 @@ def test_what_is_said_of_connections_again_and_again_is_heard_once_in_a_while():
 
 
 @pytest.mark.parametrize(("level", "lines"), [("debug", 3), ("info", 1)])
-def test_at_debug_all_of_it_is_heard(level, lines):
+def test_debug_level_logs_every_message(level, lines):
     program = (
         PROGRAM.format(level=level)
         + "\nfor _ in range(3): logging.getLogger('kafka.net.manager').error('no')"

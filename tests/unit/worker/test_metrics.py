@@ -3,7 +3,7 @@
 from worker.observe import metrics
 
 
-def test_what_is_heard_of_the_room_no_more_is_dropped():
+def test_outdated_capacity_metrics_are_removed():
     shown = metrics.Metrics()
     asked = (
         ("ldp_worker_redis_used_bytes", {"server": "redis://a:1"}),

@@ -223,7 +223,7 @@ def said(port, path):
 # --- files
 
 
-def test_the_files_come_with_a_policy_that_lets_in_nothing_from_elsewhere(served):
+def test_files_have_a_content_security_policy_without_other_origins(served):
     for path, kind in (
         ("/", "text/html; charset=utf-8"),
         ("/page/page.js", "text/javascript; charset=utf-8"),
@@ -247,11 +247,11 @@ def test_the_files_come_with_a_policy_that_lets_in_nothing_from_elsewhere(served
     "path",
     ["/page/", "/page/x.js", "/page/../server.py", "/page/%2e%2e/server.py"],
 )
-def test_no_other_file_is_to_be_had(served, path):
+def test_other_files_are_not_found(served, path):
     assert ask(served, path).status == 404
 
 
-def test_gzip_is_for_who_takes_it_and_its_tag_is_known_again(served, log):
+def test_gzip_is_used_on_request_and_keeps_the_entity_tag(served, log):
     log.publish(taken())
     path = "/streams/s/snapshot"
     packed, plain = (
@@ -265,7 +265,7 @@ def test_gzip_is_for_who_takes_it_and_its_tag_is_known_again(served, log):
         assert ask(served, path, Accept_Encoding="gzip", If_None_Match=known.headers["ETag"]).status == 304
 
 
-def test_probes_and_metrics_are_beside_it(served):
+def test_probes_and_metrics_share_the_port(served):
     assert ask(served, "/healthz").status == 200
     assert ask(served, "/readyz").status == 503
     assert b"ldp_worker_reports_total" in ask(served, "/metrics").body
@@ -277,7 +277,7 @@ def test_probes_and_metrics_are_beside_it(served):
 
 
 @pytest.mark.parametrize("target", ["http://[/streams", "//[::1/streams", "", "*"])
-def test_a_target_that_is_no_path_is_answered_without_a_word_on_stderr(served, target, capfd):
+def test_an_invalid_target_is_answered_without_output_on_stderr(served, target, capfd):
     request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
         connection.sendall(request)
@@ -289,7 +289,7 @@ def test_a_target_that_is_no_path_is_answered_without_a_word_on_stderr(served, t
 # --- streams
 
 
-def test_streams_are_said_as_they_are_counted_here(served, log):
+def test_streams_are_listed_with_their_progress(served, log):
     log.publish(taken(sequence=3), taken(window=hour(2)), taken(window=hour(1, final=True)))
     until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
     s, t = said(served, "/streams")
@@ -326,7 +326,7 @@ def test_streams_are_said_as_they_are_counted_here(served, log):
     assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
 
 
-def test_a_head_alone_says_the_partitions_and_no_snapshot(served, log):
+def test_a_head_without_a_snapshot_updates_the_partitions(served, log):
     log.publish(
         taken(),
         snapshot.announce(S, Cut({0: 5, 1: 7, 2: 0}, {}, progress=CLOSED), 4, None, "0" * 32),
@@ -340,7 +340,7 @@ def test_a_head_alone_says_the_partitions_and_no_snapshot(served, log):
     assert tuple(said(served, "/streams/s/snapshot?window=1h")["labels"]) == LABELS
 
 
-def test_a_rate_is_of_the_last_seconds(metrics):
+def test_the_rate_covers_the_last_seconds(metrics):
     now = [100.0]
     nothing = type("Nothing", (), {"newest": lambda self, stream: {}})()
     streams = Streams(CONFIG, metrics.registry, lambda: (True, {}), nothing, lambda: now[0])
@@ -382,7 +382,7 @@ def whole(one):
     )
 
 
-def test_a_snapshot_is_what_is_on_the_topic(served, log):
+def test_a_snapshot_equals_the_messages_on_the_topic(served, log):
     log.publish(taken(), taken(sequence=2, first=33))
     log.add("other/head", b"{}")
     log.add("s/all/base", b"no JSON")
@@ -476,7 +476,7 @@ def test_a_tag_is_a_snapshot_s_and_its_restriction_s(served, log):
         ("/streams/s/snapshot?" + "method=base&" * 65, 400, "too many parameters given; 64 are allowed"),
     ],
 )
-def test_what_cannot_be_answered_is_said(served, log, path, status, why):
+def test_invalid_requests_are_answered_with_the_reason(served, log, path, status, why):
     log.publish(taken(), taken(window=hour(1)))
     reply = ask(served, path)
     assert reply.status == status
@@ -515,7 +515,7 @@ def test_a_snapshot_of_a_newer_version_is_named(served, log):
 # --- excerpts
 
 
-def test_an_excerpt_is_of_the_snapshot(served, log):
+def test_an_excerpt_contains_values_of_the_snapshot(served, log):
     log.publish(taken())
     one = taken()
     got = said(served, "/streams/s/excerpt?top=2&method=base&method=norm-sub")
@@ -546,7 +546,7 @@ def test_an_excerpt_is_of_the_snapshot(served, log):
     assert most["high"] == base.tops[0].high.tolist()
 
 
-def test_an_excerpt_goes_on_where_another_ended(served, log):
+def test_an_excerpt_continues_at_an_offset(served, log):
     log.publish(taken(T))
     pages = [
         said(served, f"/streams/t.2/excerpt?top=400&offset={offset}&sort=value") for offset in (0, 400, 8990)
@@ -648,7 +648,7 @@ def test_events_say_the_streams_at_once_and_what_comes(served, listen, log, metr
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_who_asks_while_events_begin_misses_none(log, metrics, read):
+def test_a_reader_that_connects_first_misses_no_snapshot(log, metrics, read):
     """The page requests a snapshot once it is connected: it must receive every later one."""
     log.publish(taken())
     with paged(log, metrics) as (page, follower):
@@ -662,7 +662,7 @@ def test_who_asks_while_events_begin_misses_none(log, metrics, read):
         assert b'"sequence":2' in until(lambda: next(events).partition(b"event: snapshot")[2], "it is said")
 
 
-def test_events_say_what_is_gone(served, listen, log):
+def test_events_name_deleted_windows(served, listen, log):
     log.publish(taken(), taken(window=hour(1)), taken(window=hour(2)))
     until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
     hours = listen("/events?stream=s&window=1h")
@@ -672,7 +672,7 @@ def test_events_say_what_is_gone(served, listen, log):
     assert hours.of("snapshot") == []
 
 
-def test_events_say_that_somebody_is_there(served, listen, monkeypatch):
+def test_idle_event_streams_send_keep_alives(served, listen, monkeypatch):
     monkeypatch.setattr("worker.http.page.KEEP_ALIVE_SECONDS", 0.05)
     hears = listen()
     until(lambda: hears.of("alive"), "it is said")
@@ -686,7 +686,7 @@ def test_events_say_the_newest_windows_of_many(served, listen, log, monkeypatch)
     assert [window["start"] // HOUR for window in first[1][0]["available"]["1h"]] == [6, 7, 8]
 
 
-def test_who_takes_slowly_what_is_said_is_not_dropped(log, metrics, monkeypatch):
+def test_a_slow_reader_of_a_large_event_is_not_dropped(log, metrics, monkeypatch):
     """Two megabytes for a line of 500 kB/s: all of it takes longer than a piece may."""
     monkeypatch.setattr(connections, "STALLED_SECONDS", 2.0)
     monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 2_000_000, "available": {}}])
@@ -765,9 +765,7 @@ def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
         assert follower.read("s", whole).sequence == 1
 
 
-def test_many_hear_events_while_probes_are_answered_and_one_client_has_a_quarter_of_the_places(
-    served, log, monkeypatch
-):
+def test_many_readers_share_events_and_one_client_has_a_quarter_of_them(served, log, monkeypatch):
     log.publish(taken())
     quarter = health.MOST_LISTENERS // 4
     with contextlib.ExitStack() as closing:
@@ -803,7 +801,7 @@ def test_many_hear_events_while_probes_are_answered_and_one_client_has_a_quarter
         until(lambda: listen().status == 200, "its place is free")
 
 
-def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
+def test_a_reader_that_ignores_events_is_dropped(log, metrics, monkeypatch):
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
     monkeypatch.setattr(health, "MOST_OF_A_CLIENT", 1)
     monkeypatch.setattr("worker.http.page.TURN_SECONDS", 0.001)
@@ -850,7 +848,7 @@ HARDENED = (
         ("GET http://[/streams", 404),
     ],
 )
-def test_point_7_every_answer_has_the_headers_of_a_page(served, request_line, status):
+def test_every_answer_has_the_headers_of_a_page(served, request_line, status):
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
         connection.sendall(f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         with connection.makefile("rb") as answer:
@@ -882,7 +880,7 @@ def test_point_7_every_answer_has_the_headers_of_a_page(served, request_line, st
         ({"Host": "localhost", "Origin": "http://["}, False),
     ],
 )
-def test_point_7_host_and_origin_are_ours(log, metrics, headers, allowed):
+def test_host_and_origin_must_match(log, metrics, headers, allowed):
     with paged(log, metrics) as (page, _):
         ok = lambda: (True, {})  # noqa: E731
         names = frozenset({"ldp.example.org"})
@@ -895,14 +893,14 @@ def test_point_7_host_and_origin_are_ours(log, metrics, headers, allowed):
             server.shutdown()
 
 
-def test_point_7_probes_and_metrics_are_answered_by_whatever_name_a_worker_is_known(served):
+def test_probes_and_metrics_accept_any_host_name(served):
     for path, status in (("/healthz", 200), ("/readyz", 503), ("/metrics", 200)):
         assert ask(served, path, Host="worker-1.ldp.svc:9464").status == status
         assert ask(served, path, Host="worker-1", Origin="http://evil.example").status == 403
     assert b"http.names" in ask(served, "/", Host="worker-1").body
 
 
-def test_point_7_events_are_not_held_back_by_a_proxy_and_begin_at_once(served, monkeypatch):
+def test_events_are_not_held_back_by_a_proxy_and_begin_at_once(served, monkeypatch):
     """nginx passes on what a head forbids it to gather; the first byte comes before anything is read."""
     monkeypatch.setattr(Streams, "document", lambda self: time.sleep(WAIT))
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT / 2) as connection:
@@ -930,7 +928,7 @@ def forged(log, key, **changes):
 
 
 @pytest.mark.parametrize("mark", ["another's", "its own"])
-def test_what_stands_among_a_snapshots_messages_is_kept_within_bounds_and_named(log, monkeypatch, mark):
+def test_foreign_messages_within_a_snapshot_are_bounded_and_reported(log, monkeypatch, mark):
     """Another writer's records may lie between those of a transaction."""
     monkeypatch.setattr(follower_module, "most_kept", lambda served: 200_000)
     one, seen, passed = taken(), [], []
@@ -980,7 +978,7 @@ def test_a_message_of_no_snapshot_is_named_once_it_is_read(log):
     ],
     ids=["a higher number", "the head's number, another identity"],
 )
-def test_point_7_a_window_that_the_head_does_not_name_takes_no_place(served, log, changes):
+def test_a_window_that_the_head_does_not_name_takes_no_place(served, log, changes):
     log.publish(taken(), taken(window=hour(1)))
     forged(log, "s/1h/3600000/", **changes)
     log.publish(taken(T))  # so that it is read
@@ -990,7 +988,7 @@ def test_point_7_a_window_that_the_head_does_not_name_takes_no_place(served, log
     assert said(served, "/streams/s/snapshot?window=1h")["reports"] == 70
 
 
-def test_point_7_of_a_window_that_the_head_does_not_name_it_is_said_that_it_is_not_shown(served, log):
+def test_a_window_that_the_head_does_not_name_is_marked_as_not_shown(served, log):
     log.publish(taken(sequence=2), taken(window=hour(1), sequence=9), taken(T))
     until(lambda: said(served, "/streams")[1]["newest"], "the topic is read")
     assert said(served, "/streams")[0]["available"]["1h"] == []
@@ -1007,7 +1005,7 @@ def test_point_7_of_a_window_that_the_head_does_not_name_it_is_said_that_it_is_n
 # --- only readers cost anything
 
 
-def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
+def test_the_topic_is_read_only_while_clients_send_requests(log, metrics):
     log.publish(taken())
     with serving(log, metrics, idle=3.0) as (port, follower):
         ask(port, "/metrics")
@@ -1021,7 +1019,7 @@ def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
         assert log.connected == 2
 
 
-def test_what_is_kept_has_a_bound(log, metrics, monkeypatch):
+def test_cached_snapshots_are_bounded(log, metrics, monkeypatch):
     monkeypatch.setattr("worker.kafka.snapshots.follower._KEPT_NUMBERS", 500)
     log.publish(taken(), *(taken(window=hour(start)) for start in range(20)))
     with paged(log, metrics) as (_, follower):

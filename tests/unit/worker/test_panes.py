@@ -258,7 +258,7 @@ HOUR = 60 * MINUTE
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
-def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
+def test_a_changed_grace_moves_the_watermark_only_after_its_first_record(cuts):
     """The watermark is stored, and not computed again from later rules."""
     rules = [
         Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",), grace=3 * HOUR))),
@@ -366,7 +366,7 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
 
 
 @pytest.mark.parametrize("windows", [("24h every 1h",), ("1h", "90m every 30m"), ("2h",)])
-def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
+def test_a_snapshot_has_no_more_windows_than_its_computed_cost(windows):
     windowing = Windowing(("all", *windows))
     state, most = PartitionState.fresh(STREAM, 0), windowing.most_panes
     state.set_rules([Rule(0, 1, RecordLimits(None, True, None, windowing))])

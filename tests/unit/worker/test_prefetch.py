@@ -79,7 +79,7 @@ def test_the_next_chunk_is_decoded_while_this_one_is_counted(prefetch):
     assert everything(prefetch) == [(0, "b"), (0, "c")]
 
 
-def test_what_was_handed_out_stays_while_the_next_one_is_decoded(prefetch):
+def test_a_returned_chunk_stays_valid_while_the_next_one_is_decoded(prefetch):
     source = Source("a", "b", "c", "d")
     prefetch.add(0, source, 1)
     everything(prefetch)
@@ -87,7 +87,7 @@ def test_what_was_handed_out_stays_while_the_next_one_is_decoded(prefetch):
     assert all(one is not other for one, other in zip(source.arenas[:4], source.arenas[1:4], strict=False))
 
 
-def test_what_is_forgotten_never_comes(prefetch):
+def test_chunks_of_forgotten_partitions_are_discarded(prefetch):
     for partition in (0, 1, 0, 2):
         prefetch.add(partition, Source(f"{partition}a", f"{partition}b"), 30)
     assert prefetch.next() == (0, "0a")
@@ -103,7 +103,7 @@ def test_what_is_forgotten_never_comes(prefetch):
     assert everything(prefetch) == [(1, "y")]
 
 
-def test_an_error_of_decoding_is_raised_where_it_is_asked_for(prefetch):
+def test_a_decoding_error_is_raised_by_the_next_call(prefetch):
     prefetch.add(0, Source(MemoryError()), 1)
     with pytest.raises(MemoryError):
         prefetch.next()

@@ -205,7 +205,7 @@ def test_all_answer_as_one(start, tmp_path):
     assert up(group) == [None] * 3
 
 
-def test_one_that_is_silent_is_named_and_hides_no_other(start, tmp_path, monkeypatch):
+def test_a_silent_process_is_named_and_hides_no_other(start, tmp_path, monkeypatch):
     group = start(2)
     monkeypatch.setattr(processes, "_ANSWER_SECONDS", 0.2)
     os.kill(pid(tmp_path, 0), signal.SIGSTOP)
@@ -219,7 +219,7 @@ def test_one_that_is_silent_is_named_and_hides_no_other(start, tmp_path, monkeyp
     until(lambda: up(group) == [10, 11])
 
 
-def test_one_that_dies_is_started_again_and_later_each_time(start, tmp_path, monkeypatch):
+def test_a_dead_process_restarts_with_growing_delays(start, tmp_path, monkeypatch):
     group = start(2)
     first, other = pid(tmp_path, 0), pid(tmp_path, 1)
     os.kill(first, signal.SIGKILL)
@@ -250,7 +250,7 @@ def test_one_that_dies_is_started_again_and_later_each_time(start, tmp_path, mon
     assert not group.refused()
 
 
-def test_waits_double_up_to_the_longest_and_begin_anew_after_a_while(command, tmp_path, monkeypatch):
+def test_restart_delays_double_up_to_a_limit_and_reset_later(command, tmp_path, monkeypatch):
     (tmp_path / "exit-0").write_text("1")
     process = processes.Process(0, command, 1)
     now = [1000.0]
@@ -266,7 +266,7 @@ def test_waits_double_up_to_the_longest_and_begin_anew_after_a_while(command, tm
     assert process._due - now[0] == 1
 
 
-def test_what_cannot_be_started_is_tried_again(tmp_path):
+def test_a_process_that_cannot_start_is_retried(tmp_path):
     group = Processes(1, [str(tmp_path / "none")])
     group.turn()
     assert group.ready() == (
@@ -285,7 +285,7 @@ def test_a_wrong_configuration_ends_all_with_2(start, tmp_path):
     assert group.restarts() == [0, 0]
 
 
-def test_one_that_does_not_stop_is_killed(start, tmp_path, monkeypatch):
+def test_a_process_that_does_not_stop_is_killed(start, tmp_path, monkeypatch):
     (tmp_path / "deaf-1").touch()
     group = start(2)
     monkeypatch.setattr(processes, "_STOP_SECONDS", 1.0)
@@ -293,7 +293,7 @@ def test_one_that_does_not_stop_is_killed(start, tmp_path, monkeypatch):
     assert all(gone(pid(tmp_path, number)) for number in range(2))
 
 
-def test_one_that_only_starts_is_ended_at_once_and_is_no_failure(start, tmp_path, monkeypatch):
+def test_a_starting_process_stops_at_once_without_a_failure(start, tmp_path, monkeypatch):
     (tmp_path / "slow-1").touch()
     group = start(2, ready=False)
     until(
@@ -421,7 +421,7 @@ def test_a_wrong_number_of_processes_exits_2(tmp_path, given, by):
 
 
 @pytest.mark.long
-def test_each_process_is_of_the_same_installation_and_says_which_it_is(tmp_path):
+def test_each_process_uses_the_same_installation_and_names_its_number(tmp_path):
     (tmp_path / "worker.toml").write_text(
         f'kafka.bootstrap_servers = "127.0.0.1:1"\n{TOML}', encoding="utf-8"
     )
@@ -461,7 +461,7 @@ def test_each_process_is_of_the_same_installation_and_says_which_it_is(tmp_path)
 
 
 @pytest.mark.parametrize(("process", "said"), [(3, {"process": 3}), (None, {})])
-def test_each_line_of_the_log_says_the_process_also_those_of_libraries(process, said):
+def test_each_log_line_names_its_process_even_for_libraries(process, said):
     code = (
         "import logging, structlog; from worker.observe import logs\n"
         f"logs.configure(process={process})\n"

@@ -33,7 +33,7 @@ def fail(progress, step):
 
 
 @pytest.mark.parametrize("step", [step for step in Step if step is not Step.SERVE])
-def test_point_8_a_step_that_fails_for_too_long_is_named(progress, now, step):
+def test_a_step_that_fails_for_too_long_is_named(progress, now, step):
     for _ in range(5):
         fail(progress, step)
         assert progress.describe() == SERVING
@@ -50,7 +50,7 @@ def test_point_8_a_step_that_fails_for_too_long_is_named(progress, now, step):
     assert progress.describe() == SERVING
 
 
-def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
+def test_a_failure_recorded_within_a_turn_belongs_to_that_turn(progress, now):
     for _ in range(3):
         progress.failed(Step.COMMIT, "Redis: OutOfMemoryError")
         progress.over(Step.COMMIT)
@@ -64,7 +64,7 @@ def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
     assert progress.describe() == SERVING
 
 
-def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
+def test_a_success_resets_the_failure_time_of_a_step(progress, now):
     for _ in range(5):
         fail(progress, Step.LOOK)
         pass_time(progress, now, 0.9 * READY_TIMEOUT_SECONDS)
@@ -73,14 +73,14 @@ def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
         assert progress.describe() == SERVING
 
 
-def test_point_8_silence_is_no_progress(progress, now):
+def test_silence_counts_as_missing_progress(progress, now):
     now[0] += READY_TIMEOUT_SECONDS + 3
     assert progress.describe().startswith("no step has finished for 23 s")
     progress.heartbeat()
     assert progress.describe() == SERVING
 
 
-def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
+def test_a_retried_error_is_reported_at_once(progress, now):
     progress.failed(Step.SERVE, "CorruptRecordError: bad")
     assert progress.describe().startswith("serving has failed for 0 s: CorruptRecordError: bad. Remedy: ")
     progress.error = "StateLost: gone"
@@ -113,7 +113,7 @@ def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 @pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
-def test_point_17_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress, now, step, error, remedy):
+def test_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress, now, step, error, remedy):
     said = said_of(progress, now, step, errors.unavailable(error, "publishing to", "snapshots"))
     assert said.startswith(f"{step.value} has failed for 21 s: Kafka: publishing to topic 'snapshots': ")
     assert remedy in said.partition(". Remedy: ")[2]
@@ -133,7 +133,7 @@ def test_point_17_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 @pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
-def test_point_17_the_remedy_follows_a_cause_in_redis_whatever_the_step(progress, now, step, error, remedy):
+def test_the_remedy_follows_a_cause_in_redis_whatever_the_step(progress, now, step, error, remedy):
     class Failing:
         def pipeline(self, **_settings):
             raise error
@@ -152,6 +152,6 @@ def said_of(progress, now, step, error):
     return progress.describe()
 
 
-def test_point_17_a_cause_without_a_remedy_sends_to_check(progress, now):
+def test_a_cause_without_a_remedy_sends_to_check(progress, now):
     said = said_of(progress, now, Step.CLAIM, Unavailable("Kafka: odd"))
     assert "has failed for 21 s: Kafka: odd. Remedy: run ldp-worker check, " in said

@@ -40,7 +40,7 @@ def received(world):
 
 
 @pytest.mark.parametrize(("seed", "chunked"), [(0, False), (2, True), (3, True)])
-def test_only_what_the_last_publisher_wrote_is_there(seed, chunked, monkeypatch):
+def test_the_topic_keeps_only_the_methods_of_the_last_publisher(seed, chunked, monkeypatch):
     """Publishers with other methods take turns, while windows open, become final and are deleted."""
     if chunked:
         for name, value in (("INLINE", 2), ("CHUNK", 2)):
@@ -84,7 +84,7 @@ def test_other_methods_are_published_once_though_no_report_comes():
         assert (world.open().sequence, world.open().methods) == (number := number + 1, methods)
 
 
-def test_after_a_head_that_says_nothing_as_those_of_earlier_versions_no_method_stays():
+def test_after_a_head_without_methods_all_old_methods_are_deleted():
     world = World(3, PLAIN).run(to=60)
     assert "methods" not in world.head()
     assert world.open().methods == tuple(METHODS)
@@ -93,7 +93,7 @@ def test_after_a_head_that_says_nothing_as_those_of_earlier_versions_no_method_s
     assert there(world) == {"all": {"base"}}
 
 
-def test_what_is_left_of_a_method_and_a_head_that_says_others_are_found():
+def test_leftover_methods_and_a_head_with_other_methods_are_detected():
     world = World(3, PLAIN).run(to=60)
     at = len(world.topic)
     world.publisher = world.publisher_of(None, methods=("base", "norm"))
@@ -109,7 +109,7 @@ def test_what_is_left_of_a_method_and_a_head_that_says_others_are_found():
     assert "the head has methods" in world.audit().difference
 
 
-def test_only_what_is_published_is_recommended():
+def test_only_published_methods_are_recommended():
     stream = ldp.Stream("s", ldp.GRR("1", 30))
     rng = np.random.default_rng(4)
     population = np.arange(30) ** 2
@@ -130,7 +130,7 @@ def test_only_what_is_published_is_recommended():
         method_selection.choose_all(estimate, queries, rng, methods=())
 
 
-def test_what_is_configured_stands_in_the_papers_order():
+def test_configured_methods_follow_the_order_of_the_paper():
     assert parse(STREAM).snapshots.methods == list(METHODS)
     assert parse('[snapshots]\nmethods = ["norm-sub", "base"]\n' + STREAM).snapshots.methods == [
         "base",
@@ -151,11 +151,11 @@ def test_what_is_configured_stands_in_the_papers_order():
         ),
     ],
 )
-def test_what_is_not_allowed_is_said(given, said):
+def test_invalid_methods_are_refused(given, said):
     with pytest.raises(ConfigError, match=said):
         parse(given + STREAM)
 
 
-def test_rows_may_name_what_is_published():
+def test_rows_may_name_published_methods():
     parse('[snapshots]\nmethods = ["base", "norm"]\n[rows]\ntopic = "r"\nmethods = ["norm"]\n' + STREAM)
     parse('[snapshots]\nmethods = ["base"]\n' + STREAM)

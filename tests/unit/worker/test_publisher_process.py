@@ -67,14 +67,14 @@ def told(listening, verb, given):
 
 
 @pytest.mark.parametrize("verb", TOLD)
-def test_what_another_process_tells_is_shown_as_if_it_had_happened_here(verb):
+def test_remote_events_have_the_same_effect_as_local_ones(verb):
     logged, samples, says = seen(directly, verb)
     if verb == "recommend_failed":  # any kind of error arrives as one that every process can load
         logged[0]["error"] = f"RuntimeError: {logged[0]['error']}"
     assert seen(told, verb) == (logged, samples, says)
 
 
-def test_what_is_told_of_a_snapshot_does_not_grow_with_the_domain():
+def test_the_size_of_a_remote_event_does_not_grow_with_the_domain():
     stream, said = ldp.Stream("s", ldp.GRR("1", 5000)), []
     taken = ldp.snapshot.take(stream, stream.oracle.estimate([1] * 5000, 5000), Cut({}, {}), 1)
     publisher_process._RemoteEvents(said.append).published(taken, 1.5)
@@ -98,7 +98,7 @@ def test_an_error_of_the_other_process_ends_the_stream_as_one_of_a_thread_does(e
         assert "raise error" in "".join(found.value.__notes__)
 
 
-def test_the_other_process_is_told_what_changes_and_that_only():
+def test_the_publisher_process_receives_changes_only():
     ours, theirs = Pipe()
     epochs, stopping = iter([None, None, 3, 3, 3]), threading.Event()
     config = configured(4)
@@ -134,7 +134,7 @@ def test_the_other_process_is_told_what_changes_and_that_only():
         (configured(3_151, windows=["24h every 1h"], grace="0s", max_out_of_orderness="1s"), True),
     ],
 )
-def test_snapshots_of_many_values_a_second_have_a_process_of_their_own(config, large):
+def test_large_snapshots_use_a_separate_process(config, large):
     (served,) = config.streams
     assert served.cost is None or served.cost.open == 25
     assert publishing.is_large(config, served) is large
@@ -146,7 +146,7 @@ def test_the_configuration_goes_to_the_other_process_as_it_is():
     assert config.redis.password.get_secret_value() == "secret"
 
 
-def test_point_21_lost_counts_keep_their_remedy_on_the_line_to_the_parent():
+def test_lost_counts_keep_their_remedy_on_the_line_to_the_parent():
     told = pickle.loads(pickle.dumps(StateLost("the counts are gone.", "restore Redis")))
     assert (told.cause, told.remedy) == ("the counts are gone.", "restore Redis")
     assert str(told) == "the counts are gone. Remedy: restore Redis."

@@ -125,7 +125,7 @@ def received(made, size):
     return turns
 
 
-def test_what_is_received_is_joined_of_small_pieces_upstream():
+def test_received_data_is_joined_from_small_chunks_upstream():
     assert ".recv(4096)" in inspect.getsource(transport.KafkaTCPTransport._sock_recv)
     size = 100_000  # more than the first buffer, less than the second
     assert len(received(transport.KafkaTCPTransport, size)) == 1
@@ -182,7 +182,7 @@ def test_a_handshake_has_no_time_out_upstream():
     assert "no TLS handshake in 5 s" in str(error)
 
 
-def test_every_client_connects_by_the_mended_transports():
+def test_every_client_connects_with_the_patched_transports():
     quirks.mend_connections()
     assert (manager.KafkaTCPTransport, manager.KafkaSSLTransport) == (quirks.Plain, quirks.Tls)
     made = inspect.getsource(manager.KafkaConnectionManager._build_transport)
@@ -204,7 +204,7 @@ print(heard)
 
 
 @pytest.mark.slow
-def test_why_no_broker_lets_the_client_in_stands_in_its_log_alone():
+def test_connection_errors_are_logged_only_by_the_client():
     """In its own process, as the client leaves its thread and its sockets open."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and does not listen
@@ -221,7 +221,7 @@ def test_why_no_broker_lets_the_client_in_stands_in_its_log_alone():
 
 
 @pytest.mark.parametrize("partition", [None, 0])
-def test_a_topic_that_has_gone_is_no_error_of_kafka_upstream(producer, monkeypatch, partition):
+def test_a_missing_topic_raises_no_kafka_error_upstream(producer, monkeypatch, partition):
     known = [{0}] if partition is None else [{0}, set()]  # as `send` asks, metadata may come in between
     monkeypatch.setattr(producer._metadata, "partitions_for_topic", lambda _: known.pop(0))
     monkeypatch.setattr(producer._metadata, "topics", lambda: {"t"} if partition == 0 else set())
@@ -317,7 +317,7 @@ def test_a_request_whose_connection_is_lost_is_forgotten_upstream():
     assert Asking().ask() == []
 
 
-def test_a_request_whose_connection_is_lost_is_asked_again():
+def test_a_request_with_a_lost_connection_is_retried():
     asking = Asking()
     quirks.retry_lost_requests(SimpleNamespace(_sender=asking.sender))
     assert asking.ask() == ["the end of a transaction"]
@@ -357,7 +357,7 @@ def test_the_end_of_a_transaction_is_sent_again_in_the_same_epoch_upstream():
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_the_end_of_a_transaction_is_asked_for_once(lost):
+def test_the_end_of_a_transaction_is_requested_once(lost):
     ending = Ending(lost=lost)
     quirks.refuse_end_retries(ending)
     with pytest.raises(errors.KafkaConnectionError, match="is unknown") if lost else contextlib.nullcontext():
@@ -506,7 +506,7 @@ def test_a_member_whose_name_another_has_takes_itself_to_be_joined_upstream(name
     assert quirks.displaced(named) == lost
 
 
-def test_who_joins_or_is_to_join_is_not_displaced(named):
+def test_a_joining_member_is_not_displaced(named):
     coordinator = named._coordinator
     coordinator._disable_heartbeat()
     quirks.rejoin(named)
@@ -546,7 +546,7 @@ def test_a_member_whose_name_another_has_leaves_that_one_alone(named, monkeypatc
     assert left(named, monkeypatch) == []
 
 
-def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consumer):
+def test_cached_metadata_of_a_topic_needs_internal_access(consumer):
     assert "timeout" not in str(inspect.signature(KafkaConsumer.partitions_for_topic))
     cluster = consumer._cluster
     cluster._last_successful_refresh_ms = 900.0
@@ -557,7 +557,7 @@ def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consum
     assert quirks.known_partitions(consumer, "t", 1000.0) == {0, 1}
 
 
-def test_the_brokers_are_asked_for_a_topics_id_as_fetches_name_none(consumer, monkeypatch):
+def test_the_topic_id_is_requested_separately_because_fetches_omit_it(consumer, monkeypatch):
     assert not hasattr(KafkaConsumer, "topic_id")
     asking = inspect.getsource(Fetcher._create_fetch_requests)
     assert "max_version = 12" in asking  # the id comes with 13
@@ -672,14 +672,14 @@ def hears(consumer, monkeypatch, said):
     return asked
 
 
-def test_a_partition_that_has_no_leader_alone_is_asked_for_until_time_is_up_upstream(consumer, monkeypatch):
+def test_a_lone_leaderless_partition_is_retried_until_timeout_upstream(consumer, monkeypatch):
     asked = hears(consumer, monkeypatch, -1)
     with pytest.raises(errors.KafkaTimeoutError):
         consumer.end_offsets([TopicPartition("t", 0)], timeout_ms=500)
     assert len(asked) > 1
 
 
-def test_a_partition_that_has_no_leader_alone_is_left_out_once_the_brokers_said_so(consumer, monkeypatch):
+def test_a_lone_leaderless_partition_is_omitted_after_an_answer(consumer, monkeypatch):
     found = [TopicPartition("t", 0)]
 
     def answered(tps, timeout_ms):

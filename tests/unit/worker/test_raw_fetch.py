@@ -56,7 +56,7 @@ def test_a_fetch_without_a_whole_batch_moves_nothing(data):
     assert (taken, records.next_fetch_offset, records.bytes_read, drained) == ([], 2, 0, [records])
 
 
-def test_nothing_raises_whatever_was_fetched():
+def test_corrupt_fetches_never_raise_an_error():
     good = batches(3)[0]
     for place in range(len(good)):
         for byte in (0x00, 0x7F, 0x80, 0xFF):

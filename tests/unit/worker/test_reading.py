@@ -60,14 +60,14 @@ def test_a_record_has_its_key_value_and_headers():
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"\x80" * 300, b"", b"\xed\xa0\x80", b"a\x00b"])
-def test_a_header_key_that_is_no_text_stops_no_reader(name):
+def test_an_undecodable_header_key_stops_no_reader(name):
     section = record(0, b"v", key=b"s/head", headers=[(name, b"x"), (b"parts", b"1")])
     (found,), _, passed = decoded(batch(0, section, 1))
     assert (found.key, found.value, found.headers[1], passed) == (b"s/head", b"v", ("parts", b"1"), [])
     assert json.dumps(found.headers[0][0])
 
 
-def test_of_very_many_headers_the_first_are_looked_at():
+def test_only_the_first_of_very_many_headers_are_read():
     (found,), _, _ = decoded(batch(0, record(0, b"v", headers=[(b"h", None)] * 100_000), 1))
     assert found.headers == [("h", None)] * 64
 
@@ -87,7 +87,7 @@ def test_of_very_many_headers_the_first_are_looked_at():
         ),
     ],
 )
-def test_a_batch_that_cannot_be_read_is_passed_over_and_named(bad, why):
+def test_an_unreadable_batch_is_skipped_and_reported(bad, why):
     records, positions, passed = decoded(good(0, b"s/a") + bad() + good(2, b"s/b"))
     assert [(r.offset, r.key) for r in records] == [(0, b"s/a"), (2, b"s/b")]
     assert positions[-1] == 3
@@ -106,7 +106,7 @@ def test_a_batch_whose_checksum_fails_is_fetched_a_second_time():
     assert passed == [Passed("snapshots", 0, 1, "record batch: checksum")]
 
 
-def test_what_is_aborted_is_left_out():
+def test_aborted_records_are_omitted():
     aborted = batch(0, record(0, b"v", key=b"s/a"), 1, attributes=TRANSACTIONAL, producer=5)
     data = aborted + good(1, b"s/b") + marker(2, 5, ABORT)
     records, positions, _ = decoded(data, aborted=[(5, 0)])
@@ -154,7 +154,7 @@ def test_a_position_is_behind_the_last_record_that_was_taken():
     assert ([r.offset for r in made.take(2)], made.next_fetch_offset) == ([2], 3)
 
 
-def test_a_poll_takes_no_more_records_than_have_so_many_bytes():
+def test_the_size_of_a_poll_is_bounded():
     """A bomb of 60 MiB is a few KiB: 500 of them in a poll would be 29 GiB."""
     decode = reading._Decoder(b"", lambda passed: None)
     size = raw_fetch.MOST_POLLED // 4
@@ -182,7 +182,7 @@ def test_a_poll_takes_no_more_records_than_have_so_many_bytes():
     consumer.close()
 
 
-def test_a_key_longer_than_any_of_ours_is_passed_over_and_named():
+def test_an_oversized_key_is_skipped_and_reported():
     section = (
         record(0, b"v", key=b"s/" + bytes(4095)) + record(1, b"v", key=b"s/a") + record(2, b"v", key=None)
     )
@@ -194,7 +194,7 @@ def test_a_key_longer_than_any_of_ours_is_passed_over_and_named():
     assert (len(longest.key), passed) == (4096, [])
 
 
-def test_of_a_value_and_headers_larger_than_any_of_ours_the_first_bytes_are_kept():
+def test_oversized_values_and_headers_are_truncated():
     """The cut value is still larger than a parser accepts, so a record at the head's key is still no head."""
     headers = [(b"parts", b"1"), (b"a", bytes(1 << 20)), (b"b", b"2")]
     made = record(0, bytes(20 << 20), key=b"s/head", headers=headers)

@@ -76,7 +76,7 @@ def test_it_is_what_the_reports_choose_with_the_sequence_as_seed():
     assert set(bench.recommender.latest) <= {"pair", "all but one", "three"}
 
 
-def test_point_23_without_a_clear_winner_there_is_no_recommendation():
+def test_without_a_clear_winner_there_is_no_recommendation():
     bench = Bench()
     bench.recommender.offer(41, ESTIMATE)
     bench.finish()
@@ -86,7 +86,7 @@ def test_point_23_without_a_clear_winner_there_is_no_recommendation():
     assert bench.recommender.methods == {"three": "norm-cut"}
 
 
-def test_one_at_a_time_and_not_before_it_is_due():
+def test_recommendations_run_one_at_a_time_at_intervals():
     bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.now = 500.0
@@ -127,7 +127,7 @@ def test_large_domains_have_fewer_simulations_and_the_largest_none(monkeypatch):
         assert not bench.work
 
 
-def test_a_failure_is_counted_and_said_and_tried_again_in_time(monkeypatch):
+def test_a_failure_is_counted_logged_and_retried_later(monkeypatch):
     bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.finish()
@@ -150,7 +150,7 @@ def test_a_failure_is_counted_and_said_and_tried_again_in_time(monkeypatch):
     assert bench.recommender.latest["three"].sequence == 3
 
 
-def test_point_23_the_same_reports_are_not_thought_over_again():
+def test_the_same_reports_are_not_thought_over_again():
     bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.finish()
@@ -161,7 +161,7 @@ def test_point_23_the_same_reports_are_not_thought_over_again():
     assert len(bench.work) == 1
 
 
-def test_in_the_background_the_caller_goes_on_and_the_process_may_end():
+def test_a_background_run_blocks_neither_the_caller_nor_the_exit():
     going_on, seen = threading.Event(), []
 
     def work():
@@ -233,7 +233,7 @@ def publishing(bench, counted, snapshot_producer):
     )
 
 
-def test_snapshots_carry_what_is_known_and_never_wait():
+def test_snapshots_carry_the_latest_recommendation_without_waiting():
     bench, counted, snapshot_producer = Bench(), Counted(), Published()
     publisher = publishing(bench, counted, snapshot_producer)
     validator = jsonschema.Draft202012Validator(SCHEMA)
@@ -255,7 +255,7 @@ def test_snapshots_carry_what_is_known_and_never_wait():
                 assert query["recommended"] == said
 
 
-def test_point_23_a_recommendation_that_changed_is_published_although_no_report_came(monkeypatch):
+def test_a_changed_recommendation_is_published_without_new_reports(monkeypatch):
     bench, counted, snapshot_producer = Bench(), Counted(), Published()
     publisher = publishing(bench, counted, snapshot_producer)
     said = {"pair": "base", "all but one": "norm", "three": "norm-cut"}
@@ -319,7 +319,7 @@ def test_the_schema_knows_what_a_recommendation_is():
 
 
 @pytest.mark.parametrize("lineage", [None, {"group": "g", "topic_id": "Xk"}])
-def test_the_head_of_a_snapshot_is_what_is_read_of_its_message(lineage):
+def test_a_head_survives_a_round_trip_through_its_message(lineage):
     rules = {0: [{"offset": 0, "revision": 1, "most_reports": None, "hamming_weight": True}], 3: []}
     cut = snapshot.Cut({3: 1, 0: 7}, {0: [(2, 5)], 3: []}, [4, 2], rules)
     taken = snapshot.take(STREAM, ESTIMATE, cut, 8, QUERIES, lineage=lineage)

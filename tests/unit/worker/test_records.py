@@ -99,7 +99,7 @@ def test_damaged_batches_are_read_or_refused_by_the_words():
     assert refused >= {"checksum", "codec", "size", "length"}
 
 
-def test_what_is_read_does_not_depend_on_where_a_chunk_ends(monkeypatch):
+def test_records_do_not_depend_on_chunk_boundaries(monkeypatch):
     for log, start, aborted, rng in makers(range(60)):
         fetched = b"".join(damaged(one, rng) if rng.random() < 0.3 else one for one in log)
         whole = drain(fetched, start, aborted, [(0, 300)])
@@ -110,7 +110,7 @@ def test_what_is_read_does_not_depend_on_where_a_chunk_ends(monkeypatch):
         monkeypatch.undo()
 
 
-def test_what_is_read_does_not_depend_on_where_a_fetch_ends():
+def test_records_do_not_depend_on_fetch_boundaries():
     for log, start, _, rng in makers(range(60)):
         # also damaged ones, except wrong last offsets, which only the next batch shows
         worse = [damaged(one, rng) if rng.random() < 0.3 else one for one in log]
@@ -213,7 +213,7 @@ def old(magic, codec):
         (batch(5, body(headers=varint(1) + varint(0) + varint(2**31 - 1)), 1), 6, "length"),
     ],
 )
-def test_what_cannot_be_read_says_why(fetched, end, why):
+def test_an_unreadable_batch_has_a_reason(fetched, end, why):
     read, bad, behind, with_key = drain(fetched, 5)
     assert (read, behind, with_key) == ([], end, 0)
     assert [(one.offset, one.end, one.size, one.why) for one in bad] == [
@@ -224,7 +224,7 @@ def test_what_cannot_be_read_says_why(fetched, end, why):
 
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
-def test_a_chunk_of_what_unpacks_to_nothing_ends_by_what_is_read(codec):
+def test_a_chunk_of_empty_compressed_data_ends_by_its_read_size(codec):
     section = compressed(b"", codec) * 20_000
     fetched = b"".join(batch(base, section, 0, last=0, attributes=codec) for base in range(8))
     chunk = Reader(np.frombuffer(fetched, np.uint8), 0, None, [(0, None)]).read(Arena())
@@ -233,7 +233,7 @@ def test_a_chunk_of_what_unpacks_to_nothing_ends_by_what_is_read(codec):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_checksum_of_an_old_message_is_no_leader_epoch(magic):
+def test_the_checksum_of_an_old_message_is_not_a_leader_epoch(magic):
     # the client would ask brokers for that epoch, and they would report a truncated log
     fetched = old(magic, 0)
     assert struct.unpack_from(">i", fetched, 12) != (-1,)
@@ -250,7 +250,7 @@ def test_the_checksum_of_an_old_message_is_no_leader_epoch(magic):
         body(headers=varint(1) + varint(0) + varint(-5)),
     ],
 )
-def test_what_is_strange_is_read(section):
+def test_unusual_batches_are_read(section):
     assert [offset for offset, _, _ in drain(batch(5, section, 1), 5)[0]] == [5]
     same_as_slowly(batch(5, section, 1), 5, None, [(0, None)], Arena())
 
@@ -287,7 +287,7 @@ def transactions():
     return b"".join(log)
 
 
-def test_aborted_transactions_are_left_out_of_what_is_committed():
+def test_committed_reads_omit_aborted_transactions():
     assert [value for _, _, value in drain(transactions(), 0, [(1, 0)])[0]] == [b"b", b"d", b"e"]
     assert [value for _, _, value in drain(transactions(), 0, None)[0]] == [b"a", b"b", b"c", b"d", b"e"]
     assert drain(transactions(), 0, [(1, 0)])[2] == 8
@@ -313,7 +313,7 @@ def test_the_cap_of_a_batch_is_the_one_at_its_offset():
     assert drain(fetched, 0, None, [(30, len(section))])[1] == []
 
 
-def test_a_large_batch_has_arrays_of_its_own():
+def test_a_large_batch_has_separate_arrays():
     arena = Arena()
     data = arena.data
     section = b"".join(record(i, bytes(1000)) for i in range(5_000))
@@ -343,7 +343,7 @@ def test_nothing_is_read_or_written_outside_an_array(tmp_path):
 
 
 @pytest.mark.slow
-def test_under_boundscheck_memory_is_looked_at(tmp_path):
+def test_boundscheck_covers_memory_accesses(tmp_path):
     code = """
 import numpy as np
 from numba import njit

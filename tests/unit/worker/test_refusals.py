@@ -245,7 +245,7 @@ def test_each_error_code_of_endtxn_ends_the_producer_even_if_the_next_answer_is_
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if for_code(code).retriable])
-def test_a_commit_ends_though_the_coordinator_answers_for_ever_that_it_may_pass(code):
+def test_a_commit_ends_despite_endless_retriable_errors(code):
     producer = Committing(*[code] * 50)
     quirks.refuse_end_retries(producer)
     with pytest.raises(kafka_errors.KafkaConnectionError, match="is unknown"):
@@ -253,7 +253,7 @@ def test_a_commit_ends_though_the_coordinator_answers_for_ever_that_it_may_pass(
     assert len(producer.codes) == 49
 
 
-def test_a_topic_that_nothing_is_known_of_is_asked_for_again_whatever_the_error(consumer):
+def test_an_unknown_topic_is_requested_again_after_any_error(consumer):
     consumer, _ = consumer
     consumer._cluster._partitions.clear()
     consumer._cluster._topics = {TOPIC}

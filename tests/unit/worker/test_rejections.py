@@ -50,7 +50,7 @@ class Said:
         self.rejections.add(batch, applied, left_out)
 
 
-def test_point_21_the_first_rejections_are_gathered_for_two_seconds():
+def test_the_first_rejections_are_gathered_for_two_seconds():
     """300 malformed records in batches of one: the first event counts them all, where it once counted 1."""
     said = Said()
     for start in range(300):
@@ -63,7 +63,7 @@ def test_point_21_the_first_rejections_are_gathered_for_two_seconds():
     assert [facts["reasons"] for _, facts in said.events] == [{"version": 300}]
 
 
-def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
+def test_rejections_are_logged_soon_and_then_once_a_minute():
     said = Said()
     said.add(*batch())
     said.rejections.emit()
@@ -103,7 +103,7 @@ def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     }
 
 
-def test_point_11_reasons_are_counted_by_the_streams_document():
+def test_reasons_are_counted_by_the_streams_document():
     def columns(*values):
         return Columns.of(range(len(values)), [0] * len(values), values)
 
@@ -142,7 +142,7 @@ def shown(found, last=10, value=False, width=80):
     return captured.get()
 
 
-def test_point_11_dead_letters_say_why_and_where_but_not_what():
+def test_dead_letters_say_why_and_where_but_not_what():
     text = shown([parsed(b"secret value", 1_700_000_000_000), parsed(b"2nd")])
     assert "version: the first byte is not a known frame version" in text
     assert ["2023-11-14T22:13:20Z", "version", "reports/3/17", "12", "B"] in [
@@ -153,7 +153,7 @@ def test_point_11_dead_letters_say_why_and_where_but_not_what():
     assert shown([]) == "no dead letters\n"
 
 
-def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
+def test_no_control_character_of_a_record_reaches_the_terminal():
     found = parsed(EVIL, stream="a\x1b[2Jb", **{"__connect.errors.topic": "t\x1b\u202e"})
     text = shown([found], value=True)
     assert all(c.isprintable() or c == "\n" for c in text)
@@ -164,7 +164,7 @@ def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
     assert "\x1b" not in dead_letters.in_json([found], 1, value=True)
 
 
-def test_point_11_a_large_value_is_cut_and_its_size_said():
+def test_a_large_value_is_truncated_with_its_size():
     text = shown(
         [parsed(b"x" * 1024, **{"truncated.size": "1000000", "truncated.sha256": "00"})],
         value=True,
@@ -174,7 +174,7 @@ def test_point_11_a_large_value_is_cut_and_its_size_said():
     assert "976.6 KiB" in text
 
 
-def test_a_record_batch_that_cannot_be_read_says_what_is_wrong_with_it_and_how_large_it_is():
+def test_an_unreadable_batch_is_shown_with_its_reason_and_size():
     said = {
         "__connect.errors.exception.class.name": "batch",
         "batch.why": "check\x1bsum",
@@ -187,7 +187,7 @@ def test_a_record_batch_that_cannot_be_read_says_what_is_wrong_with_it_and_how_l
     assert (row["reason"], row["why"], row["bytes"]) == ("batch", r"check\x1bsum", 70_000)
 
 
-def test_a_late_record_says_when_it_is_of_and_where_it_would_have_been_counted():
+def test_a_late_record_is_shown_with_its_time_and_window():
     said = {
         "__connect.errors.exception.class.name": "late",
         "late.timestamp": "1700000000000",
@@ -206,7 +206,7 @@ def test_a_late_record_says_when_it_is_of_and_where_it_would_have_been_counted()
     assert others.late == {"timestamp": -1, "end": -1}
 
 
-def test_point_11_dead_letters_of_others_do_no_harm():
+def test_dead_letters_of_others_do_no_harm():
     record = SimpleNamespace(timestamp=0, value=None, headers=[("stream", None)])
     found = reader._dead_letter(record)
     assert (found.reason, found.where, found.size, found.stream) == ("?", "?/-1/-1", 0, "")
@@ -214,7 +214,7 @@ def test_point_11_dead_letters_of_others_do_no_harm():
     assert parsed(b"", **{"truncated.size": "9" * 5000, "__connect.errors.offset": "-1"}).size == 0
 
 
-def test_point_11_dead_letters_as_json():
+def test_dead_letters_as_json():
     found = [
         parsed(EVIL),
         parsed(b"2nd", **{"__connect.errors.exception.class.name": "json"}),

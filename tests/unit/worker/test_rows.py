@@ -64,7 +64,7 @@ def held(world):
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 12))]
 )
-def test_rows_are_those_of_the_windows_whatever_was_configured_before(seed):
+def test_rows_match_their_windows_after_any_change_of_configuration(seed):
     """Publishers with other configurations, and some without rows, take turns."""
     rng, there = random.Random(seed), world(seed)
     choices = [(["base"], 2), (["norm-sub", "base"], 3), (["norm"], 1), (["base", "power"], 1), None]
@@ -124,7 +124,7 @@ def test_rows_are_published_once_they_are_configured_though_no_report_comes():
     assert there.open().rows is None
 
 
-def test_the_topic_is_read_only_where_the_head_says_nothing_of_it():
+def test_the_topic_is_read_only_if_the_head_omits_it():
     there, reads = world(1), []
     keys = there.rows
     there.rows = lambda: reads.append(1) or keys()
@@ -136,7 +136,7 @@ def test_the_topic_is_read_only_where_the_head_says_nothing_of_it():
         assert len(reads) == expected_reads, name
 
 
-def test_what_another_program_wrote_there_is_left_alone():
+def test_records_of_other_programs_are_kept():
     place = {"stream": "s", "window_name": "all", "window_start": 0, "method": "base", "query": "", "rank": 1}
     changes = [
         {"query": ["a"]},
@@ -172,7 +172,7 @@ def test_forged_keys_delete_no_more_rows_than_a_snapshot_may_have():
     assert sum(plan.older.ranks.values()) <= 100_000
 
 
-def test_very_many_rows_of_windows_that_are_gone_go_in_parts(monkeypatch):
+def test_many_rows_of_deleted_windows_are_deleted_in_parts(monkeypatch):
     monkeypatch.setattr(planning, "MOST_DELETED", 4)
     there = world(1)
     there.publisher = there.publisher_of(RETAIN, topic(there, ["base"], 3))
@@ -209,7 +209,7 @@ A, B = Slots(("base",), {"": 3}), Slots(("norm",), {"": 1})
         (Rows("rows", B, A, 100_000), {"10s": Closed(100_000)}, (None, 0)),
     ],
 )
-def test_what_a_head_keeps_of_an_earlier_configuration(head, progress, older):
+def test_a_head_keeps_rows_of_an_earlier_configuration(head, progress, older):
     plan = RowTopic("rows", B).plan("s", Head(5, rows=head), progress, (), RETAIN, 100_000, lambda: 1 / 0)
     assert plan.rows == Rows("rows", B, *older)
 
@@ -228,7 +228,7 @@ def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
     assert plan.deleted(Period("10s", 51_000, 61_000))[0].value == b""
 
 
-def test_without_a_topic_nothing_is_said_and_nothing_goes():
+def test_without_a_topic_no_rows_are_planned_or_deleted():
     none = RowTopic()
     head = Head(5, rows=Rows("rows", A))
     plan = none.plan("s", head, CLOSED, (), RETAIN, 100_000, lambda: 1 / 0)

@@ -41,7 +41,7 @@ def recorded(*said):
         ([(1, A), (5, B)], RequestedRule(4, B), "set streams.revision to 6"),
     ],
 )
-def test_point_16_which_configuration_is_the_newer(history, configured, expected):
+def test_which_configuration_is_the_newer(history, configured, expected):
     decided = rules.decide(recorded(*history), configured, 50)
     if isinstance(expected, str):
         assert isinstance(decided, Older)
@@ -51,11 +51,11 @@ def test_point_16_which_configuration_is_the_newer(history, configured, expected
         assert decided == expected
 
 
-def test_point_16_a_rule_begins_no_earlier_than_one_that_is_recorded_ahead():
+def test_a_rule_begins_no_earlier_than_one_that_is_recorded_ahead():
     assert rules.decide([Rule(0, 1, A), Rule(90, 2, B)], RequestedRule(None, C), 50) == Rule(90, 3, C)
 
 
-def test_point_16_turns_of_old_and_new_workers_never_flap():
+def test_turns_of_old_and_new_workers_never_flap():
     """In any order of configurations, each adds at most one rule, and finally none adds any."""
     some = [RequestedRule(r, t) for r in (None, 1, 2, 3) for t in (A, B, C)]
     for seed in range(500):
@@ -77,7 +77,7 @@ def batch(sizes, start=0):
     return Batch(0, start, start + len(sizes), Columns.of(offsets, [1000 + o for o in offsets], values))
 
 
-def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
+def test_a_batch_is_counted_by_the_rule_of_each_offset():
     rng = random.Random(3)
     sizes = [rng.randrange(1, 6) for _ in range(40)]
     for edges in itertools.combinations_with_replacement((0, 1, 7, 20, 39, 40, 99), 3):
@@ -104,7 +104,7 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
             assert state.windows.watermark == max(1000 + o for o in range(40) if fits(o))
 
 
-def test_point_16_rules_are_stored():
+def test_rules_are_stored():
     state = PartitionState.fresh(STREAM, 5, RequestedRule(3, B))
     state.rules.append(Rule(70, 4, A))
     metadata, blobs = layout.dump(state, layout.initial("", state), "ab" * 16)

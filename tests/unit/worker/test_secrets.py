@@ -202,7 +202,7 @@ def said_by(folder, command, text, environ=None):
     return result
 
 
-def test_point_12_there_are_many_places():
+def test_there_are_many_places():
     assert len(REFUSED) + len(OF_A_STREAM) + len(VARIABLES) + len(TAKEN) > 150
 
 
@@ -210,7 +210,7 @@ TEXTS = {place: text + STREAM for place, text in REFUSED.items()} | OF_A_STREAM
 
 
 @pytest.mark.parametrize("place", TEXTS)
-def test_point_12_a_refused_configuration_does_not_say_a_secret(place):
+def test_a_refused_configuration_reveals_no_secret(place):
     with pytest.raises(ConfigError) as caught:
         parse(TEXTS[place])
     assert_unsaid(str(caught.value))
@@ -218,7 +218,7 @@ def test_point_12_a_refused_configuration_does_not_say_a_secret(place):
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_point_12_a_refused_variable_does_not_say_a_secret(name):
+def test_a_refused_variable_reveals_no_secret(name):
     with pytest.raises(ConfigError) as caught:
         parse(STREAM, {f"LDP_WORKER_{name}": VARIABLES[name]})
     assert_unsaid(str(caught.value))
@@ -227,7 +227,7 @@ def test_point_12_a_refused_variable_does_not_say_a_secret(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [*COMMANDS, "run"])
-def test_point_12_no_command_says_the_secret_of_a_refused_configuration(tmp_path, command):
+def test_no_command_reveals_the_secret_of_a_refused_configuration(tmp_path, command):
     for text in [*REFUSED.values()][::12]:  # a command prints the error that `parse` raises
         result = said_by(tmp_path, command, text + STREAM)
         assert result.exit_code == 2
@@ -244,7 +244,7 @@ def test_point_12_no_command_says_the_secret_of_a_refused_configuration(tmp_path
     ("command", "place"),
     [(command, place) for command in COMMANDS for place in TAKEN if "check" in command or "url" not in place],
 )
-def test_point_12_no_command_says_the_secret_that_it_uses(tmp_path, monkeypatch, command, place):
+def test_no_command_reveals_a_secret_in_use(tmp_path, monkeypatch, command, place):
     connect = brokers.connect
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 0.05)
     monkeypatch.setattr(
@@ -259,7 +259,7 @@ def test_point_12_no_command_says_the_secret_that_it_uses(tmp_path, monkeypatch,
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, monkeypatch):
+def test_a_redis_that_refuses_is_named_without_the_password(tmp_path, monkeypatch):
     monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -326,7 +326,7 @@ def log_of_run(folder, terminal):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [pytest.param(False, marks=pytest.mark.long), True])
-def test_point_12_a_traceback_in_the_log_has_no_locals(tmp_path, terminal):
+def test_a_traceback_in_the_log_has_no_locals(tmp_path, terminal):
     said = log_of_run(tmp_path, terminal)
     assert "Traceback (most recent call last)" in said
     assert "made to fail" in said
@@ -350,5 +350,5 @@ def test_point_12_a_traceback_in_the_log_has_no_locals(tmp_path, terminal):
         ("", "a URL that cannot be shown"),
     ],
 )
-def test_point_12_of_a_url_only_scheme_host_and_port_are_shown(url, shown):
+def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
     assert redaction.redacted(url) == shown

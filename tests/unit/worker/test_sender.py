@@ -64,7 +64,7 @@ def test_records_go_to_all_partitions_in_runs(monkeypatch):
     assert told[-1] == 720
 
 
-def test_what_is_in_flight_is_bounded(monkeypatch):
+def test_data_in_flight_is_bounded(monkeypatch):
     producer = Producer()
     sent = send(monkeypatch, producer, ((bytes(1 << 20), 1) for _ in range(200)))
     assert sent.reports == 200
@@ -119,7 +119,7 @@ def no_number(_):
         (errors.NotLeaderForPartitionError, "not every report was acknowledged: .*of 5 bytes"),
     ],
 )
-def test_what_is_not_acknowledged_is_an_error(monkeypatch, error, said):
+def test_an_unacknowledged_record_is_an_error(monkeypatch, error, said):
     with pytest.raises(sender.SendError, match=said):
         send(monkeypatch, Producer(error), [(b"value", 1)])
 

@@ -92,7 +92,7 @@ def test_the_demos_labels_are_the_csvs():
 
 
 @pytest.mark.parametrize("jitter", [0, 1, 700, 10_000])
-def test_times_are_spread_in_order_but_for_the_jitter(jitter):
+def test_times_are_spread_in_order_except_for_the_jitter(jitter):
     begin, end, users = 5_000, 65_000, 3000
     at = times.spread(users, begin=begin, end=end, jitter=jitter, seed=4)
     given = np.array([at(before) for before in range(users)])

@@ -96,9 +96,7 @@ def looked(meanwhile, records=None, end=40):
         ([2, 3], 3, [0, 40]),
     ],
 )
-def test_a_head_that_is_replaced_and_compacted_away_while_it_is_looked_for_is_found(
-    meanwhile, sequence, reads
-):
+def test_a_head_replaced_and_compacted_during_the_search_is_found(meanwhile, sequence, reads):
     assert looked(meanwhile) == (sequence, reads)
 
 
@@ -175,7 +173,7 @@ def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
 
 
 @pytest.mark.parametrize("decided", [False, True])
-def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
+def test_a_long_search_for_a_head_sends_heartbeats(decided):
     """Otherwise a watchdog ends a worker that is silent for 2 minutes, and the next one fails in the same
     way."""
     topic, alive = Far(1_000_000), [0.0]
@@ -218,7 +216,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("fails_at", [None, 1])
-def test_who_sends_very_much_has_little_of_it_on_the_way_and_gives_signs_of_life(monkeypatch, fails_at):
+def test_a_large_snapshot_is_sent_in_bounded_parts_with_heartbeats(monkeypatch, fails_at):
     """Else what waits at the end of a long queue expires, and a watchdog ends who is silent for two minutes."""
     producer, alive, topic = Slow(fails_at), [], Compacted({}, 0, [])
     topic.producer = lambda: producer
@@ -281,7 +279,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("nth", range(1, 13))
-def test_point_9_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie, nth):
+def test_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie, nth):
     """The publisher continues from the newest head, or opens once more."""
     monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
     seconds = itertools.count()
@@ -313,7 +311,7 @@ def test_the_brokers_leave_a_transaction_open_as_long_as_its_snapshot_may_take(
     assert given["transaction_timeout_ms"] == seconds * 1000
 
 
-def test_where_there_is_none_nothing_is_read_for_ever():
+def test_a_missing_head_ends_the_search():
     others = {39: (b"t/head", head(9))}
     assert looked([], others) == (0, [0])
     assert looked([], {}, end=0) == (0, [])
@@ -330,7 +328,7 @@ NEWER = b'{"stream": "s", "schema": 3}'
     "forged", [b"no JSON", b"[" * 100_000, b"{}", NEWER.replace(b"s", b"t"), head(9)[:-9]]
 )
 @pytest.mark.parametrize("decided", [False, True])
-def test_a_record_that_is_no_head_is_passed_over_for_the_newest_that_is_one(forged, decided):
+def test_an_invalid_head_is_skipped_in_favour_of_the_newest_valid_one(forged, decided):
     records = {3: (b"s/head", head(4)), 90: (b"s/head", head(5)), 200: (b"s/head", forged)}
     passed = []
     snapshot_producer = KafkaSnapshotProducer(Compacted(records, 300, []), STREAM, on_passed=passed.append)
@@ -339,14 +337,14 @@ def test_a_record_that_is_no_head_is_passed_over_for_the_newest_that_is_one(forg
 
 
 @pytest.mark.parametrize("decided", [False, True])
-def test_where_only_what_is_no_head_is_left_no_number_is_guessed(decided):
+def test_only_invalid_heads_are_lost_state(decided):
     """The published head may have been compacted away: its content is unknown, but it existed."""
     topic = Compacted({3: (b"s/head", b"forged"), 5: (b"t/head", head(9))}, 40, [])
     with pytest.raises(StateLost, match="is not a head, and no older head exists"):
         KafkaSnapshotProducer(topic, STREAM).head(decided=decided)
 
 
-def test_a_newer_versions_head_is_never_passed_over():
+def test_a_head_of_a_newer_version_is_never_skipped():
     with pytest.raises(StateLost, match=r"a newer version wrote the head of stream 's' \(schema 3"):
         looked([], {3: (b"s/head", head(4)), 5: (b"s/head", NEWER)})
     assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", head(4))}) == (4, [0])

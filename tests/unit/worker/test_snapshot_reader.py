@@ -155,7 +155,7 @@ def test_labels_may_come_after_the_window_that_has_them(config, log):
         assert reader.latest(9) == final
 
 
-def test_a_window_that_is_deleted_is_not_there(config, log):
+def test_a_deleted_window_is_absent(config, log):
     publish(log, taken(sequence=1), taken(hour(1)))
     publish(log, taken(sequence=2), taken(hour(2), 2), gone=[hour(1)])
     with reads(config, "1h", HOUR) as reader:
@@ -174,7 +174,7 @@ def test_another_streams_windows_are_not_read(config, log):
         assert reader.windows == [hour(1)]
 
 
-def test_what_is_no_snapshots_stops_no_reader(config, log):
+def test_foreign_messages_stop_no_reader(config, log):
     """As a producer with write access could have written it."""
     numbered = [("sequence", b"1"), ("snapshot", b"x"), ("parts", b"1"), ("schema", b"1")]
     for key, headers in (
@@ -213,7 +213,7 @@ PASSED_OVER = {
 
 
 @pytest.mark.parametrize("forged", PASSED_OVER)
-def test_what_no_worker_wrote_behind_a_snapshot_changes_nothing(config, log, forged):
+def test_forged_messages_after_a_snapshot_change_nothing(config, log, forged):
     publish(log, taken(sequence=1), taken(hour(1)))
     publish(log, taken(sequence=2))
     place, forge = PASSED_OVER[forged]
@@ -237,7 +237,7 @@ def test_what_no_worker_wrote_behind_a_snapshot_changes_nothing(config, log, for
         lambda real: real._replace(key=real.key.replace(b"base", b"more")),
     ],
 )
-def test_a_final_window_stays_whatever_is_written_behind_it(config, log, forge):
+def test_a_final_window_survives_forged_messages(config, log, forge):
     final = taken(hour(1, final=True), 2)
     publish(log, taken(sequence=2), final)
     log.append(forge(record_of(log, b"s/1h/3600000/base"))._replace(offset=len(log)))
@@ -315,7 +315,7 @@ def there(log):
     return log
 
 
-def test_watch_says_whether_a_window_is_final(watch, there):
+def test_watch_shows_the_finality_of_a_window(watch, there):
     for start, said in (("01:00Z", "final"), ("02:00", "final, bounded"), ("05:00+02:00", "provisional")):
         result = watch("--once", "--window", "1h", "--start", f"1970-01-01T{start}")
         assert result.exit_code == 0, result.output
@@ -344,7 +344,7 @@ def test_watch_once_shows_the_newest_though_the_brokers_take_their_time(watch, l
     assert len(polls) > 3
 
 
-def test_watch_once_says_that_it_came_not_to_the_end(watch, log, monkeypatch):
+def test_watch_once_fails_if_the_end_is_not_reached(watch, log, monkeypatch):
     publish(log, taken())
     monkeypatch.setattr(Topic, "poll", lambda *_, **__: {})
     result = watch("--once")
@@ -364,7 +364,7 @@ def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
     )
 
 
-def test_watch_shows_the_snapshot_before_a_head_alone(watch, there, log):
+def test_watch_shows_the_last_snapshot_before_a_lone_head(watch, there, log):
     publish(log, taken(sequence=5))
     del log[-12:]
     assert watch("--once").stdout.startswith("s: snapshot 4, 15 reports")
@@ -407,7 +407,7 @@ def test_watch_lists_the_windows(watch, there, log):
     assert json.loads(watch("--list", "--json").stdout) == []
 
 
-def test_watch_names_what_was_asked_and_what_there_is(watch, there, log):
+def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     result = watch("--once", "--window", "2h")
     assert result.exit_code == 1
     hours = "1h, 3 from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z"
@@ -440,7 +440,7 @@ def test_watch_refuses_a_start_that_is_none(watch, args, said):
     assert said in " ".join(result.stderr.split())
 
 
-def test_who_waits_for_a_window_hears_what_there_is(watch, there, monkeypatch):
+def test_waiting_for_a_window_prints_the_existing_windows(watch, there, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 

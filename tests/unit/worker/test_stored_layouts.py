@@ -66,7 +66,7 @@ def said(state):
     }
 
 
-def test_what_is_stored_is_read_as_it_was_counted(vector):
+def test_stored_vectors_are_read_as_they_were_counted(vector):
     metadata, state = read(vector)
     assert differing(metadata.lineage, OURS) == []
     assert newer(metadata.lineage) is None
@@ -92,7 +92,7 @@ def counts_of(blob):
     return *said, *struct.unpack_from(f"<3{ {1: 'B', 2: 'H', 4: 'I', 8: 'Q'}[width] }", blob, 48)
 
 
-def test_what_is_carried_on_is_stored_as_today(vector):
+def test_resumed_vectors_are_stored_in_the_current_layout(vector):
     """Nothing is rewritten that need not be: the fields come out as they went in, the lineage's text above all."""
     metadata, state = read(vector)
     assert layout.fields(metadata, KEY) == vector["fields"]
@@ -109,7 +109,7 @@ def test_what_is_carried_on_is_stored_as_today(vector):
         assert (after.blobs, blobs) == (json.loads(vector["fields"]["blobs"]), {})
 
 
-def test_a_lineage_is_compared_by_what_it_says_not_by_its_text():
+def test_a_lineage_is_compared_by_its_content_and_not_its_text():
     spaced = json.dumps(dict(reversed(json.loads(OURS).items())), indent=1)
     assert spaced != OURS
     assert differing(spaced, OURS) == []
@@ -132,11 +132,11 @@ def test_a_lineage_is_compared_by_what_it_says_not_by_its_text():
         ({"windows": "hourly"}, []),
     ],
 )
-def test_only_what_must_never_change_makes_another_history(change, why):
+def test_only_immutable_settings_make_another_history(change, why):
     assert differing(json.dumps(json.loads(OURS) | change), OURS) == why
 
 
-def test_what_is_no_lineage_differs_in_everything():
+def test_an_invalid_lineage_differs_in_every_field():
     for stored in ("", "nonsense", "[]", "{}"):
         assert [text.split()[0] for text in differing(stored, OURS)] == [
             "fingerprint",
@@ -155,7 +155,7 @@ def test_what_is_no_lineage_differs_in_everything():
         ({"shard": 3}, "a lineage with shard, unknown to this version"),
     ],
 )
-def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(change, why):
+def test_a_state_of_a_newer_version_is_refused_despite_its_other_fields(change, why):
     stored = json.dumps(json.loads(OURS) | change)
     for fields in ({"lineage": stored}, STORED["counted"]["fields"] | {"lineage": stored}):
         with pytest.raises(NewerState) as refused:

@@ -66,7 +66,7 @@ domain_size = 3
 """
 
 
-def test_a_process_whose_polling_thread_hangs_ends_itself_and_says_where(tmp_path):
+def test_a_process_with_a_hanging_poll_thread_exits_and_logs_the_stack(tmp_path):
     toml = tmp_path / "worker.toml"
     toml.write_text(TOML)
     done = subprocess.run(
@@ -77,7 +77,7 @@ def test_a_process_whose_polling_thread_hangs_ends_itself_and_says_where(tmp_pat
     assert "_serve" in done.stderr  # the stack of each thread
 
 
-def test_while_kernels_are_compiled_nothing_is_stuck_and_readiness_says_so(tmp_path):
+def test_compiling_kernels_is_not_stuck_and_readiness_reports_it(tmp_path):
     toml = tmp_path / "worker.toml"
     toml.write_text(TOML)
     done = subprocess.run(

@@ -73,7 +73,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_it_is_asked_for_as_the_rfc_says(endpoint):
+def test_tokens_are_requested_as_the_rfc_defines(endpoint):
     given = Tokens(endpoint.credentials(scope="reports more"))
     assert [given.token() for _ in range(3)] == ["token-1"] * 3
     ((login, body),) = endpoint.asked
@@ -117,7 +117,7 @@ def test_while_the_endpoint_fails_the_one_that_is_good_is_given(endpoint, monkey
     assert given.token() == "good"
 
 
-def test_once_there_is_none_that_is_said_at_once(endpoint):
+def test_without_a_token_later_requests_fail_at_once(endpoint):
     endpoint.replies = lambda n: (401, {"error": "invalid_client"})
     given = Tokens(endpoint.credentials())
     for _ in range(100):  # each in no time: the thread that asks has others to serve
@@ -145,7 +145,7 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
         (200, {"access_token": "a", "expires_in": "soon"}, "; allowed is at least 1 s", "token_endpoint_url"),
     ],
 )
-def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said, hint):
+def test_an_invalid_answer_is_reported_with_a_remedy(endpoint, status, answer, said, hint):
     endpoint.replies = lambda n: (status, answer)
     with pytest.raises(TokenError) as caught:
         Tokens(endpoint.credentials()).token()
@@ -157,21 +157,21 @@ def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said
     assert len(endpoint.asked) == 1  # no redirect took the secret elsewhere
 
 
-def test_one_that_is_good_for_ever_is_fetched_again_some_day(endpoint):
+def test_a_token_without_an_expiry_is_refreshed_regularly(endpoint):
     endpoint.replies = lambda n: (200, {"access_token": "a", "expires_in": 1e300})
     assert fetch(endpoint.credentials()) == ("a", 86_400)
     endpoint.replies = lambda n: (200, {"access_token": "a"})  # without a lifetime
     assert fetch(endpoint.credentials()) == ("a", 60)
 
 
-def test_nobody_there():
+def test_an_unreachable_endpoint_is_reported():
     with Endpoint() as gone:
         credentials = gone.credentials()
     with pytest.raises(TokenError, match=r"does not answer: .*refused"):
         Tokens(credentials).token()
 
 
-def test_one_that_says_nothing_is_waited_for_so_long(endpoint, monkeypatch):
+def test_a_silent_endpoint_times_out(endpoint, monkeypatch):
     monkeypatch.setattr("worker.login.tokens.TIMEOUT_SECONDS", 0.2)
     free = threading.Event()
     endpoint.replies = lambda n: (200, b"" if free.wait(30) else b"never")
@@ -199,7 +199,7 @@ def configured(**changes):
     return parse("[kafka]\n" + "\n".join(lines) + STREAM)
 
 
-def test_what_is_configured_is_what_is_asked_for():
+def test_the_configured_credentials_are_used():
     kafka = configured(sasl_oauthbearer_scope="reports").kafka
     settings = kafka.client()
     assert settings["sasl_mechanism"] == "OAUTHBEARER"
@@ -243,7 +243,7 @@ def test_what_is_configured_is_what_is_asked_for():
         ),
     ],
 )
-def test_what_does_not_go_together_is_said(changes, said):
+def test_conflicting_settings_are_refused(changes, said):
     with pytest.raises(ConfigError) as caught:
         configured(**changes)
     assert str(caught.value) == said

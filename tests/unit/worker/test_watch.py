@@ -37,7 +37,7 @@ def test_the_most_frequent_come_first_in_per_cent():
     assert "snapshot 4, 1,000 reports, 7 s old, complete" in text
 
 
-def test_what_is_lost_is_said():
+def test_lost_offsets_are_shown():
     # gaps are [from, to)
     assert "NOT COMPLETE: partition 0 lost offsets 3–4" in printed(("norm",), 120, gaps={0: [(3, 5)]})
     assert "partition 0 lost offsets 3, 7–8\n" in printed(("norm",), 120, gaps={0: [(3, 4), (7, 9)]})
@@ -80,7 +80,7 @@ def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
     assert drawn == [4, 4]  # once more with its age, though nothing new came
 
 
-def test_the_document_says_what_the_messages_said():
+def test_the_document_contains_the_messages():
     vector = next(one for one in VECTORS if one["name"] == "plain")
     said = {message["key"]: json.loads(message["body"]) for message in vector["messages"]}
     bodies = {key.split("/")[2]: body for key, body in said.items() if "/all/" in key}
@@ -128,7 +128,7 @@ def several(monkeypatch, second):
     return parse(stream.format("colours", "a") + stream.format("shapes", "b"))
 
 
-def test_a_topic_that_is_not_read_to_its_end_in_time_is_said(monkeypatch, capsys):
+def test_a_timeout_before_the_end_of_the_topic_is_reported(monkeypatch, capsys):
     config = several(monkeypatch, [taken()])
     monkeypatch.setattr(Reading, "catch_up", lambda *_: False)
     assert overview.follow(config, 3.0, None) == 1
@@ -148,7 +148,7 @@ def test_all_streams_have_a_line_each(monkeypatch, capsys):
     ]
 
 
-def test_a_stream_without_a_snapshot_is_said(monkeypatch, capsys):
+def test_a_stream_without_a_snapshot_is_reported(monkeypatch, capsys):
     config = several(monkeypatch, [None, None, None])
     assert overview.follow(config, 0.0, None) == 1
     said = capsys.readouterr()

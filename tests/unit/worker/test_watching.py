@@ -32,7 +32,7 @@ def batch(start, *records, partition=0):
     return Batch(partition, start, start + len(records), Columns.of(offsets, [1000] * len(records), records))
 
 
-def test_poisoning_reports_are_told_of_and_what_is_counted_again_is_not_looked_at():
+def test_poisoning_reports_raise_alarms_and_recounted_ones_are_skipped():
     watching, told = watching_of(block=8)
     same = frames.encode(STREAM, np.repeat(STREAM.oracle.perturb([1]), 2))
     for again in range(3):
@@ -45,7 +45,7 @@ def test_poisoning_reports_are_told_of_and_what_is_counted_again_is_not_looked_a
     assert told[0][2].startswith("7 repeat an earlier report of their block")
 
 
-def test_each_partition_is_looked_at_once_from_where_it_was():
+def test_each_offset_of_a_partition_is_examined_once():
     watching, _ = watching_of(block=8)
     assert watching.look(batch(5, b"", b""), [])
     assert watching.look(batch(5, b"", b"", partition=1), [])
@@ -56,7 +56,7 @@ def test_each_partition_is_looked_at_once_from_where_it_was():
 
 
 @pytest.mark.parametrize("configured", [RequestedRule(1, RecordLimits(100, hamming_weight=True)), WINDOWS])
-def test_those_that_are_counted_are_looked_at_and_no_others(configured):
+def test_only_counted_records_are_examined(configured):
     state = PartitionState.fresh(STREAM, 0, configured)
     if configured is WINDOWS:
         state.windows.admit(0)
@@ -67,7 +67,7 @@ def test_those_that_are_counted_are_looked_at_and_no_others(configured):
     assert state.reports == 4
 
 
-def test_where_there_is_no_room_for_a_pane_what_is_left_is_not_looked_at():
+def test_records_over_the_pane_limit_are_not_examined():
     state = PartitionState.fresh(STREAM, 0, WINDOWS)
     state.windows.admit(0)
     most = WINDOWS.limits.windowing.most_panes

@@ -8,7 +8,7 @@ SHAPES = [(1, 1), (3, 3), (6, 2), (6, 3), (10, 5), (12, 4)]
 
 
 @pytest.mark.parametrize(("length", "every"), SHAPES)
-def test_what_is_said_of_a_window_is_so_of_all_that_there_are(length, every):
+def test_window_functions_match_enumeration(length, every):
     window = Window("w", length, every)
     starts = range(-40 * every, 50 * every, every)
     for time in range(40):
@@ -39,7 +39,7 @@ def test_every_window_is_whole_panes_and_no_longer_pane_would_do(names):
     assert not any(all(edge % other == 0 for edge in edges) for other in longer)
 
 
-def test_the_bound_has_room_for_what_a_partitions_own_reports_keep_open():
+def test_the_bound_covers_panes_kept_open_by_reports_of_a_partition():
     """Twice (longest window + 2 · out of order + grace) / pane + 2, rounded up."""
     for names, grace, max_out_of_orderness, most in [
         (("1h",), 0, 0, 2 * (1 + 2)),
@@ -62,7 +62,7 @@ def test_a_panes_name_is_read_again(start):
 @pytest.mark.parametrize(
     "name", ["", "All", "0", "-1+5", "01+5", "5+0", "5+05", "5+", "+5", "5+5+5", " 5+5", "5+5\n", "٥+5"]
 )
-def test_what_names_no_cell_is_refused(name):
+def test_invalid_cell_names_are_refused(name):
     with pytest.raises(ValueError, match="a cell is 'all' or"):
         pane_of(name)
 
@@ -78,7 +78,7 @@ def test_lengths(text, length):
 @pytest.mark.parametrize(
     "text", ["", "1", "h", "01h", "-1h", "+1h", "1.5h", "1H", "1h ", "1ms", "367d", "1e3s", "١h"]
 )
-def test_what_is_no_length_is_named(text):
+def test_invalid_lengths_are_named(text):
     with pytest.raises(ValueError, match="a length is a whole number with s, m, h or d") as refused:
         milliseconds(text)
     assert repr(text) in str(refused.value)
@@ -87,7 +87,7 @@ def test_what_is_no_length_is_named(text):
 @pytest.mark.parametrize(
     "text", ["0s", "1h every 0s", "1h every 25m", "1h every 2h", "1h every 10m every 5m", "1hevery 10m"]
 )
-def test_what_is_no_window_is_refused(text):
+def test_invalid_windows_are_refused(text):
     with pytest.raises(ValueError, match="given; a"):
         parse(text)
 

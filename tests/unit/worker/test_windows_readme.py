@@ -32,7 +32,7 @@ def test_the_bounds_are_those_of_the_configuration():
     assert transaction_seconds(100 * 16 << 20) == 100
 
 
-def test_metrics_and_alerts_that_are_named_are_there():
+def test_named_metrics_and_alerts_exist():
     there = {f"{family.name}_total" for family in Metrics().registry.collect()}
     assert set(re.findall(r"ldp_worker_\w+", SECTION)) <= there
     rules = (Path(__file__).parents[3] / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")
