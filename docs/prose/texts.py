@@ -34,7 +34,10 @@ class Text(NamedTuple):
 
 
 def texts_of(path: str, source: str) -> Iterator[Text]:
-    """Yields the texts of a file, without code blocks, code spans and link targets."""
+    """Yields the texts of a file, without code blocks, code spans and link targets.
+
+    The name of a test, with spaces, is one of the texts.
+    """
     suffix = path.rpartition(".")[2]
     product = path.startswith(PRODUCT)
     if suffix == "md":
@@ -96,6 +99,8 @@ def _python(path: str, source: str) -> Iterator[Text]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
             heads.add(id(node.body[0]))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield Text(CODE, path, node.lineno, node.name[5:].replace("_", " "))
         if isinstance(node, ast.Expr) and isinstance(value := getattr(node.value, "value", None), str):
             inside.add(id(node.value))
             yield from _docstring(path, node.lineno, value, id(node) in heads)

@@ -44,6 +44,7 @@ def test_texts_are_found_without_their_code():
     code = '"""A.\n\nArgs:\n  b: c\n    d.\n\n>>> e\n"""\n# f\n# g\nh("i j k l", f"m n {o} p")  # q\n'
     texts = [("code", 1, "A."), ("code", 4, "c d."), ("code", 9, "f g"), ("code", 11, "q")]
     assert sorted(found("tests/a.py", code)) == texts
+    assert found("tests/a.py", "def test_b_c(): ...") == [("code", 1, "b c")]
     assert sorted(found("ldp/a.py", code)) == [
         *texts,
         ("message", 11, "i j k l"),
