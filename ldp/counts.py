@@ -97,7 +97,7 @@ def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt
     if not isinstance(oracle, PreferredMessages):
         oracle._check_sums(state, n)  # noqa: SLF001  # here the counters are the supports
     elif (total := exact_total(state)) != n:
-        raise ValueError(f"counters sum to {total}; each report counts once, so it must be n = {n}")
+        raise ValueError(f"counters sum to {total}; each report counts once: the sum must be n = {n}")
     return state
 
 

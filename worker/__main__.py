@@ -1,4 +1,4 @@
-"""``ldp-worker``, and ``python -m worker``: the command line, or a word where it is not installed whole."""
+"""Entry point of ``ldp-worker`` and ``python -m worker``."""
 
 import sys
 

@@ -105,7 +105,7 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
     if (covered.max_timestamp is None) != (not history.records):
         raise Refused(
             f"the counts have {'no' if history.records else 'a'} highest timestamp, but {history.records:,} accepted"
-            " records; counts have one exactly if they have accepted records"
+            " records; a highest timestamp requires accepted records, and vice versa"
         )
     if unknown := sorted(history.rejected.keys() - rejections.REASONS.keys()):
         raise Refused(
@@ -113,7 +113,7 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
         )
     prefix = Prefix(history, covered)
     if (why := next(invariants.impossible(stream, prefix.state(covered.start)), None)) is not None:
-        raise Refused(f"no records of {covered} have these counts: {why}")
+        raise Refused(f"records of {covered} cannot have these counts: {why}")
     return prefix
 
 

@@ -68,7 +68,9 @@ class GRR(Oracle):
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         if (total := exact_total(counts)) != n:
-            raise ValueError(f"counts sum to {total}; each report supports one value, so it must be n = {n}")
+            raise ValueError(
+                f"counts sum to {total}; each report supports one value: the sum must be n = {n}"
+            )
 
     @property
     def most_supported(self) -> int:

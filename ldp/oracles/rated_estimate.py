@@ -170,7 +170,7 @@ def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedE
     check_state(state, rated.state_size)
     as_counts(state, n, rated.state_size)
     if (total := exact_total(state)) != n:
-        raise ValueError(f"the counters sum to {total}; each report counts once, so it must be n = {n}")
+        raise ValueError(f"the counters sum to {total}; each report counts once: the sum must be n = {n}")
     by_rate = state.reshape(-1, 2).copy()
     by_rate.flags.writeable = False
     sums, mean = [Fraction(0), Fraction(0)], Fraction(0)

@@ -144,7 +144,7 @@ class SubsetSelection(Oracle):
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         if (total := exact_total(counts)) != self.k * n:
             raise ValueError(
-                f"counts sum to {total}; each report supports k = {self.k} values, so it must be k·n = {self.k * n}"
+                f"counts sum to {total}; each report supports k = {self.k} values: the sum must be k·n = {self.k * n}"
             )
 
     @property

@@ -65,7 +65,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
             return _of_numbers(points, (points,), _count_indices)
     given = {key: value for key, value in document.items() if key != "labels"}
     known = "grr, olh with hash mul32 or xxh32, oue, sue, subset, hadamard, pgr, response and unary"
-    raise AuditError(f"{given}: the audit knows the protocols {known}")
+    raise AuditError(f"{given}: the audit supports the protocols {known}")
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:

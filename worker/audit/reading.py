@@ -120,7 +120,7 @@ def cut_of(client: Client, prefix: str) -> StoredCut:
         except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            raise Difference(f"a key in Redis does not have its written type: {error}") from None
+            raise Difference(f"a key in Redis has another type than the worker wrote: {error}") from None
         texts = [item.decode(errors="replace") for item in flat]
         fields = dict(zip(texts[::2], texts[1::2], strict=True))
         try:

@@ -214,7 +214,7 @@ def _decode_blob(
     if checksum != due:
         raise Difference(f"the blob is damaged: checksum {due:08x}, stored {checksum:08x}")
     if written_by.hex() != named:
-        raise Difference(f"the blob is from commit {written_by.hex()}, but the metadata name {named}")
+        raise Difference(f"the blob is from commit {written_by.hex()}, but the metadata names {named}")
     if written_at > offset or (named == commit_id and written_at != offset):
         raise Difference(f"the blob is from offset {written_at}, the metadata from {offset}")
     return StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=_BLOB.size))

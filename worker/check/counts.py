@@ -101,7 +101,7 @@ def _fault_of_counts(
         return Level.ERROR, text, anew
     if metadata.offset < min(first, published):
         text = f"they reach offset {metadata.offset}, a snapshot was published with counts up to {published}, but the"
-        text += f" log begins at {first}: Redis was reset too far to count the missing records again"
+        text += f" log begins at {first}: Redis was rolled back too far to count the missing records again"
         return Level.ERROR, text, anew
     if metadata.offset < first:
         text = f"the log deleted {_offsets(metadata.offset, first)} before counting"

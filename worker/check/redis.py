@@ -298,7 +298,7 @@ def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict
             if "WRONGTYPE" not in str(reply):
                 raise reply
             key = layout.meta_key(served.stream.name, partition)
-            found[partition] = StateLost(f"key {key} in Redis does not have its written type")
+            found[partition] = StateLost(f"key {key} in Redis has another type than the worker wrote")
         elif reply:
             found[partition] = layout.decoded(reply)
     return found

@@ -49,7 +49,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
             echo(f"no data of {stream} found")
             return 0
         if not yes:
-            echo("use --yes to delete these data")
+            echo("use --yes to delete this data")
             return 0
         if members:
             complain(

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     default=1,
     show_default=True,
     metavar="N",
-    help="Reports per record, at most streams.most_reports: 1 like devices, more like a device after a time offline "
-    "or like a web service.",
+    help="Reports per record, at most streams.most_reports. 1 imitates a device; more imitates a "
+    "device that was offline, or a web service.",
 )
 @click.option(
     "--json-share", type=click.FloatRange(0, 1), default=0.0, metavar="F", help="Share of records in JSON."

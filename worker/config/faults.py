@@ -57,7 +57,7 @@ def _fault(fault: Any) -> str:
         keys = list(_model(path[:-1]).model_fields)
         close = difflib.get_close_matches(str(path[-1]), keys, n=1)
         meant = f"did you mean {close[0]}? " if close else _heading(path)
-        return f"{key}: no such key; {meant}there are {', '.join(keys)}"
+        return f"{key}: no such key; {meant}allowed are {', '.join(keys)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
     if isinstance(value, Mapping) and kind == "value_error":  # the message names keys of the table
         return f"{key}: {allowed}"

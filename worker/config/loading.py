@@ -88,7 +88,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
         tree = _tree(text)
     except FileNotFoundError:
         raise ConfigError(
-            f"{shown_path(path)}: there is no such file; name one by --config or {FILE_VARIABLE}"
+            f"{shown_path(path)}: there is no such file; name one with --config or {FILE_VARIABLE}"
         ) from None
     except ConfigError as error:
         raise ConfigError(f"{shown_path(path)}: {error}") from None

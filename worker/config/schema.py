@@ -303,8 +303,8 @@ class Snapshots(Table):
     changed_at_least: Annotated[
         StrictFloat, must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
     ] = 0.0
-    """Largest difference of a frequency that is not a change. With many reports, the smallest drift is
-    detected."""
+    """Largest difference of a frequency that does not count as a change. With many reports, even a tiny drift
+    is detected."""
     fewest_new: Annotated[StrictInt, must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
     """Smallest number of new reports in a snapshot. The publisher delays a snapshot with fewer new reports,
     but more than 0, unless a partition waits for final windows or for its admission. Meanwhile

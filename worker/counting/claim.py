@@ -135,7 +135,7 @@ class Claim:
         self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
-                # never lowered, so that a claim notices a store that was set back
+                # never lowered, so that a claim notices a store that was rolled back
                 return max(metadata.offset, committed[0]), COUNTED
             return metadata.offset, COUNTED if metadata.commit_id else CLAIMED
         why = None
@@ -190,7 +190,7 @@ class Claim:
             if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
                 why = (
                     f"the counts reach offset {state.offset}, but snapshot {head.sequence} or the group's offset has"
-                    f" them up to {counted}, and the log begins at {first}: Redis was set back too far to count the"
+                    f" them up to {counted}, and the log begins at {first}: Redis was rolled back too far to count the"
                     " records again"
                 )
                 self._give_up(partition, why, head)

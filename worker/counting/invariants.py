@@ -32,7 +32,7 @@ def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
         >>> state = PartitionState.fresh(stream, 5)
         >>> state.cells["all"].reports = 1
         >>> next(impossible(stream, state))
-        "'all': counts sum to 0; each report supports one value, so it must be n = 1"
+        "'all': counts sum to 0; each report supports one value: the sum must be n = 1"
     """
     yield from _numbers(state)
     yield from _times(state)

@@ -73,9 +73,9 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
         )
     try:
         if fields["checksum"] != _checksum(fields, key):
-            raise StateLost("the metadata in Redis are damaged, or of another partition: wrong checksum")
+            raise StateLost("the metadata in Redis is damaged, or of another partition: wrong checksum")
         if unknown := fields.keys() - {*_CHECKED, "checksum"}:
-            raise StateLost(f"the metadata in Redis have unknown fields: {sorted(unknown)}")
+            raise StateLost(f"the metadata in Redis has unknown fields: {sorted(unknown)}")
         blobs = dict(json.loads(fields["blobs"]))
         if not all(isinstance(text, str) for text in (*blobs, *blobs.values())):
             raise TypeError("blobs must map cells to commit ids")
@@ -143,7 +143,7 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         fresh = PartitionState.fresh(stream, state.start)
         state.cells, state.changed = fresh.cells, fresh.changed
         if metadata.blobs or metadata.offset != state.start:
-            raise StateLost("the metadata have counts, but no commit")
+            raise StateLost("the metadata has counts, but no commit")
     for name, commit_id in metadata.blobs.items():
         state.cells[name] = _cell(stream, metadata, name, commit_id, blobs.get(name))
     invariants.demand_state(stream, state)

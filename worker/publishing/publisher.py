@@ -143,7 +143,7 @@ class Publisher:
             self._warn_of_numbers(plan, opens=opens)
             # Step 4.
             if self._head.behind(plan.cut):
-                # the store was set back: the owners detect that, and read the log again
+                # the store was rolled back: the owners detect that, and read the log again
                 self._warn_behind(plan)
                 return
             self._behind_due = None

@@ -66,7 +66,7 @@ def decide(
     Returns:
         None if no windows except `ALL` are or were configured, and no partition has rules with windows ahead.
     """
-    # a state that was set back may still reach windows that its newest rule lacks
+    # a state that was rolled back may still reach windows that its newest rule lacks
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
         return None
     progress, due = dict(head.progress), list[Due]()

@@ -12,7 +12,7 @@ _CERTIFICATE = (
     "Redis rejects or requires a client certificate: correct redis.ssl_certfile and redis.ssl_keyfile"
 )
 _TLS = "Redis closes the connection and may require TLS: write rediss:// in redis.url, or correct its port"
-RIGHTS = "allow this user the commands and keys that docs/operate/redis.md lists, by ACL SETUSER"
+RIGHTS = "allow this user the commands and keys that docs/operate/redis.md lists, with ACL SETUSER"
 """The remedy if a user lacks a right."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
 _FULL = "free memory in Redis or raise its maxmemory: it rejects writes while it is full"
@@ -47,7 +47,7 @@ _REMEDIES = {
     "The user executing the script": RIGHTS,
     "'SENTINEL'": "this is not a Sentinel: correct the ports in redis.url, or write redis:// there",
     "unknown command": "this seems to be a Sentinel: write redis+sentinel:// in redis.url, and the master's name",
-    "one monitors only": "end redis.url with the name that the Sentinels have for the master",
+    "one Sentinel monitors only": "end redis.url with the name that the Sentinels have for the master",
     "Cluster mode is not enabled": "this is not a cluster: write redis:// in redis.url",
     "MovedError": _CLUSTER,
     "CrossSlot": _CLUSTER,

@@ -89,7 +89,7 @@ class _Sentinels(Sentinel):
                 why.append(str(error))
                 continue
             if (state := masters.get(service_name)) is None:
-                why.append(f"one monitors only {', '.join(masters) or 'none'}")
+                why.append(f"one Sentinel monitors only {', '.join(masters) or 'none'}")
             elif self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                 self.sentinels.insert(0, self.sentinels.pop(number))
                 return state["ip"], state["port"]

@@ -149,14 +149,14 @@ def test_every_documented_right_is_needed(worlds, lacking):
         until(lambda: any(words in line["error"] for line in worker.events(event)), f"{event}: {words}")
         assert world.snapshots.newest() is None
         if "Write" not in lacking:  # `check` does not write
-            assert any(resource in said and "by the brokers' ACLs" in said for said in errors(world))
+            assert any(resource in said and "in the brokers' ACLs" in said for said in errors(world))
         user = LIMITED[1 + list(FAILS).index(lacking)]
         world.admin.create_acls([acl(f"--operation {lacking}", user, names(world))])
         world.assert_right(world.covered())
         assert not worker.events("stream.stopped")
         return
     world.covered()
-    assert any(resource in said and "by the brokers' ACLs" in said for said in errors(world))
+    assert any(resource in said and "in the brokers' ACLs" in said for said in errors(world))
     assert command(world, "check")[0] == 1
     if lacking.startswith("Read"):
         for words in (("watch", "--once"), ("audit",)):
@@ -186,7 +186,7 @@ def test_an_import_needs_three_rights(secure, tmp_path):
                 return code == 1 and resource in said and "AuthorizationFailed" in said
 
             until(refused, f"without Read on {resource}")
-            assert "by the brokers' ACLs" in command(world, *words)[1]
+            assert "in the brokers' ACLs" in command(world, *words)[1]
             world.admin.delete_acls(rights)
         world.admin.create_acls(rights)
         until(lambda: command(world, *words)[0] == 0, "with all of them")

@@ -60,7 +60,7 @@ def test_a_removed_stream_leaves_nothing_and_can_start_again(world, other):
     there = kept(world)
     assert all(there)
     dry = remove(world)
-    assert (dry.exit_code, dry.stdout.splitlines()[-1]) == (0, "use --yes to delete these data")
+    assert (dry.exit_code, dry.stdout.splitlines()[-1]) == (0, "use --yes to delete this data")
     assert f"Redis: {there[0]} keys" in dry.stdout
     assert f"topic {world.config.snapshots.topic}: {there[1]} messages" in dry.stdout
     assert kept(world) == there

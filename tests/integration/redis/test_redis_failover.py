@@ -159,7 +159,7 @@ def test_check_names_a_master_that_no_sentinel_knows(sentinels, tmp_path):
     *_, ports, secure = sentinels
     sentinel = f"127.0.0.1:{ports[0]}"
     for url, reason, advice in (
-        (f"redis+sentinel://{sentinel}/other", "one monitors only counts", "the name that the"),
+        (f"redis+sentinel://{sentinel}/other", "one Sentinel monitors only counts", "the name that the"),
         (f"redis+sentinel://127.0.0.1:{secure}/told", "no Sentinel names a master", "it may want TLS"),
         (
             f"redis://{sentinel}",

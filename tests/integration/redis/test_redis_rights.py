@@ -283,7 +283,8 @@ def test_check_names_missing_rights_of_redis(admin, server, tmp_path):
     found, *_ = check.redis.look(config.load(toml, {}), 0.0, None, {})
     assert "NoPermissionError" in found.text
     assert (
-        found.hint == "allow this user the commands and keys that docs/operate/redis.md lists, by ACL SETUSER"
+        found.hint
+        == "allow this user the commands and keys that docs/operate/redis.md lists, with ACL SETUSER"
     )
 
 

@@ -341,7 +341,7 @@ def test_estimate_refuses_what_cannot_be_counts(oracle):
             ldp.GRR("1", 4),
             [1, 2, 3, 5],
             10,
-            "sum to 11; each report supports one value, so it must be n = 10",
+            "sum to 11; each report supports one value: the sum must be n = 10",
         ),
         (ldp.GRR("1", 2), [1 << 62, 1 << 62], (1 << 62) + 5, f"sum to {1 << 63}"),
         (

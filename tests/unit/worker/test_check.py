@@ -533,13 +533,13 @@ OTHER_REDIS = "they were lost, or another Redis has them"
         ({"fields": {}, "offset_metadata": {1: "counted"}}, ERROR, OTHER_REDIS),
         ({"fields": {}, "published": 3}, ERROR, f"published with counts up to offset 3: {OTHER_REDIS}"),
         ({"fields": {0: StateLost("of another type")}}, ERROR, "partition 0: of another type"),
-        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, ERROR, "reset"),
+        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, ERROR, "rolled back"),
         ({"fields": {0: {"offset": "5"}}}, ERROR, "cannot be read"),
         ({"fields": {0: stored(5)}, "counted": {0: 6}}, ERROR, "another Redis"),
         (
             {"fields": {0: stored(10, partition=1), 1: stored(2)}},
             ERROR,
-            "partition 0, 1: the metadata in Redis are damaged, or of another partition",
+            "partition 0, 1: the metadata in Redis is damaged, or of another partition",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_loaded_state_continues_or_has_a_gap(known, first, end, head, told):
 @pytest.mark.parametrize(("known", "head"), [(12, NONE), (0, PUBLISHED)])
 def test_lost_counted_records_stop_the_stream_unless_given_up(known, head):
     claim, _ = a_claim(head)
-    with pytest.raises(StateLost, match="set back too"):
+    with pytest.raises(StateLost, match="rolled back too"):
         claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)
     claim, said = a_claim(head, recount_after=head.sequence)
     assert claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)

@@ -91,19 +91,19 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         ("[[http]]\nport = 0" + STREAM, "http: a list given; a table is needed, under [http]"),
         (
             "x = 1" + STREAM,
-            "x: no such key; there are group, commit_every_seconds, log_level, kafka, redis, http,",
+            "x: no such key; allowed are group, commit_every_seconds, log_level, kafka, redis, http,",
         ),
         (
             "bootstrap_servers = []" + STREAM,
-            "bootstrap_servers: no such key; did you mean kafka.bootstrap_servers, below its heading? there are group,",
+            "bootstrap_servers: no such key; did you mean kafka.bootstrap_servers, below its heading? allowed are",
         ),
-        ("ssl_cafile = 'of whom?'" + STREAM, "ssl_cafile: no such key; there are group,"),
+        ("ssl_cafile = 'of whom?'" + STREAM, "ssl_cafile: no such key; allowed are group,"),
         (
             "[http]\nprot = 1" + STREAM,
-            "http.prot: no such key; did you mean port? there are host, port, page, names",
+            "http.prot: no such key; did you mean port? allowed are host, port, page, names",
         ),
-        ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port, page, names"),
-        (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),
+        ("[http]\nstr = 1" + STREAM, "http.str: no such key; allowed are host, port, page, names"),
+        (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; allowed are name, topic, "),
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
         ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed is 0 to 65535"),
         ("[http]\nport = 'web'" + STREAM, "http.port: a text given; a whole number is needed"),
@@ -389,7 +389,7 @@ def test_the_environment_overrides():
         (
             "HTTP__PROT",
             "1",
-            "http.prot (LDP_WORKER_HTTP__PROT): no such key; did you mean port? there are host, port, page, names",
+            "http.prot (LDP_WORKER_HTTP__PROT): no such key; did you mean port? allowed are host, port, page, names",
         ),
         pytest.param(
             "HTTP__PORT",
@@ -531,7 +531,7 @@ def test_labels_and_queries_from_a_file(tmp_path):
 
 def test_a_missing_file():
     with pytest.raises(
-        ConfigError, match=r"^/nonexistent/worker\.toml: there is no such file; name one by --config"
+        ConfigError, match=r"^/nonexistent/worker\.toml: there is no such file; name one with --config"
     ):
         load(Path("/nonexistent/worker.toml"))
 

@@ -17,7 +17,7 @@ _CLOCK = (
     "correct the clock of this machine or of the brokers, or set message.timestamp.type=LogAppendTime on topic"
     " {topic}, as ldp-worker create-topics does"
 )
-_ACLS = "grant this user the missing right by the brokers' ACLs; docs/operate/secure.md lists the rights"
+_ACLS = "grant this user the missing right in the brokers' ACLs; docs/operate/secure.md lists the rights"
 _TRANSACTIONS = (
     "use brokers that support transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published"
     " in transactions"

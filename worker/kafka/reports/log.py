@@ -277,7 +277,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         except kafka_errors.TopicAuthorizationFailedError as error:
             raise Unavailable(
                 f"Kafka: topic {self._topic!r} is closed to this client",
-                "grant this user READ on the topic by the brokers' ACLs",
+                "grant this user READ on the topic in the brokers' ACLs",
             ) from error
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:

@@ -97,7 +97,7 @@ def send(
         # Without WRITE on any topic the brokers deny a producer id, which is a cluster error
         if closed := re.search(r"(Cluster|Topic)AuthorizationFailed\w*", repr(error)):
             raise SendError(
-                f"topic {served.topic!r} is closed to this login ({closed[0]}): grant it WRITE by the brokers' ACLs"
+                f"topic {served.topic!r} is closed to this login ({closed[0]}): grant it WRITE in the brokers' ACLs"
             ) from error
         raise SendError(f"not every report was acknowledged: {error}") from error
     finally:

@@ -117,7 +117,7 @@ def test_every_registered_protocol_is_audited():
 
 
 def test_unknown_protocol_is_refused():
-    with pytest.raises(AuditError, match=r"rappor.*knows the protocols grr, olh"):
+    with pytest.raises(AuditError, match=r"rappor.*supports the protocols grr, olh"):
         recount_of({"protocol": "rappor", "domain_size": 3}, [])
     document = STREAMS["olh-mul32"].document() | {"hash": "md5"}
     with pytest.raises(AuditError, match="md5"):

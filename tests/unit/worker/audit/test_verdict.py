@@ -160,7 +160,7 @@ def test_metadata_and_counts_must_belong_together():
     odd = blob[:40] + struct.pack("<I", 3) + blob[44:]
     assert difference(blob=odd) == "counts: the blob has 120 entries of 3 bytes; expected 120"
     other = fields | {"blobs": json.dumps({"all": "f" * 32})}
-    assert difference(other) == f"counts: the blob is from commit {COMMIT}, but the metadata name {'f' * 32}"
+    assert difference(other) == f"counts: the blob is from commit {COMMIT}, but the metadata names {'f' * 32}"
     assert difference(fields | {"offset": "149"}).endswith("is from offset 150, the metadata from 149")
     message = "metadata: no commit yet, but counts exist"
     assert difference(fields | {"commit_id": ""}) == message

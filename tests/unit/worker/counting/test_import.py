@@ -302,7 +302,7 @@ def test_a_history_of_another_stream_is_refused() -> None:
         ),
         (
             moved(replace(history, reports=18, counters=3 * history.counters), most_reports=2),
-            "no records of reports, partition 0, offsets 0 to 5 have these counts: 6 accepted records have 18 reports",
+            "records of reports, partition 0, offsets 0 to 5 cannot have these counts: 6 accepted records have 18",
         ),
     ):
         assert why in refusal(world, other)
