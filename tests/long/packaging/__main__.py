@@ -127,7 +127,9 @@ def mathematics(wheel: Path, folder: Path) -> None:
     must(done.code == 0 and len(done.out.splitlines()) == 13, "a snapshot is written", done)
     done = run(commands / "ldp", "reproduce", folder=folder)
     must(
-        done.code == 2 and "run this in the source tree" in done.err, "the evaluation is in the source", done
+        done.code == 2 and "run the command in the source tree" in done.err,
+        "the evaluation is in the source",
+        done,
     )
     for options in (("--version",), ("--help",), ("run", "--help")):
         done = run(commands / "ldp-worker", *options, folder=folder)
