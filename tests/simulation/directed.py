@@ -15,7 +15,7 @@ from tests.simulation.script import HELD, LOST_REPLY, Act, Call, Fits, Step
 from worker.counting import rules
 from worker.counting.ports import COUNTED
 
-_COMMIT, _READ = "commit transaction", "Returns a partition"
+_COMMIT, _READ = "commit transaction", "Reads a partition"
 
 
 def _kill(call: Call) -> None:
@@ -639,17 +639,17 @@ _TAKEN_LATE = (Step("before", "poll", _ahead(fresh=False), _hand_over_late(fresh
 _GO_BACK = Step("after", _COMMIT, _says_more, lambda call: _set_back(call, call.world.about[0]), "publish")
 
 SCRIPTS: dict[str, tuple[Step, ...]] = {
-    "blobs": (Step("before", "Says whether", _has_blobs, _lose_blobs),),
-    "rotten": (Step("before", "Raises", _has_blobs, _rot),),
+    "blobs": (Step("before", "Compares", _has_blobs, _lose_blobs),),
+    "rotten": (Step("before", "Claims", _has_blobs, _rot),),
     "misread": (Step("before", "hgetall", _has_blobs, _misread, "poll"),),
     "lineage": (
-        Step("after", "Raises", lambda _: True, _kill),
-        Step("before", "Raises", _found, _anew),
-        Step("after", "Raises", _other, _let_go),
+        Step("after", "Claims", lambda _: True, _kill),
+        Step("before", "Claims", _found, _anew),
+        Step("after", "Claims", _other, _let_go),
     ),
     "overtaken": (Step("before", "poll", _settled, _overtake),),
     "taken": (Step("before", "poll", _two_wait, _take_and_pass),),
-    "dropped": (Step("before", "Says whether", _waits_of, lambda call: _set_back(call, call.partition)),),
+    "dropped": (Step("before", "Compares", _waits_of, lambda call: _set_back(call, call.partition)),),
     "foreign": (Step("after", "produce", _headed, _die_and_rebalance, "publish"),),
     "deleted": (Step("after", _COMMIT, lambda call: len(call.heads) >= 3, _delete_head_unheard, "publish"),),
     "forgotten": (
@@ -716,7 +716,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "darkgap": (Step("before", "poll", _published_and_waits, _lose_in_the_dark, "poll"),),
     "closedgap": (Step("before", "poll", _closed_and_waits, _lose_the_next, "poll"),),
     "outrun": (
-        Step("before", "Raises", _is_new, _kill, "poll"),
+        Step("before", "Claims", _is_new, _kill, "poll"),
         Step("after", "hgetall", lambda call: _is_new(call) and _is_shared(call), _be_outrun, "poll"),
     ),
     "silenced": (
