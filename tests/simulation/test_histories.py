@@ -35,10 +35,10 @@ def test_every_history_matches_its_recount() -> None:
 
 
 @pytest.mark.long
-def test_many_histories_are_as_their_recounts_say() -> None:
+def test_many_histories_match_their_recounts() -> None:
     seeds = [*range(FEW, HISTORIES), *directed(EACH)]
     demand_events((happened for _, happened in run(seeds)), EACH)
 
 
-def test_a_seed_is_one_history() -> None:
+def test_a_seed_always_yields_the_same_history() -> None:
     assert history(7) == history(7)

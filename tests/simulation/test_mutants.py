@@ -21,7 +21,7 @@ def test_each_mutant_fits_the_code_and_has_a_seed() -> None:
 
 
 @pytest.mark.long
-def test_one_of_each_file_is_caught_by_the_history_that_is_noted() -> None:
+def test_one_mutant_of_each_file_is_caught_by_its_recorded_history() -> None:
     """`make mutants N=0` tries all; each compiles the code again, which this process has loaded already."""
     program = "from tests.simulation.mutants import one_of_each_file, run; run(one_of_each_file(), 0)"
     command = [sys.executable, "-c", program]

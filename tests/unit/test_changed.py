@@ -60,9 +60,9 @@ def test_tests_depend_on_the_changed_file(
 
 
 @pytest.mark.parametrize("base", ["", "0" * 40, "no-such-branch", "--quiet"])
-def test_in_doubt_they_run(git: Callable[..., str], tmp_path: Path, base: str) -> None:
+def test_tests_run_if_the_changes_are_unknown(git: Callable[..., str], tmp_path: Path, base: str) -> None:
     assert not unchanged(base, tmp_path)
 
 
-def test_outside_of_git_they_run(tmp_path: Path) -> None:
+def test_tests_run_outside_of_git(tmp_path: Path) -> None:
     assert not unchanged("HEAD", tmp_path)

@@ -23,7 +23,7 @@ def clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, str
     return make
 
 
-def test_a_clone_of_the_same_sources_has_the_code(clone: Callable[[str, str], Path]) -> None:
+def test_a_clone_of_the_same_sources_shares_compiled_code(clone: Callable[[str, str], Path]) -> None:
     code = clone("first", "x = 1")
     assert not compiled.restore()
     code.write_bytes(b"compiled")
@@ -36,7 +36,7 @@ def test_a_clone_of_the_same_sources_has_the_code(clone: Callable[[str, str], Pa
     assert not code.exists()
 
 
-def test_code_of_the_tree_stays_and_few_states_are_kept(
+def test_compiled_code_of_the_tree_and_few_others_are_kept(
     clone: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     for number in range(9):

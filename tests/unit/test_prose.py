@@ -30,7 +30,7 @@ def test_each_replaced_sentence_breaks_a_rule(text):
 
 
 @pytest.mark.parametrize("text", [after for _, after in PAIRS])
-def test_no_replacement_breaks_one(text):
+def test_no_replacement_breaks_a_rule(text):
     assert rules(text) == set()
 
 

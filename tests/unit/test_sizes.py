@@ -22,7 +22,7 @@ def test_every_module_has_a_docstring():
     assert [name for name, text in MODULES.items() if text and not said(text)] == []
 
 
-def test_a_file_is_long_for_a_reason():
+def test_every_long_file_has_a_reason():
     long = {name: lines for name, text in MODULES.items() if (lines := len(text.splitlines())) > MOST_LINES}
     reason = "that is why it is longer than others"
     assert {name: lines for name, lines in long.items() if reason not in said(MODULES[name])} == {}

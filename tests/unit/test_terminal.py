@@ -80,7 +80,7 @@ def on_screen(renderable, width=200):
 
 
 @pytest.mark.parametrize("width", [10, 40, 200])
-def test_a_screen_escapes_before_it_lays_out(width):
+def test_a_screen_escapes_before_the_layout(width):
     from rich.table import Table
 
     table = Table("a", "b", box=None)
@@ -129,7 +129,7 @@ def prints(tree):
     return False
 
 
-def test_every_place_that_prints_goes_through_the_one_module():
+def test_all_output_uses_the_terminal_module():
     """A new place fails here: print through `ldp.terminal`, or explain above why the printed text is trusted."""
     found = set()
     for folder in ("ldp", "worker", "deploy"):

@@ -25,7 +25,7 @@ def late(kafka, redis_url, tmp_path):
             yield world, proxy
 
 
-def test_a_claim_of_many_partitions_is_alive_meanwhile_and_a_commit_waits_for_redis_once(late):
+def test_claims_of_many_partitions_send_heartbeats_and_commits_wait_once(late):
     world, proxy = late
     proxy.delay = DELAY_SECONDS
     worker = world.launch()

@@ -50,7 +50,7 @@ def worlds(request, secure, tmp_path_factory):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(filter(None, way)))
-def test_the_main_path(worlds, way, capsys):
+def test_reports_are_counted_over_every_transport(worlds, way, capsys):
     world, (listener, mechanism) = worlds[way], way
     world.start(0)
     producer = world.open_producer(**world.config.kafka.client())

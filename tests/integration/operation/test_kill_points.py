@@ -18,7 +18,7 @@ CHOSEN = [
 """Steps in the middle of writes."""
 
 
-def test_killed_at_a_numbered_step(kafka, redis_url, tmp_path):
+def test_a_worker_killed_at_any_step_loses_nothing(kafka, redis_url, tmp_path):
     outcomes = points.run(CHOSEN, kafka, redis_url, tmp_path / "kills", 0, print)
     assert [outcome.point for outcome in outcomes] == CHOSEN
     assert outcomes[-1].finals > outcomes[-1].deleted > 0

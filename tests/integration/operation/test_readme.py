@@ -21,7 +21,7 @@ WORKER = Path(sys.executable).with_name("ldp-worker")
 
 
 @pytest.mark.integration
-def test_run_your_own(tmp_path, kafka, redis_url, monkeypatch):
+def test_the_instructions_of_the_readme_work(tmp_path, kafka, redis_url, monkeypatch):
     own = secrets.token_hex(4)
     toml, (producer, consumer) = blocks(README, "toml")[0], blocks(README, "python")
 

@@ -7,7 +7,7 @@ from tests.support.harness import Sending, World, until
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
-def test_workers_are_replaced_one_after_the_other_while_reports_come(kafka, redis_url, tmp_path):
+def test_a_rolling_update_counts_every_report(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path) as world:
         before = world.start(2)
         with Sending(world) as sending:

@@ -97,9 +97,7 @@ def once(world, url):
 
 
 @pytest.mark.long
-def test_rows_in_postgres_equal_the_snapshot_though_publishers_and_loaders_are_killed(
-    kafka, redis_url, tmp_path, postgres
-):
+def test_rows_in_postgres_equal_the_snapshot_despite_kills(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("killed")
     with Ground(kafka, redis_url, tmp_path / "ground", 0) as ground:
         topic = ground.config.rows.topic

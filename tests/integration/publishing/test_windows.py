@@ -164,7 +164,7 @@ def assert_audit_equal(world, topic):
     assert verdict.panes > 0
 
 
-def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, tmp_path):
+def test_windows_become_final_once_and_exact_despite_killed_workers(kafka, redis_url, tmp_path):
     with World(
         kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, late_dead_letters=True, **TABLE
     ) as world:

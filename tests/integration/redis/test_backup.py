@@ -36,7 +36,7 @@ def store(tmp_path):
     stop()
 
 
-def test_a_backup_is_restored_and_what_it_lacks_is_counted_again(local_services, tmp_path, store):
+def test_a_restored_backup_recounts_later_reports(local_services, tmp_path, store):
     lost, restored, backup = tmp_path / "lost", tmp_path / "restored", tmp_path / "backup.rdb"
     lost.mkdir()
     restored.mkdir()

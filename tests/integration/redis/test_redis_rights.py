@@ -289,7 +289,7 @@ def test_check_names_missing_rights_of_redis(admin, server, tmp_path):
 
 
 @pytest.mark.long
-def test_a_cluster_needs_three_things_more(redises):
+def test_a_cluster_needs_three_more_rights(redises):
     servers = redises.cluster(3, requirepass=ADMIN, masterauth=ADMIN)
     url = f"redis+cluster://worker@127.0.0.1:{servers[0].port}"
     nodes = [redis.Redis(port=server.port, password=ADMIN) for server in servers]

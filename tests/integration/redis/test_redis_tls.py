@@ -53,7 +53,7 @@ def with_key(ways, whose="ca"):
     return ca(ways) | {"ssl_certfile": str(folder / "client.pem"), "ssl_keyfile": str(folder / "client.key")}
 
 
-def test_the_main_path(ways, local_services, tmp_path):
+def test_reports_are_counted_over_every_redis_connection(ways, local_services, tmp_path):
     password = tmp_path / "password"
     password.write_text(PASSWORD + "\n")
     files = {"LDP_WORKER_REDIS__PASSWORD_FILE": str(password)}

@@ -52,7 +52,7 @@ def same(state, cell):
 @pytest.mark.parametrize(
     "protocol", [name if name == "olh" else pytest.param(name, marks=pytest.mark.long) for name in STREAMS]
 )
-def test_a_partition_in_redis_is_the_file_of_its_records(protocol, kafka, redis_url, tmp_path):
+def test_a_partition_in_redis_equals_a_file_of_its_records(protocol, kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2, most_reports=100, **STREAMS[protocol]) as world:
         world.start()
         world.send(40, reports=3)

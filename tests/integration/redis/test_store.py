@@ -103,7 +103,7 @@ def found(epoch, lineage=LINEAGE):
     return None if epoch is None else replace(fresh(lineage), epoch=epoch)
 
 
-def test_a_claim_begins_raises_and_loads(counts):
+def test_a_claim_initialises_increments_the_epoch_and_loads(counts):
     assert counts.peek(0) is None
     assert counts.cut(0) is None
     assert counts.claim(0, None, fresh(offset=7)) == StoredPartition(fresh(offset=7), {})
@@ -137,7 +137,7 @@ def test_cells_missing_from_metadata_are_fetched_again(client, stream, counts):
     assert other.claim(0, replace(after, epoch=1, blobs={}), fresh()) is None
 
 
-def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(client, stream, counts):
+def test_a_claim_keeps_its_lineage_and_refuses_another(client, stream, counts):
     held = commit(counts, claimed(counts), 9, COMMITS[1], "all")
     before = everything(client, stream)
     assert counts.claim(0, found(1, "another"), fresh("newer")) is None
@@ -146,7 +146,7 @@ def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(client, str
     assert loaded == StoredPartition(replace(held, epoch=2), {"all": f"all 9 {COMMITS[1]}".encode()})
 
 
-def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts):
+def test_a_commit_replaces_its_cells_and_keeps_the_rest(counts):
     held = commit(counts, claimed(counts), 3, COMMITS[1], "a", "b")
     held = commit(counts, held, 5, COMMITS[2], "b")
     held = commit(counts, held, 6, COMMITS[3])  # only markers passed
@@ -158,7 +158,7 @@ def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts):
     assert held.blobs == {"a": COMMITS[1], "b": COMMITS[2]}
 
 
-def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(client, stream, counts):
+def test_staged_blobs_expire_and_live_ones_do_not(client, stream, counts):
     held = claimed(counts)
     after, blobs = following(held, 3, COMMITS[1], "all")
     counts.stage(0, "left behind", blobs)
@@ -233,7 +233,7 @@ def test_a_refused_commit_writes_nothing(client, stream, counts, case, dropped):
     assert everything(client, stream) == before
 
 
-def test_the_same_commit_again_is_done_and_writes_nothing(client, stream, counts):
+def test_a_repeated_commit_succeeds_without_writing(client, stream, counts):
     held = claimed(counts)
     after, blobs = following(held, 10, COMMITS[2], "all")
     counts.stage(0, "first", blobs)
@@ -263,9 +263,7 @@ end
 
 
 @pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
-def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
-    client, stream, counts, dropped
-):
+def test_a_commit_that_fails_at_any_write_is_completed_by_a_retry(client, stream, counts, dropped):
     text = (Path(store.__file__).parent / "promote.lua").read_text()
     for at in range(1, 100):
         client.delete(*everything(client, stream), "none")
@@ -292,7 +290,7 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
     assert 1 < at < 99
 
 
-def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
+def test_a_commit_with_a_lost_reply_is_sent_once_and_recognised(
     client, redis_url, stream, counts, monkeypatch
 ):
     held = commit(counts, claimed(counts), 3, COMMITS[1], "all")
@@ -315,9 +313,7 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
 
 
 @pytest.mark.parametrize("offset", [9, 12])
-def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
-    client, stream, counts, offset
-):
+def test_a_dropped_pane_is_deleted_even_at_an_unchanged_offset(client, stream, counts, offset):
     held = commit(counts, claimed(counts), 9, COMMITS[1], "all", "0+10", "10+10", "20+10")
     other = counts.claim(1, None, fresh())
     assert other is not None
@@ -349,7 +345,7 @@ def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
     assert client.exists(layout.cell_key(stream, 0, "20+10")) == 0
 
 
-def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(client, redis_url, stream, counts):
+def test_a_drop_with_a_lost_reply_is_recognised_by_the_retry(client, redis_url, stream, counts):
     held = commit(counts, claimed(counts), 9, COMMITS[1], "all", "0+10", "10+10")
     after, blobs = following(held, 9, COMMITS[2], "all")
     after = without(after, "0+10")
@@ -391,7 +387,7 @@ def _calls(monkeypatch):
     return calls
 
 
-def test_a_cut_never_mixes_two_commits(counts):
+def test_a_read_never_mixes_two_commits(counts):
     held = commit(counts, claimed(counts), 1, COMMITS[0], "a", "b")
     done = threading.Event()
     mixed: list[StoredPartition] = []
@@ -420,7 +416,7 @@ def test_a_cut_never_mixes_two_commits(counts):
     assert len(seen) > 20
 
 
-def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(client, stream, counts):
+def test_metadata_without_an_epoch_is_state_loss_and_stays_unchanged(client, stream, counts):
     commit(counts, claimed(counts), 3, COMMITS[1], "all")
     client.hdel(layout.meta_key(stream, 0), "epoch")
     before = everything(client, stream)
@@ -448,7 +444,7 @@ def _two_counted(counts, stream):
 
 
 @pytest.mark.parametrize("swapped", ["both", "metadata", "blob"])
-def test_partitions_that_are_swapped_are_lost_state_to_each_reader(client, stream, counts, swapped):
+def test_swapped_partitions_are_lost_state_to_every_reader(client, stream, counts, swapped):
     served, base, held = _two_counted(counts, stream)
     keys = {
         "metadata": [layout.meta_key(stream, p) for p in (0, 1)],
@@ -506,7 +502,7 @@ class _Unverified(World):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_store_in_memory_does_what_the_scripts_do(client, stream, counts, seed):
+def test_the_store_in_memory_matches_the_scripts(client, stream, counts, seed):
     rng = random.Random(seed)
     world = _Unverified(ldp.Stream("still", ldp.GRR(epsilon="1", domain_size=3)), partitions=3)
     model = MemoryStore(world)

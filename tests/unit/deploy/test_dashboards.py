@@ -26,7 +26,7 @@ EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS
 
 
 @EVERY
-def test_it_is_valid(dashboard: dict[str, Any]) -> None:
+def test_every_dashboard_matches_the_schema(dashboard: dict[str, Any]) -> None:
     kept = {key: value for key, value in dashboard.items() if key not in IMPORTED}
     jsonschema.Draft7Validator(SCHEMA).validate(kept)
 
@@ -50,7 +50,7 @@ def validate(said: dict[str, Any]) -> None:
 
 
 @EVERY
-def test_every_option_is_one_that_its_kind_of_panel_has(dashboard: dict[str, Any]) -> None:
+def test_every_option_exists_for_its_panel_type(dashboard: dict[str, Any]) -> None:
     for panel in panels(dashboard):
         validate(left_open(panel))
         for target in panel["targets"]:
@@ -66,7 +66,7 @@ def test_every_option_is_one_that_its_kind_of_panel_has(dashboard: dict[str, Any
         ("timeseries", "custom.thresholdsStyle.mode", "dotted"),
     ],
 )
-def test_an_option_that_a_kind_of_panel_has_not_is_found(kind: str, path: str, value: object) -> None:
+def test_an_option_of_another_panel_type_is_detected(kind: str, path: str, value: object) -> None:
     found = (panel for name in DASHBOARDS for panel in panels(DASHBOARDS[name]) if panel["type"] == kind)
     said = copy.deepcopy(left_open(next(found)))
     *parents, last = path.split(".")
@@ -95,7 +95,7 @@ def test_every_panel_has_a_description_and_the_chosen_data_source(dashboard: dic
 
 
 @EVERY
-def test_import_asks_for_the_source_and_provisioning_has_one_of_that_name(dashboard: dict[str, Any]) -> None:
+def test_imports_and_provisioning_use_the_same_data_source(dashboard: dict[str, Any]) -> None:
     """Import replaces the placeholders; otherwise the name decides, or the first source."""
     (asked,) = dashboard["__inputs"]
     assert (asked["type"], asked["pluginId"]) == ("datasource", "prometheus")
@@ -161,7 +161,7 @@ def test_every_named_alert_exists() -> None:
     assert named <= alerts().keys()
 
 
-def test_grafana_finds_the_dashboards_where_compose_mounts_them() -> None:
+def test_compose_mounts_the_dashboards_for_grafana() -> None:
     file = DEPLOY / "grafana/provisioning/dashboards/ldp-worker.yaml"
     (provider,) = YAML(typ="safe").load(file)["providers"]
     mounted = {volume.split(":")[1]: volume.split(":")[0] for volume in GRAFANA["volumes"]}
@@ -177,7 +177,7 @@ def test_grafana_finds_the_dashboards_where_compose_mounts_them() -> None:
     assert (COMPOSE.parent / mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yaml").is_file()
 
 
-def test_the_job_of_the_alerts_is_scraped_and_can_be_chosen() -> None:
+def test_the_job_of_the_alerts_is_scraped_and_selectable() -> None:
     for dashboard in DASHBOARDS.values():
         job = dashboard["templating"]["list"][1]
         assert job["query"]["query"] == "label_values(ldp_worker_build_info, job)"

@@ -36,7 +36,7 @@ def clock(sleep):
     return SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
 
 
-def test_dropped_records_are_kept_after_a_worker_ends(workers, tmp_path, monkeypatch, capsys):
+def test_a_kept_demo_outlives_a_worker(workers, tmp_path, monkeypatch, capsys):
     first, second = workers.alive
     monkeypatch.setattr(demo.Worker, "ready", lambda _: True)
     turns = []
@@ -64,7 +64,7 @@ def test_dropped_records_are_kept_after_a_worker_ends(workers, tmp_path, monkeyp
     assert said.endswith("stopping\n")
 
 
-def test_a_worker_that_ended_before_all_is_kept_ends_nothing(workers, tmp_path, monkeypatch, capsys):
+def test_an_early_end_of_a_worker_does_not_end_the_demo(workers, tmp_path, monkeypatch, capsys):
     first, second = workers.alive
     first.process.kill()
     first.process.wait()

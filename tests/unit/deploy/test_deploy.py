@@ -94,7 +94,7 @@ def answering(status: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
-def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
+def test_the_health_check_queries_the_worker(status: int, code: int) -> None:
     found = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
     assert found is not None
     _, *arguments = json.loads(found[1])
@@ -104,7 +104,7 @@ def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
     assert done.returncode == code
 
 
-def test_the_image_listens_for_those_outside_it() -> None:
+def test_the_image_listens_on_all_interfaces() -> None:
     """As compose's Prometheus; a worker outside compose listens only on its own machine."""
     assert "LDP_WORKER_HTTP__HOST=0.0.0.0\n" in DOCKERFILE
     assert schema.Http().host == "127.0.0.1"
@@ -120,7 +120,7 @@ def test_the_compose_file_is_valid() -> None:
     assert "name" not in STACK  # which older versions reject
 
 
-def test_every_image_has_a_version_and_is_the_one_that_the_tests_run() -> None:
+def test_every_image_has_the_version_of_the_tests() -> None:
     images = {name: service["image"] for name, service in SERVICES.items()}
     for name, image in images.items():
         assert "build" in SERVICES[name] or re.search(r":v?\d", image), image
@@ -149,7 +149,7 @@ def test_the_worker_commands_exist_with_their_options(name: str) -> None:
     assert {argument for argument in arguments if argument.startswith("--")} <= known
 
 
-def test_the_configuration_is_valid_where_compose_mounts_it(tmp_path: Path) -> None:
+def test_the_configuration_mounted_by_compose_is_valid(tmp_path: Path) -> None:
     for volume in SERVICES["worker-1"]["volumes"]:
         source, target, mode = volume.split(":")
         assert mode == "ro"
@@ -175,7 +175,7 @@ def test_promtool_accepts_configuration_and_rules() -> None:
     run([prometheus.installed("promtool"), "check", "rules", RULES])
 
 
-def test_every_alert_fires_when_it_should_and_only_then() -> None:
+def test_every_alert_fires_exactly_when_expected() -> None:
     run([prometheus.installed("promtool"), "test", "rules", "rules_test.yml"], DEPLOY / "prometheus")
     cases = [case for test in RULES_TESTS for case in test["alert_rule_test"]]
     alerts = {rule["alert"] for rule in rules() if "alert" in rule}
@@ -183,7 +183,7 @@ def test_every_alert_fires_when_it_should_and_only_then() -> None:
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
 
 
-def test_every_recorded_series_is_tested_named_as_it_should_be_and_used() -> None:
+def test_every_recorded_series_is_tested_well_named_and_used() -> None:
     recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
     tested = " ".join(case["expr"] for test in RULES_TESTS for case in test.get("promql_expr_test", []))
     asked = " ".join(rule["expr"] for rule in rules())
@@ -211,7 +211,7 @@ def test_every_alert_has_a_section_in_the_runbook() -> None:
     assert names("".join(runbook.values())) <= exposed() | histograms
 
 
-def test_prometheus_scrapes_both_workers_as_the_job_that_the_alerts_know() -> None:
+def test_prometheus_scrapes_both_workers_as_the_job_of_the_alerts() -> None:
     (scrape,) = YAML(typ="safe").load(DEPLOY / "prometheus/prometheus.yml")["scrape_configs"]
     assert scrape["job_name"] == prometheus.JOB
     assert f'job="{prometheus.JOB}"' in RULES.read_text(encoding="utf-8")
@@ -225,5 +225,5 @@ def names(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w:])ldp_worker_\w+(?!:)", text))
 
 
-def test_alerts_use_only_metrics_that_there_are() -> None:
+def test_alerts_use_existing_metrics_only() -> None:
     assert names("\n".join(rule["expr"] for rule in rules())) <= exposed()

@@ -94,7 +94,7 @@ def test_an_unknown_licence_is_reported(
     assert licences.unknown(package) == unknown
 
 
-def test_the_libraries_that_a_wheel_brings_along_count(tmp_path: Path) -> None:
+def test_bundled_libraries_of_a_wheel_count(tmp_path: Path) -> None:
     file = "some_thing-1.dist-info/licenses/LICENSE.txt"
     text = "Its own.\n----\nName: other\nLicense: GPL-3.0-or-later\n  For details see below\n"
     package = Package("Name: some-thing\nVersion: 1\nLicense-Expression: MIT\n", {file: text}, tmp_path)
@@ -125,13 +125,13 @@ def test_the_bill_lists_exactly_the_locked_packages() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_no_service_has_a_right_of_roots(name: str) -> None:
+def test_no_service_has_root_capabilities(name: str) -> None:
     assert SERVICES[name]["cap_drop"] == ["ALL"]
     assert SERVICES[name]["security_opt"] == ["no-new-privileges:true"]
 
 
 @pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
-def test_a_workers_root_is_read_only_and_its_memory_bounded(name: str) -> None:
+def test_workers_have_a_read_only_root_and_a_memory_limit(name: str) -> None:
     assert SERVICES[name]["read_only"] is True
     assert SERVICES[name]["mem_limit"]
     ends = not name.startswith("worker-")

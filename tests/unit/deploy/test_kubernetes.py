@@ -119,7 +119,7 @@ def validate(manifest: Manifest, version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_field_is_one_that_its_kind_has(overlay: str, version: str) -> None:
+def test_every_field_exists_in_the_schema_of_its_kind(overlay: str, version: str) -> None:
     kinds = {manifest["kind"] for manifest in rendered(overlay)}
     assert {"StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy"} <= kinds
     own = {"PodMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
@@ -136,7 +136,7 @@ def test_every_field_is_one_that_its_kind_has(overlay: str, version: str) -> Non
         ("ScaledObject", "spec.triggers.0"),
     ],
 )
-def test_a_field_that_is_misspelt_is_found(kind: str, path: str) -> None:
+def test_a_misspelt_field_is_detected(kind: str, path: str) -> None:
     manifest = json.loads(json.dumps(all_of("production", kind)[0]))
     validate(manifest, VERSIONS[-1])
     node = manifest
@@ -208,7 +208,7 @@ def test_check_reads_every_key_and_every_variable(
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_configuration_is_mounted_where_the_image_looks(overlay: str) -> None:
+def test_the_configuration_is_mounted_at_the_path_of_the_image(overlay: str) -> None:
     files = configuration(overlay)
     file = Path(of_image("LDP_WORKER_CONFIG"))
     assert file.name in files["data"]
@@ -222,13 +222,13 @@ def test_the_configuration_is_mounted_where_the_image_looks(overlay: str) -> Non
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_worker_has_a_name_that_stays(overlay: str, tmp_path: Path) -> None:
+def test_every_worker_has_a_stable_name(overlay: str, tmp_path: Path) -> None:
     assert loaded(overlay, tmp_path).kafka.member == "ldp-worker-0"
     # a dead worker's successor has its name: only a StatefulSet does this
     assert one(overlay, "StatefulSet")["spec"]["serviceName"] == one(overlay, "Service")["metadata"]["name"]
 
 
-def test_production_speaks_tls_and_has_its_secrets_as_files(tmp_path: Path) -> None:
+def test_production_uses_tls_and_secret_files(tmp_path: Path) -> None:
     found = loaded("production", tmp_path)
     assert (found.kafka.security_protocol, found.kafka.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
     assert schema.secret(found.kafka.sasl_password) == "the kafka-password"
@@ -260,7 +260,7 @@ def test_no_secret_is_in_a_manifest() -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_probes_ask_what_the_worker_answers(overlay: str) -> None:
+def test_probes_use_endpoints_of_the_worker(overlay: str) -> None:
     health = server.serve(
         "127.0.0.1",
         0,
@@ -283,7 +283,7 @@ def test_probes_ask_what_the_worker_answers(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_there_is_time_to_start_to_answer_and_to_end(overlay: str) -> None:
+def test_probes_and_termination_have_enough_time(overlay: str) -> None:
     start = worker(overlay)["startupProbe"]
     assert (
         start["periodSeconds"] * start["failureThreshold"] >= 120
@@ -373,7 +373,7 @@ def test_commands_exist_with_their_options(overlay: str) -> None:
     assert len(asked) == (2 if overlay == "try-out" else 1)
 
 
-def test_images_have_a_version_and_are_those_that_are_tested() -> None:
+def test_images_have_the_tested_versions() -> None:
     images = {name: container["image"] for name, container in all_containers()}
     kafka, redis = images.pop("try-out: kafka/kafka"), images.pop("try-out: redis/redis")
     assert (kafka, redis) == (shared.KAFKA_IMAGE, shared.REDIS_IMAGE)
@@ -403,7 +403,7 @@ def test_selectors_match_only_the_workers(overlay: str) -> None:
         assert one(overlay, "PodMonitor")["spec"]["selector"]["matchLabels"] == WORKER
 
 
-def test_keda_asks_for_the_lag_of_every_stream(tmp_path: Path) -> None:
+def test_keda_queries_the_lag_of_every_stream(tmp_path: Path) -> None:
     found = loaded("production", tmp_path)
     triggers = [trigger["metadata"] for trigger in one("production", "ScaledObject")["spec"]["triggers"]]
     assert {(t["consumerGroup"], t["topic"]) for t in triggers} == {
@@ -469,14 +469,14 @@ def test_only_prometheus_reaches_a_worker() -> None:
 # -------------------------------------------------------------------------------------------------------
 
 
-def test_the_alerts_are_those_of_prometheus() -> None:
+def test_the_alerts_equal_the_prometheus_rules() -> None:
     assert rules.WRITTEN.read_text(encoding="utf-8") == rules.manifest(
         rules.RULES.read_text(encoding="utf-8")
     ), "python -m deploy.kubernetes.rules writes them"
     assert one("production", "PrometheusRule")["spec"] == YAML(typ="safe").load(rules.RULES)
 
 
-def test_the_dashboards_are_those_of_grafana_where_its_sidecar_finds_them() -> None:
+def test_the_dashboards_are_labelled_for_the_grafana_sidecar() -> None:
     """On their own, for Grafana's namespace, and with the workers; under stable names."""
     shipped = {path.name: path.read_text(encoding="utf-8") for path in DASHBOARDS.iterdir()}
     production = [m for m in all_of("production", "ConfigMap") if m is not configuration("production")]

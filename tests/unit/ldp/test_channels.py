@@ -62,7 +62,7 @@ def by_definition(oracle):
 
 
 @every_channel
-def test_every_outcome_has_the_documents_probability(oracle, monkeypatch):
+def test_every_outcome_has_the_probability_of_the_document(oracle, monkeypatch):
     for value, due in enumerate(by_definition(oracle)):
         found = law(monkeypatch, oracle, value)
         assert sum(found.values()) == 1

@@ -26,7 +26,7 @@ def test_a_page_of_help_fits_in_80_columns(command):
     assert max(map(len, page.splitlines())) <= 80
 
 
-def test_json_is_the_plan():
+def test_json_output_equals_the_plan():
     result = run(*ASKED, "--json")
     assert result.exit_code == 0
     document = json.loads(result.stdout)
@@ -79,7 +79,7 @@ GRR = '{"protocol":"grr","epsilon":"1/1","domain_size":3}'
 @pytest.mark.parametrize(
     "args", [("perturb", "--document", "{file}"), ("estimate", "--document", "{good}", "{file}")]
 )
-def test_a_file_of_deep_or_huge_json_is_refused_in_a_line(args, text, says, tmp_path):
+def test_deep_or_huge_json_is_refused_in_one_line(args, text, says, tmp_path):
     """A RecursionError was a traceback."""
     file, good = tmp_path / "file.json", tmp_path / "good.json"
     file.write_text(text)
@@ -92,7 +92,7 @@ def test_a_file_of_deep_or_huge_json_is_refused_in_a_line(args, text, says, tmp_
     assert says in line or (says.startswith("more") and args[0] != "perturb")
 
 
-def test_as_a_module():
+def test_ldp_runs_as_a_module():
     command = [sys.executable, "-m", "ldp", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180)
     assert done.stdout.startswith("ldp, version ")

@@ -18,7 +18,7 @@ over_streams = pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vec
 LABELLED = {"protocol": "grr", "epsilon": "64/1", "domain_size": 3, "labels": ["rouge", "vert", "bleu ciel"]}
 
 
-def test_labels_and_indices_are_one_domain():
+def test_labels_and_indices_share_one_domain():
     client = Client(LABELLED)
     assert [client.report(value)[5] for value in ("rouge", "vert", "bleu ciel", 0, 1, 2)] == [0, 1, 2] * 2
 
@@ -44,7 +44,7 @@ def test_a_bad_value_is_refused_and_not_repeated(value, error, says):
 
 
 @over_streams
-def test_packed_frames_are_those_of_frames_encode(vector):
+def test_packed_frames_equal_frames_encode(vector):
     """The vectors' reports, packed by the client, against numpy's encoders; and truncated by the operator's limit."""
     stream = ldp.Stream.from_document("s", vector["document"])
     client = Client(vector["document"])
@@ -60,7 +60,7 @@ def test_packed_frames_are_those_of_frames_encode(vector):
 
 
 @pytest.mark.parametrize("stream", REPORTS, ids=lambda vector: vector["name"])
-def test_a_packed_report_is_in_json_what_the_vectors_say(stream):
+def test_a_packed_report_in_json_matches_the_vectors(stream):
     """The vectors of reports were made by a second client, which shares nothing with this one."""
     client = Client(stream["document"])
     cases = stream["cases"]
@@ -82,7 +82,7 @@ def test_a_packed_report_is_in_json_what_the_vectors_say(stream):
         (ldp.OUE("1", domain_size=9_000_000), False, 1_125_000),  # longer than any frame should be
     ],
 )
-def test_a_packed_frame_is_as_long_as_a_record_may_be(oracle, as_json, size):
+def test_packed_frames_fill_the_record_size_limit(oracle, as_json, size):
     client, stream = Client(oracle.parameters()), ldp.Stream("s", oracle)
     ends = len('{"fingerprint":"01234567","reports":[]}') - 1 if as_json else 5
     each = max(1, (1_000_000 - ends) // size)

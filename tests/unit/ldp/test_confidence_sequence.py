@@ -89,7 +89,7 @@ def test_the_law_of_a_set_is_bounded(monkeypatch, name, epsilon, size):
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_it_is_less_than_twice_as_wide_as_the_pointwise_one(name, epsilon):
+def test_the_sequence_is_less_than_twice_as_wide_as_an_interval(name, epsilon):
     oracle = ldp.oracle(name, epsilon, domain_size=1000)
     p, q = float(oracle.p), float(oracle.q)
     f = 0.05
@@ -106,7 +106,7 @@ def test_it_is_less_than_twice_as_wide_as_the_pointwise_one(name, epsilon):
             assert f - low >= 1.4 * pointwise
 
 
-def test_its_end_is_the_frequency_at_which_the_martingale_reaches_its_bound():
+def test_the_end_is_where_the_martingale_reaches_its_bound():
     """The lower end, by the definition: the least f at which none of the 19 terms is as large as its share of 1/r."""
     oracle = ldp.oracle("sue", "1", domain_size=20)
     p, q, n, count, level = float(oracle.p), float(oracle.q), 5000, 2300, 0.9

@@ -84,7 +84,7 @@ def test_rejected_frames_are_reported(oracle, fault, says):
     ],
     ids=repr,
 )
-def test_the_projects_own_client_passes(oracle, monkeypatch):
+def test_the_client_of_the_project_passes(oracle, monkeypatch):
     monkeypatch.setattr("ldp.conformance.timing.WAIT_SECONDS", 60.0)  # a stalled machine is not a slow client
     # the excess of these two shows last: with this many reports the bound is six standard deviations above the limit
     found = assessed(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
@@ -114,7 +114,7 @@ def test_supports_of_each_report_sum_to_the_support(name):
 
 
 @pytest.mark.parametrize("oracle", [*(ldp.oracle(name, "1", 12) for name in ORACLES), *CHANNELS], ids=repr)
-def test_honest_reports_are_as_unlikely_as_they_should_be(oracle):
+def test_honest_reports_have_the_expected_false_alarm_rate(oracle):
     """80 simulated audits: the least p-value of m comparisons is below α/m for about α of them."""
     alarm, alarms, d = 0.2, 0, oracle.domain_size
     for seed in range(80):
@@ -127,7 +127,7 @@ def test_honest_reports_are_as_unlikely_as_they_should_be(oracle):
 
 @pytest.mark.parametrize(("n", "p"), [(40, 0.3), (1000, 0.9)])
 @pytest.mark.parametrize("level", [0.5, 0.01])
-def test_a_p_value_is_one_by_the_exact_law(n, p, level):
+def test_p_values_follow_the_exact_law(n, p, level):
     """It is at most the level with at most that probability, and not far less often; by all outcomes."""
     law = stats.binom.pmf(np.arange(n + 1), n, p)
     found = np.array([channel.Rate("", k, n, p).p_value for k in range(n + 1)])
@@ -158,7 +158,7 @@ def test_all_comparisons_share_the_risk(monkeypatch, p_value, share, verdict):
     assert given == [ALARM / 4]  # the last quarter spends more
 
 
-def test_honest_coins_come_again_as_often_as_they_should():
+def test_honest_coins_repeat_at_the_expected_rate():
     """One report is far likelier than the others, and its matches would be dependent."""
     oracle, alarm, alarms = ldp.GRR("4", 5), 0.05, 0
     for seed in range(150):
@@ -168,7 +168,7 @@ def test_honest_coins_come_again_as_often_as_they_should():
     assert alarms <= stats.binom.isf(1e-6, 150, alarm)
 
 
-def test_a_rate_that_goes_with_the_value_is_a_leak():
+def test_a_rate_that_depends_on_the_value_is_a_leak():
     """Each rate's reports have its law, but the rate reveals the value."""
     oracle, rng = ldp.RatedResponse(["1/2", "3/4"]), np.random.default_rng(1)
     made = {v: of_one(oracle, v, 20_000, v) for v in (0, 1)}
@@ -209,7 +209,7 @@ def test_the_spent_epsilon_is_bounded_from_below(name):
         assert 0.6 * float(oracle.epsilon) < least <= float(oracle.epsilon)
 
 
-def test_the_risk_of_what_is_spent_is_shared_by_both_bounds_of_every_event():
+def test_both_bounds_of_every_event_share_the_risk():
     oracle = ldp.GRR("1", 2)  # two ordered pairs of values, four events each
     made = {v: np.array([(v,)] * 80 + [(1 - v,)] * 20, oracle.report_dtype) for v in (0, 1)}
     level = 1 - 2 * ALARM / (2 * 8)
@@ -218,7 +218,7 @@ def test_the_risk_of_what_is_spent_is_shared_by_both_bounds_of_every_event():
     assert spending.spent(oracle, made, ALARM).epsilon == pytest.approx(math.log(low / high), rel=1e-6)
 
 
-def test_values_are_the_first_the_last_those_asked_for_and_some_between():
+def test_tested_values_are_the_ends_the_requested_and_some_between():
     values, watched = chosen(1000, [17, 500])
     assert {0, 999, 17, 500} <= set(values)
     assert len(values) == 8 and len(watched) == 16 and not set(values) & set(watched)
@@ -273,7 +273,7 @@ def test_the_command_accepts_chosen_labels_and_values(tmp_path):
     assert bad.exit_code == 2 and "'pink' is not a value of the stream" in bad.output
 
 
-def test_each_fault_of_the_file_is_tried():
+def test_each_fault_of_the_file_is_detected():
     known = set(re.findall(r'case "(.+?)":', Path(MUTANT).read_text(encoding="utf-8")))
     assert known == {fault for _, fault, _ in [*FAULTS, *REJECTED]} | {"honest"}
 

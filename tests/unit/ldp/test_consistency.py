@@ -140,7 +140,7 @@ def test_norm_cut_keeps_estimates_that_sum_to_one_despite_rounding():
 @pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 9, BLOCK + 1])
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e200])
-def test_exact_sum_is_the_exact_sum_in_every_order(m, scale):
+def test_exact_sum_is_exact_in_every_order(m, scale):
     rng = np.random.default_rng(m)
     for unscaled in (
         rng.normal(size=m) * 10.0 ** rng.uniform(-12, 0, m),
@@ -269,7 +269,7 @@ def test_mle_apx_with_two_buckets_at_any_epsilon(epsilon, counts):
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_a_domain_of_one(method):
+def test_methods_accept_a_domain_of_one_value(method):
     for f in (-0.4, 0.0, 1e-12, 1.0, 1.5):
         found = ALL[method](ldp.Estimate(np.array([f]), 100, protocol("olh", 1)))
         assert found.shape == (1,)
@@ -277,7 +277,7 @@ def test_a_domain_of_one(method):
             assert found.tolist() == [1.0]
 
 
-def test_degenerate_cases_have_their_rule():
+def test_degenerate_cases_follow_their_rule():
     negative = ldp.Estimate(np.array([-0.1, -0.2, -0.1, -0.4, -0.3]), 100, protocol("olh", 5))
     for method in ("base-pos", "post-pos", "base-cut", "norm-cut"):
         assert METHODS[method](negative).tolist() == [0.0] * 5
@@ -341,7 +341,7 @@ def test_a_method_keeps_table_1_and_its_name():
     assert [method.of_paper for method in ALL.values()] == [True] * 11 + [False]
 
 
-def test_only_post_pos_answers_a_set_by_other_than_its_vector():
+def test_every_method_except_post_pos_sums_its_vector_for_a_set():
     estimate = ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, ldp.oracle("grr", "1", 4))
     ask = np.array([1, 2, 3])
     given = np.array([0.0, 1.0, 2.0, 4.0])  # an impossible result: an answer by the vector is 7

@@ -90,7 +90,7 @@ def work(monkeypatch, oracle, value: int, seed: int) -> tuple[tuple[int, ...], i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", WORKED, ids=repr)
-def test_the_work_for_a_report_is_the_same_for_every_value_and_outcome(monkeypatch, oracle):
+def test_work_per_report_is_constant_over_values_and_outcomes(monkeypatch, oracle):
     work(monkeypatch, oracle, 0, 0)  # imports and caches
     done = [
         work(monkeypatch, oracle, value, seed)

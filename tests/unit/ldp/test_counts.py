@@ -38,7 +38,7 @@ def state_of(oracle, reports):
 
 
 @over_protocols
-def test_counters_and_supports_give_what_the_reports_give(name):
+def test_counters_and_supports_yield_the_estimate_of_the_reports(name):
     oracle = ldp.oracle(name, "1", D)
     reports = reports_of(oracle)
     expected = oracle.estimate_reports(reports)

@@ -27,7 +27,7 @@ def mean_log(likelihoods, counts, weights):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_prior_is_as_likely_as_a_generic_optimisers(seed):
+def test_the_prior_is_as_likely_as_that_of_a_generic_optimiser(seed):
     rng = np.random.default_rng(seed)
     z = np.append(np.abs(rng.normal(0, 2, 40)) * (rng.random(40) < 0.4) + rng.normal(size=40), [9.0, 30.0])
     counts = rng.integers(1, 5, len(z))
@@ -65,7 +65,7 @@ def test_no_atom_would_make_the_prior_more_likely(seed, largest):
     assert gains.max() <= 1 + 1e-6
 
 
-def test_the_posterior_mean_is_that_of_the_fitted_prior():
+def test_the_posterior_mean_matches_the_fitted_prior():
     """Estimates in the middle of bins, so that binning loses nothing; each one's own sum over the grid."""
     _, drawn = simulated(np.arange(1, 301) ** -0.8, "1", 10**5, 3)
     z = (np.floor(8 * drawn.frequencies / drawn.sigma) + 0.5) / 8

@@ -46,7 +46,7 @@ def test_bad_input_is_named(frequencies, n, error, said):
         ldp.Estimate(np.array(frequencies), n, ldp.oracle("grr", epsilon="1", domain_size=3))
 
 
-def test_an_estimate_is_its_own_and_does_not_change():
+def test_an_estimate_copies_its_data_and_is_immutable():
     given = np.array([0.5, 0.25, 0.25])
     estimate = ldp.Estimate(given, np.int64(4), ldp.oracle("grr", epsilon="1", domain_size=3))
     given[0] = 9.0
@@ -61,7 +61,7 @@ def test_an_estimate_is_its_own_and_does_not_change():
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=repr)
 @pytest.mark.parametrize("n", [1, 10**15])
-def test_standard_errors_are_the_binomials(oracle, n):
+def test_standard_errors_match_the_binomial(oracle, n):
     estimate = spread(oracle, n)
     p, q = oracle.p, oracle.q
 
@@ -76,7 +76,7 @@ def test_standard_errors_are_the_binomials(oracle, n):
 @pytest.mark.parametrize("oracle", ORACLES, ids=repr)
 @pytest.mark.parametrize("n", [1, 30, 10**15])
 @pytest.mark.parametrize("level", [0.5, 0.999999])
-def test_interval_is_the_set_of_its_definition(oracle, n, level):
+def test_an_interval_matches_its_definition(oracle, n, level):
     """Just inside each end the definition holds, just outside it does not: decided in exact arithmetic."""
     estimate = spread(oracle, n)
     p, q = oracle.p, oracle.q
@@ -99,7 +99,7 @@ def test_interval_is_the_set_of_its_definition(oracle, n, level):
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95, float("nan")])
-def test_an_invalid_level(level):
+def test_an_invalid_level_is_refused(level):
     with pytest.raises(ValueError, match=f"got {level}"):
         spread(ORACLES[0], 10).interval(level)
 
@@ -132,14 +132,14 @@ def test_windows_are_kept_in_order_and_joined():
         ((5, 6), TypeError, "start, end"),
     ],
 )
-def test_invalid_windows(windows, error, said):
+def test_invalid_windows_are_refused(windows, error, said):
     with pytest.raises(error, match=said):
         ldp.Estimate([0.5, 0.5], 10, ldp.GRR("1", 2), windows)
 
 
 @pytest.mark.parametrize("oracle", [*ORACLES, ldp.PGR("1", 13), ldp.GRR("1/1000", 50)], ids=repr)
 @pytest.mark.parametrize("n", [1, 1000, 1 << 42])
-def test_merged_is_what_the_summed_counts_give_to_the_last_bit(oracle, n):
+def test_a_merged_estimate_equals_that_of_summed_counts_exactly(oracle, n):
     rng = np.random.default_rng(11)
     users = rng.multinomial(n, np.full(oracle.domain_size, 1 / oracle.domain_size), 3)
     counts = np.array([oracle.simulate(some, rng) for some in users])
@@ -187,7 +187,7 @@ def test_unsound_merges_are_refused(other, error, said):
             other.merge(own)
 
 
-def test_an_estimate_keeps_the_counts_that_it_is_of():
+def test_an_estimate_keeps_its_counts():
     oracle, given = ldp.OLH("1", 3), np.array([7, 0, 2], np.int32)
     estimate = oracle.estimate(given, 9)
     given[0] = 1
@@ -198,7 +198,7 @@ def test_an_estimate_keeps_the_counts_that_it_is_of():
     assert ldp.Estimate(estimate.frequencies, 9, oracle).counts is None
 
 
-def test_counts_that_are_not_those_of_the_frequencies_do_not_merge():
+def test_counts_that_contradict_the_frequencies_are_not_merged():
     oracle = ldp.GRR("1", 3)
     own, other = (oracle.estimate([5, 3, 2], 10).within(i, i + 1) for i in range(2))
     made = dataclasses.replace(other, frequencies=ldp.consistency.METHODS["norm-sub"](other) / 2)

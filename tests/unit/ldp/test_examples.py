@@ -25,7 +25,7 @@ def test_output_matches_the_page(command):
     assert (done.returncode, done.stdout) == (0, SAID[command]), done.stderr
 
 
-def test_each_is_on_the_page():
+def test_each_example_is_on_the_page():
     there = {path.name for path in FOLDER.iterdir() if path.suffix in (".py", ".mjs")} - {"conftest.py"}
     listed = re.findall(r"(?m)^(?:python|node) ldp/examples/(\S+)", PAGE)
     assert sorted(listed) == sorted(there)

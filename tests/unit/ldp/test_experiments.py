@@ -57,13 +57,13 @@ def test_rows_have_the_quantiles_of_the_repeats():
 
 
 @pytest.mark.slow
-def test_processes_do_not_change_a_bit():
+def test_results_do_not_depend_on_the_number_of_processes():
     work = evaluation.top_k(TINY)
     with workers(2) as pool:
         assert run(work, 5, pool) == run(work, 5)
 
 
-def test_the_file_of_rows(tmp_path):
+def test_rows_survive_a_round_trip_through_a_file(tmp_path):
     rows = [
         Row("users", "zipf", "", 1e6, "base", -0.0625, 1 / 3, 30),
         Row("choice", "a,b", "ü", 0.2, "x", 1e-9, 0.0, 2),
@@ -77,7 +77,7 @@ def test_the_file_of_rows(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_vectors_are_the_methods_and_the_answers_are_the_queries():
+def test_vectors_match_the_methods_and_answers_the_queries():
     data = emoji()
     estimate = evaluation.draw(data, "0.4", np.random.default_rng(2))
     vectors = all_methods(estimate)
@@ -102,7 +102,7 @@ def counts():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["base-pos", "base-cut"])
-def test_the_bias_and_the_variance_of_a_threshold_are_those_of_the_normal_distribution(counts, method):
+def test_bias_and_variance_of_a_threshold_match_the_normal_law(counts, method):
     """E max(X, 0) and E X·1{X ≥ T} for X normal around the true count with the deviation of the count."""
     data = zipf()
     truth, s = data.histogram, data.users * np.sqrt(variances(data))
@@ -140,7 +140,7 @@ def test_single_values_have_the_error_of_their_variance():
             assert abs(row.value / v.mean() - 1) < SIX * math.sqrt(2 * (v**2).sum() / 4) / v.sum()
 
 
-def test_n_prime_is_n_for_the_error_that_n_users_have():
+def test_n_prime_recovers_the_number_of_users_from_the_error():
     """n' solves the published equation: Base's analytical MSE for n users gives n back."""
     for n in (200_000, 1_000_000):
         data = zipf(n)
@@ -152,7 +152,7 @@ def test_n_prime_is_n_for_the_error_that_n_users_have():
 
 
 @pytest.mark.slow
-def test_random_sets_have_the_error_that_their_size_gives():
+def test_the_error_of_random_sets_matches_their_size():
     """Base's errors are independent: m·Σσ²/d for m values. Norm's sum to 0: m(d−m)·Σσ²/d², symmetric."""
     rows = run(evaluation.set_value(replace(TINY, repeats=12)), seed=1)
     for dataset, data in (("zipf", zipf()), ("emoji", emoji())):
@@ -194,7 +194,7 @@ def test_the_rule_for_several_cases(true, of, expected):
     assert graded([True] * true + [False] * (of - true), "").verdict == expected
 
 
-def test_best_is_the_least_error_and_ties_count():
+def test_the_best_method_has_the_least_error_including_ties():
     said = "for full-domain query, Base-Cut performs the best"
     assert verdict(said, flat("full-domain", EQUAL)) == HOLDS
     assert verdict(said, flat("full-domain", EQUAL | {"base-cut": 0.5})) == HOLDS
@@ -338,7 +338,7 @@ def all_of_it(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_all_of_it_at_once_and_in_part_gives_the_same_files(all_of_it, tmp_path):
+def test_full_and_partial_runs_write_the_same_files(all_of_it, tmp_path):
     made, everything = all_of_it
     pictures = {f"{name}.png" for name, figure in FIGURES.items() if figure.paper}
     assert {path.name for path in made.written} == pictures | {f"{name}.csv" for name in FIGURES} | {
@@ -364,7 +364,7 @@ def test_all_of_it_at_once_and_in_part_gives_the_same_files(all_of_it, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path, monkeypatch):
+def test_the_command_writes_rows_and_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "draw", lambda figure, rows, path: path.touch())
     monkeypatch.setattr(jobs, "QUICK", TINY)
     monkeypatch.setattr(jobs, "cores", lambda: 1)

@@ -61,7 +61,7 @@ def colours(tmp_path):
 
 
 @pytest.mark.parametrize("protocol", ORACLES)
-def test_the_counts_are_those_of_an_independent_recount(protocol):
+def test_counts_match_an_independent_recount(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, "1", 300))
     given = np.random.default_rng(3).integers(0, 300, 500)
     lines, frame = (written(stream, given, binary) for binary in (False, True))
@@ -89,7 +89,7 @@ LINE = st.sampled_from([GOOD, OTHER, b"", b"\r", b" ", b"{", b"\x01" + GRR.finge
     closed=st.booleans(),
     block=st.integers(5, 90),
 )
-def test_lines_are_counted_one_by_one_wherever_blocks_end(lines, ends, closed, block):
+def test_lines_are_counted_separately_at_every_block_size(lines, ends, closed, block):
     content = ends.join(lines) + (ends if closed and lines else b"")
     expected_state, expected_rejected, records = GRR.oracle.zeros(), [], 0
     whole = content.split(b"\n")
@@ -133,7 +133,7 @@ def test_a_line_over_the_limit_is_skipped(monkeypatch):
 
 @pytest.mark.parametrize("stream", [GRR, ldp.Stream("s", ldp.OUE("1", 20))], ids=lambda s: s.oracle.name)
 @pytest.mark.parametrize("block", [5, 11])
-def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch, stream, block):
+def test_a_frame_is_counted_completely_or_not_at_every_block_size(monkeypatch, stream, block):
     monkeypatch.setattr(files, "BLOCK", block)
     monkeypatch.setattr(files, "LINES_BLOCK", 5 + block % 3)
     size = stream.oracle.report_dtype.itemsize
@@ -176,7 +176,7 @@ def test_a_frame_is_checked_as_one_record_at_every_block_size(monkeypatch, block
     assert aggregated(stream, lines, most=most)[0].rejected == ({"many": 1} if most == 2 else {})
 
 
-def test_aggregate_takes_a_limit_and_has_none_by_itself(colours):
+def test_aggregate_accepts_a_limit_and_has_none_by_default(colours):
     lines = frames.encode_json(COLOURS, COLOURS.oracle.perturb([0, 2, 1])) + b"\n"
     assert run("aggregate", "--document", colours, stdin=lines).exit_code == 0
     result = run("aggregate", "--document", colours, "--most-reports", "2", stdin=lines + lines)
@@ -225,7 +225,7 @@ def taken(stream, content):
 
 
 @pytest.mark.parametrize("block", [1, 1 << 16])
-def test_values_are_lines(monkeypatch, block):
+def test_each_line_is_one_value(monkeypatch, block):
     monkeypatch.setattr(files, "LINES_BLOCK", block)
     assert taken(COLOURS, b"green\r\nred\nblue\ngreen") == [1, 0, 2, 1]
     assert taken(GRR, b"2\n0\r\n1\n") == [2, 0, 1]
@@ -274,14 +274,14 @@ def test_the_document_command_prints_the_document_of_the_stream(tmp_path):
         (("--domain-size", "3", "--protocol", "grr", "--parameter", "g=2"), "grr takes no parameter"),
     ],
 )
-def test_a_document_that_cannot_be_exits_2(args, says):
+def test_an_impossible_document_exits_2(args, says):
     result = run("document", "--protocol", "olh", "--epsilon", "1", *args)
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr
 
 
 @pytest.mark.parametrize("form", ["json", "binary"])
-def test_perturb_and_aggregate_are_the_packages_own(tmp_path, colours, form):
+def test_perturb_and_aggregate_match_the_package(tmp_path, colours, form):
     content = b"red\ngreen\nred\n" * 20
     seeded = ("perturb", "--document", colours, "--format", form, "--insecure-seed", 7)
     made = run(*seeded, stdin=content)
@@ -364,7 +364,7 @@ def test_malformed_records_are_reported_and_kept(tmp_path, colours):
     assert dead_letters[-1]["base64"] is None
 
 
-def test_no_report_to_count_exits_1(colours):
+def test_input_without_reports_exits_1(colours):
     result = run("aggregate", "--document", colours, stdin=b"red\n")  # a value, not a report
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the input has no report to count; ldp perturb turns values into reports" in result.stderr
@@ -393,7 +393,7 @@ def shell(script, **options):
 
 
 @pytest.mark.slow
-def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
+def test_closed_pipes_and_full_disks_are_reported(tmp_path, colours):
     lines = tmp_path / "values"
     lines.write_bytes(b"red\n" * 8_000)
     closed = shell(
@@ -406,7 +406,7 @@ def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
 
 
 @pytest.mark.slow
-def test_the_tutorial_shows_what_it_prints(tmp_path):
+def test_the_tutorial_shows_the_printed_output(tmp_path):
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page("tutorials/files-only"), re.MULTILINE | re.DOTALL)
     (i,) = (i for i, (language, text) in enumerate(blocks) if language == "sh" and "ldp perturb" in text)
     shown = blocks[i + 1][1].splitlines()

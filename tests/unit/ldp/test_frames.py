@@ -53,7 +53,7 @@ def check_against_one_by_one(stream, records):
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_vectors(vector):
+def test_vectors_are_decoded_and_rejected_as_recorded(vector):
     stream = STREAMS[vector["name"]]
     assert stream.fingerprint.hex() == vector["fingerprint"]
     for item in vector["records"]:
@@ -93,7 +93,7 @@ def test_every_reason_has_a_vector():
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_encode_makes_the_vectors(vector):
+def test_encode_reproduces_the_vectors(vector):
     stream = STREAMS[vector["name"]]
     for item in (item for item in vector["records"] if "reports" in item):
         rows = [as_row(report) for report in item["reports"]]
@@ -107,7 +107,7 @@ def test_encode_makes_the_vectors(vector):
             assert json.loads(frames.encode_json(stream, reports)) == json.loads(item["text"])
 
 
-def test_a_record_of_too_many_reports_is_rejected_whole():
+def test_a_record_with_too_many_reports_is_rejected_completely():
     stream = STREAMS["grr"]
     reports = np.zeros(10_001, stream.oracle.report_dtype)
     for encode in (frames.encode, frames.encode_json):
@@ -119,7 +119,7 @@ def test_a_record_of_too_many_reports_is_rejected_whole():
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE("2", 40), ldp.SUE("1", 40)], ids=str)
-def test_unlikely_weights_are_rejected_and_no_others(oracle):
+def test_only_unlikely_weights_are_rejected(oracle):
     stream = ldp.Stream("s", oracle)
     d = oracle.domain_size
     low, high = weight_bounds(oracle)
@@ -147,7 +147,7 @@ def test_round_trip_for_every_protocol(name, encode):
     assert decoded.reports.tobytes() == b"".join(part.tobytes() for part in parts)
 
 
-def test_only_good_reports_are_encoded():
+def test_only_valid_reports_are_encoded():
     stream = STREAMS["olh"]
     for encode in (frames.encode, frames.encode_json):
         with pytest.raises(ValueError, match="at least one"):
@@ -159,7 +159,7 @@ def test_only_good_reports_are_encoded():
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)])
-def test_decode_takes_any_buffer_and_any_part_of_it(kind):
+def test_decode_accepts_any_buffer_and_any_part_of_one(kind):
     stream = STREAMS["grr"]
     frame = frames.encode(stream, np.array([(5,), (6,)], stream.oracle.report_dtype))
     buffer, begins, ends = columns([b"before", frame, frame, b"after"])
@@ -168,7 +168,7 @@ def test_decode_takes_any_buffer_and_any_part_of_it(kind):
     assert decoded.counts.tolist() == [2, 2]
 
 
-def test_decode_of_nothing():
+def test_decode_accepts_empty_input():
     for buffer in (b"", np.empty(0, np.uint8)):
         decoded = frames.decode(STREAMS["olh"], buffer, np.empty(0, np.int64), np.empty(0, np.int64))
         assert decoded.reports.size == decoded.counts.size == 0
@@ -196,7 +196,7 @@ def test_invalid_bounds_are_refused(begins, ends):
         frames.decode(STREAMS["grr"], bytes(10), begins, ends)
 
 
-def test_large_noise_is_one_rejected_record():
+def test_a_large_record_of_noise_is_one_rejected_record():
     rng = np.random.default_rng(3)
     noise = rng.bytes(1 << 20)
     stream = STREAMS["olh"]
@@ -207,7 +207,7 @@ def test_large_noise_is_one_rejected_record():
     assert decode(stream, *records).reasons == dict(enumerate(expected))
 
 
-def test_a_nesting_close_to_the_limit_of_recursion():
+def test_nesting_close_to_the_recursion_limit_is_rejected():
     stream = STREAMS["olh"]
     head = b'{"fingerprint":"' + stream.fingerprint.hex().encode() + b'","reports":['
     limit = sys.getrecursionlimit()
@@ -238,14 +238,14 @@ def test_a_large_batch_of_damaged_records(name):
 
 
 @pytest.mark.slow
-def test_made_texts_are_read_as_one_by_one():
+def test_generated_texts_are_decoded_together_as_one_by_one():
     found = json_frames.fuzz(10_000, seed=7)
     assert found.total() == 10_000
     assert set(found) == {"accepted", *frames.Reason}
     assert found["accepted"] > 2_500
 
 
-def test_a_string_is_what_python_takes_for_one():
+def test_strings_are_accepted_as_python_accepts_them():
     """Strings in a frame for another stream, so that readers distinguish other types: UTF-8 limits, and all escapes."""
     edges = [b"", *(bytes([byte]) for byte in b"\x00\x22\x5c\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xff")]
     wide = [
@@ -263,7 +263,7 @@ def test_a_string_is_what_python_takes_for_one():
     assert read.count("fingerprint") > 500
 
 
-def test_the_kernels_verdicts_are_the_reasons_in_their_order():
+def test_kernel_verdicts_match_the_order_of_the_reasons():
     assert [verdict.name for verdict in kernels.Verdict] == [
         "ACCEPTED",
         *(reason.name for reason in frames.Reason),
@@ -325,7 +325,7 @@ def test_false_bounds_are_detected_before_writing_beyond_the_buffer():
 
 
 @pytest.mark.parametrize("name", ["frames", "channels"])
-def test_the_files_are_what_the_script_makes(monkeypatch, name):
+def test_vector_files_equal_the_output_of_the_script(monkeypatch, name):
     monkeypatch.syspath_prepend(str(FOLDER.parent))
     made = runpy.run_path(str(FOLDER.parent / f"make_{name}.py"))["files"]()
     assert made == {path.name: path.read_text(encoding="utf-8") for path in (FOLDER / name).iterdir()}

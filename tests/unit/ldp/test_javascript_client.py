@@ -69,7 +69,7 @@ def call(ask):
     return partial(calls_of, ask)
 
 
-def test_it_sends_the_bytes_of_the_vectors(ask):
+def test_the_client_sends_the_bytes_of_the_vectors(ask):
     streams = [v for v in VECTORS if v["document"]["domain_size"] <= 1 << 20]
     answers = ask("vectors", streams=streams)
     for vector, answer in zip(streams, answers, strict=True):
@@ -145,7 +145,7 @@ SMALL = [
 ]
 
 
-def test_every_report_has_its_probability_exactly(ask, monkeypatch):
+def test_every_report_has_its_exact_probability(ask, monkeypatch):
     """Over everything that the coins could be, against the enumerated law of the oracle in Python."""
     answers = ask("laws", documents=[oracle.parameters() for oracle in SMALL])
     for oracle, answer in zip(SMALL, answers, strict=True):
@@ -168,7 +168,7 @@ def words(rows, n):
     return [sum(bit << v for v, bit in enumerate(row)).to_bytes(-(-n // 8), "little").hex() for row in rows]
 
 
-def test_many_coins_are_the_digits_of_their_probability(ask):
+def test_many_coins_match_the_digits_of_their_probability(ask):
     """64 coins whose numbers begin with all six digits that there are; and each digit of a long p decides once."""
     cases, expected = [], []
     for k in range(64):
@@ -236,7 +236,7 @@ def test_reports_with_secure_randomness_encode_the_given_value(call):
         assert estimate.frequencies.argmax() == 7
 
 
-def test_frames_are_packed_as_the_python_client_packs_them(call):
+def test_frames_equal_those_of_the_python_client(call):
     for oracle in (ldp.OLH("1", 10), ldp.SubsetSelection("4", 3000)):
         document = oracle.parameters()
         client = Client(document)
@@ -249,7 +249,7 @@ def test_frames_are_packed_as_the_python_client_packs_them(call):
             assert [t.encode() for t in text["result"]] == client.pack(given, most_reports=most, as_json=True)
 
 
-def test_a_frame_stays_below_a_million_bytes_and_a_longer_report_has_its_own():
+def test_frames_stay_below_a_megabyte_except_for_one_longer_report():
     """In Node: a test takes minutes to send a browser this many bytes."""
     long, small = ldp.OUE("1", 8 * 600_000).parameters(), ldp.OUE("1", 8 * 90_000).parameters()
     for document, size, number in ((long, 600_000, 2), (small, 90_000, 13)):
@@ -318,7 +318,7 @@ def test_a_bad_document_is_refused_here_and_in_python(call):
     assert [answer["error"] for answer in answers[-2:]] == ["TypeError"] * 2
 
 
-def test_a_bad_frame_is_refused_and_named_if_it_is_one(call):
+def test_a_bad_frame_is_refused_and_named(call):
     good, other = Client(GRR).report(1), Client(LABELLED).report(1)
     cases = [
         (["x"], 1, "frame 0 is not a Uint8Array"),
@@ -346,7 +346,7 @@ def test_the_client_is_one_module_with_system_randomness_only():
     assert all((FOLDER / name).is_file() for name in package["files"])
 
 
-def test_the_example_of_its_readme_runs():
+def test_the_example_of_the_readme_runs():
     (example,) = re.findall(r"```js\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.S)
     text = example.replace('"ldp-client"', json.dumps((FOLDER / "ldp-client.js").as_uri()))
     done = subprocess.run(

@@ -36,14 +36,14 @@ def draw(n, g, seed=1):
 
 
 @pytest.mark.parametrize("seed, value, expected", PURE_LDP["hashes"])
-def test_xxh32_is_xxhash(seed, value, expected):
+def test_xxh32_matches_xxhash(seed, value, expected):
     assert xxh32(seed, value, 1 << 32) == expected
     for g in (2, 7, 65536):
         assert xxh32(seed, value, g) == expected % g
         assert kernels.hash_xxh32(np.array([seed], np.uint32), np.array([value]), g)[0] == expected % g
 
 
-def test_mul32_step_by_step():
+def test_mul32_matches_its_definition_step_by_step():
     """The definition once more, in numpy's own 32-bit arithmetic, which wraps."""
     rng = np.random.default_rng(3)
     seeds, values = rng.integers(1 << 32, size=500, dtype=np.uint32), rng.integers(1 << 24, size=500)
@@ -162,7 +162,7 @@ def test_hashes_are_computed_in_the_widest_vectors(name):
 
 
 @pytest.mark.parametrize("case", PURE_LDP["cases"], ids=lambda case: f"eps={case['epsilon']},d={case['d']}")
-def test_reports_of_pure_ldp_are_counted_as_its_server_does(case):
+def test_counts_of_pure_ldp_reports_match_its_server(case):
     oracle = OLH(case["epsilon"], case["d"], hash="xxh32", g=case["g"])
     reports = np.empty(len(case["seeds"]), oracle.report_dtype)
     reports["seed"], reports["bucket"] = case["seeds"], case["buckets"]
@@ -220,7 +220,7 @@ def test_index_counts_and_order_equal_a_recount(kind):
 
 
 @pytest.mark.parametrize(("m", "k"), [(2, 1), (5, 2), (6, 5), (6, 3)])
-def test_all_draws_together_make_each_subset_equally_often(m, k):
+def test_each_subset_is_drawn_equally_often(m, k):
     """Over all possible draws: with the user's symbol, and without it."""
     draws = np.array(list(itertools.product(*(range(m - k + j) for j in range(k)))))
     for symbol in range(m):
@@ -251,7 +251,7 @@ def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
 
 
 @pytest.mark.slow
-def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_twice():
+def test_kernels_compile_on_first_use_and_load_from_the_cache():
     """For every protocol and size, reports use only kernels that `warm` compiled."""
     code = (
         "import numpy as np, ldp, ldp.oracles\n"

@@ -84,7 +84,7 @@ MIDDLE = [
 ]
 
 
-def test_the_reports_written_out_have_the_protocols_probabilities():
+def test_enumerated_reports_have_the_probabilities_of_the_protocol():
     for oracle in SMALL:
         supports, probabilities = reports(oracle)
         assert probabilities.sum(axis=1) == pytest.approx(1, rel=1e-12)

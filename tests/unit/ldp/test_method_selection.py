@@ -85,7 +85,7 @@ def test_half_of_the_simulations_use_each_population(query, first):
     assert (abs(found - means.mean(axis=0)) <= 6 * np.sqrt(2 * variances.sum(axis=0) / 4 / repeats)).all()
 
 
-def test_mean_squares_are_those_of_single_answers():
+def test_mean_squares_equal_those_of_single_answers():
     estimate = estimate_of("olh", np.arange(1, 41), 500, 11, "2")
     truth = np.random.default_rng(12).dirichlet(np.ones(40))
     sets = [[0], [3, 2, 1], list(range(40)), [39, 5]]
@@ -153,7 +153,7 @@ def test_the_correction_has_bounds():
     assert ranked(errors, 0 * still, [0.0, 0.0], noises=ROWS[:2]).weight == 0.0
 
 
-def test_equal_errors_are_ranked_as_the_paper_lists_them():
+def test_equal_errors_are_ranked_in_the_order_of_the_paper():
     errors = np.full((2, R, len(NAMES)), 2.0)
     ranking = _rank(errors, 0 * errors, 0 * errors[0, 0], np.eye(R), ROWS)
     assert [row.method for row in ranking.rows] == NAMES
@@ -179,7 +179,7 @@ def test_the_confidence_of_two_methods(gap):
     )
 
 
-def test_the_confidence_is_the_lower_of_two_populations():
+def test_the_confidence_is_the_minimum_over_two_populations():
     errors = np.tile([4.0, 8.0], (R, 1))
     rest = (0 * errors, np.zeros(2), np.full((R, R), 1 / R))
     assert ranked(errors, *rest).confidence == 1.0
@@ -350,7 +350,7 @@ def test_stated_confidence_matches_the_success_rate(judged, least):
 
 
 @pytest.mark.long
-def test_top_k_is_chosen_well_where_no_power_law_is(judged):
+def test_top_k_is_chosen_well_without_a_power_law(judged):
     near = {line[0]: line[1] for line in choice.summary(judged)[1]}
     assert all(int(near[f"top {k}"].rstrip("%")) >= 80 for k in choice.TOP)
 

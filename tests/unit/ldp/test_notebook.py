@@ -99,7 +99,7 @@ def test_the_table_shows_frequencies_with_intervals_and_escapes_labels():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_frame_has_a_row_for_each_value_and_methods_side_by_side(library):
+def test_a_frame_has_one_row_per_value_and_one_column_per_method(library):
     methods = by_method(LABELLED, METHODS)
     frame = LABELLED.to_frame(methods, level=0.9, library=library)
     assert type(frame) is {"pandas": pandas, "polars": polars}[library].DataFrame
@@ -118,7 +118,7 @@ def test_a_frame_has_a_row_for_each_value_and_methods_side_by_side(library):
         assert list(frame[name]) == list(column), name
 
 
-def test_pandas_comes_first_and_polars_where_it_is_not(monkeypatch):
+def test_pandas_is_preferred_to_polars(monkeypatch):
     assert isinstance(ESTIMATE.to_frame(), pandas.DataFrame)
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert isinstance(ESTIMATE.to_frame(), polars.DataFrame)

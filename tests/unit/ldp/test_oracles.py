@@ -92,12 +92,12 @@ def seeded_system(monkeypatch):
     monkeypatch.setattr(secrets, "randbits", numbers.getrandbits)
 
 
-def test_every_protocol_is_under_the_contract():
+def test_every_protocol_is_tested_by_the_contract():
     assert {type(oracle) for oracle in CONTRACT} >= set(ORACLES.values())
 
 
 @over_all
-def test_parameters_make_the_same_oracle_again(oracle):
+def test_parameters_reproduce_the_oracle(oracle):
     parameters = oracle.parameters()
     protocol = parameters.pop("protocol")
     again = ldp.oracle(protocol, **parameters)
@@ -118,7 +118,7 @@ def test_probabilities_are_exact_and_of_the_lower_exponential(oracle):
 
 
 @over_all
-def test_a_report_is_packed_little_endian_and_as_small_as_can_be(oracle):
+def test_a_report_is_packed_little_endian_in_minimal_size(oracle):
     dtype = oracle.report_dtype
     assert dtype.names == tuple(oracle.fields)
     assert dtype.itemsize == sum(dtype[name].itemsize for name in dtype.names)
@@ -130,7 +130,7 @@ def test_a_report_is_packed_little_endian_and_as_small_as_can_be(oracle):
 
 
 @over_all
-def test_perturb_gives_one_well_formed_report_a_value(oracle):
+def test_perturb_returns_one_valid_report_per_value(oracle):
     d = min(oracle.domain_size, 256)
     values = [v % d for v in (0, 1, d - 1, 5, 7, d // 2)] * 20
     for given in (values, *(np.array(values, kind) for kind in (np.int64, np.uint8))):
@@ -143,7 +143,7 @@ def test_perturb_gives_one_well_formed_report_a_value(oracle):
 
 
 @over_all
-def test_perturb_with_a_generator_repeats_and_without_does_not(oracle):
+def test_perturb_is_reproducible_only_with_a_generator(oracle):
     values = np.arange(400) % oracle.domain_size
     same = [oracle.perturb(values, rng=np.random.default_rng(1)).tobytes() for _ in range(2)]
     assert same[0] == same[1]
@@ -152,7 +152,7 @@ def test_perturb_with_a_generator_repeats_and_without_does_not(oracle):
 
 
 @over_all
-def test_perturb_one_gives_the_fields_of_a_report(oracle):
+def test_perturb_one_returns_the_fields_of_a_report(oracle):
     for value in {0, oracle.domain_size - 1, np.int64(oracle.domain_size // 2)}:
         report = oracle.perturb_one(value)
         assert [type(number) for number in report] == [int] * (oracle.length or len(oracle.fields))
@@ -192,7 +192,7 @@ def test_bad_values_are_refused(oracle):
 
 
 @over_all
-def test_counts_are_the_supports_of_the_definition(oracle):
+def test_counts_match_the_defined_supports(oracle):
     n = 60
     reports = oracle.perturb(np.arange(n) % oracle.domain_size, rng=np.random.default_rng(2))
     state = oracle.zeros()
@@ -207,7 +207,7 @@ def test_counts_are_the_supports_of_the_definition(oracle):
 
 
 @over_all
-def test_states_of_parts_add(oracle):
+def test_states_of_parts_add_up(oracle):
     reports = oracle.perturb(np.arange(5000) % oracle.domain_size, rng=np.random.default_rng(3))
     whole, parts = oracle.zeros(), []
     oracle.accumulate(whole, reports)
@@ -234,7 +234,7 @@ def test_read_only_and_strided_reports_count_the_same(oracle):
 
 
 @over_all
-def test_malformed_reports_are_found_and_refused(oracle):
+def test_malformed_reports_are_refused(oracle):
     for name, bound in oracle.fields.items():
         for wrong in malformed(oracle, name, bound):
             reports = oracle.perturb(np.zeros(4, int))
@@ -315,7 +315,7 @@ def test_estimate_inverts_the_expected_counts(oracle):
 
 
 @over_all
-def test_estimate_refuses_what_cannot_be_counts(oracle):
+def test_estimate_refuses_impossible_counts(oracle):
     d = oracle.domain_size
     good = np.zeros(d, int)
     for counts, n, error in [
@@ -356,7 +356,7 @@ def test_estimate_refuses_what_cannot_be_counts(oracle):
         (ldp.PGR("1", 13, prime=3, dimension=3), [400] * 13, 1000, r"5200; .*4000 \+ j·9 for j = 0 to 0"),
     ],
 )
-def test_counts_that_no_reports_give_are_refused(oracle, counts, n, says):
+def test_unreachable_counts_are_refused(oracle, counts, n, says):
     with pytest.raises(ValueError, match=says):
         oracle.estimate(counts, n)
 
@@ -372,7 +372,7 @@ SMALLEST = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", SMALLEST, ids=repr)
-def test_counts_that_reports_give_are_not_refused(oracle):
+def test_reachable_counts_are_accepted(oracle):
     """Checks all sets of three reports; for GRR and Subset Selection no other counts pass."""
     d, n = oracle.domain_size, 3
     every = np.unique([oracle.perturb([v % d])[0] for v in range(60 * d)])
@@ -726,7 +726,7 @@ def test_unlikely_weights_of_large_domains(protocol, epsilon, d):
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE("1", 300), ldp.SUE("3", 333)], ids=str)
-def test_honest_reports_are_likely_whatever_their_value(oracle):
+def test_honest_reports_of_every_value_are_likely(oracle):
     rng = np.random.default_rng(19)
     for values in (np.zeros(5_000, int), rng.integers(0, oracle.domain_size, 5_000)):
         reports = oracle.perturb(values, rng=rng)

@@ -40,7 +40,7 @@ def test_the_examples_run(name, tmp_path, monkeypatch):
     assert not results.failed, "".join(said)
 
 
-def test_they_define_every_protocol():
+def test_the_pages_define_every_protocol():
     coins, wire = page("reference/wire-format-coins"), page("reference/wire-format")
     texts = [*PAGES.values(), page("guides/choose-a-protocol")]
     for name, protocols in PROTOCOLS.items():

@@ -11,7 +11,7 @@ from ldp.oracles.partitioned import accumulate_partitioned
 @pytest.mark.parametrize("name", sorted(ORACLES))
 @pytest.mark.parametrize("turns", ["one after the other", "mixed", "one alone", "each twice"])
 @pytest.mark.parametrize("most", [1 << 30, 7])
-def test_each_state_has_its_own_reports(name, turns, most):
+def test_each_state_counts_its_reports(name, turns, most):
     rng = np.random.default_rng(11)
     oracle, m, n = ldp.oracle(name, "3", 60), 1 if turns == "one alone" else 5, 400
     reports = oracle.perturb(rng.integers(60, size=n), rng=rng)
@@ -35,7 +35,7 @@ def test_each_state_has_its_own_reports(name, turns, most):
         assert steps <= max(m, n // most + 1)
 
 
-def test_states_that_are_one_have_the_reports_of_both():
+def test_shared_states_count_the_reports_of_both():
     grr = ldp.GRR("1", 3)
     state, other = grr.zeros(), grr.zeros()
     reports = np.array([(0,), (1,), (2,)], grr.report_dtype)
@@ -44,7 +44,7 @@ def test_states_that_are_one_have_the_reports_of_both():
 
 
 @pytest.mark.parametrize("name", ["grr", "oue"])
-def test_a_state_of_another_shape_is_refused_before_anything_is_counted_in_it(name):
+def test_a_state_of_another_shape_is_refused_before_counting(name):
     oracle = ldp.oracle(name, "1", 8)
     reports = oracle.perturb([1, 2], rng=np.random.default_rng(1))
     runs = np.array([[0, 1], [1, 2]])

@@ -48,7 +48,7 @@ def test_every_method_is_in_a_panel():
 
 
 @pytest.mark.parametrize("name", CURVES)
-def test_curves_are_the_rows(name, tmp_path, monkeypatch):
+def test_curves_match_the_rows(name, tmp_path, monkeypatch):
     figure, rows = drawn(name, tmp_path, monkeypatch), rows_of(name)
     bands = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case != "threshold"))
     assert len(figure.axes) == 2 * len(bands)
@@ -68,7 +68,7 @@ def test_curves_are_the_rows(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["distribution", "bias", "variance"])
-def test_a_dot_for_each_value(name, tmp_path, monkeypatch):
+def test_each_value_is_a_dot(name, tmp_path, monkeypatch):
     figure, rows = drawn(name, tmp_path, monkeypatch), rows_of(name)
     for panel, method in zip(figure.axes, METHODS, strict=False):
         own = [[row.x, row.value] for row in rows if row.method == method and not row.case]
@@ -77,7 +77,7 @@ def test_a_dot_for_each_value(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_same_rows_give_the_same_bytes_whatever_the_settings(tmp_path):
+def test_equal_rows_yield_equal_bytes_under_any_settings(tmp_path):
     rows, paths = rows_of("top-k"), [tmp_path / "one.png", tmp_path / "other.png"]
     plots.draw(FIGURES["top-k"], rows, paths[0])
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "black", "savefig.dpi": 30}):

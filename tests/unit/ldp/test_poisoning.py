@@ -28,7 +28,7 @@ def accepted(oracle):
 
 
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)
-def test_fake_is_the_most_of_all_reports(oracle):
+def test_the_strongest_report_matches_enumeration(oracle):
     supports = accepted(oracle)
     p, q = float(oracle.p), float(oracle.q)
     moved = (supports - q) / (p - q)  # users, for each report and value
@@ -45,7 +45,7 @@ def test_fake_is_the_most_of_all_reports(oracle):
 
 
 @pytest.mark.parametrize("protocol", ["oue", "sue"])
-def test_fake_of_many_ones_is_rejected(protocol):
+def test_a_report_of_many_ones_is_rejected(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, "1", domain_size=1024))
     most = effect(stream.oracle, 10).values
     for ones, reasons in ((most, {}), (most + 1, {0: "ones"})):
@@ -116,14 +116,14 @@ def test_an_immovable_value_has_infinite_tolerance():
 
 
 @pytest.mark.parametrize("oracle", MIDDLE, ids=repr)
-def test_fake_of_larger_geometries(oracle):
+def test_the_strongest_report_of_larger_geometries_is_known(oracle):
     supports, _ = reports(oracle)
     assert effect(oracle, 10).values == supports.sum(axis=1).max()
 
 
 @pytest.mark.parametrize("hash_name", HASHES)
 @pytest.mark.parametrize(("d", "g"), [(3, 4), (6, 2), (4, 5)])
-def test_fake_of_olh_is_found_by_a_search(hash_name, d, g):
+def test_the_strongest_report_of_olh_is_found_by_a_search(hash_name, d, g):
     oracle = ldp.OLH("1", d, hash=hash_name, g=g)
     found = max(
         sum(HASHES[hash_name](seed, v, g) == bucket for v in range(d))

@@ -140,7 +140,7 @@ def test_neighbouring_floats_keep_their_order(n, s, alpha):
 
 
 @pytest.mark.slow
-def test_a_billion_reports():
+def test_posterior_means_of_a_billion_reports_are_exact():
     """The sum that is short at n = 10⁹ against every integer that has weight."""
     s, n, alpha = 3e4, 10**9, 4.0
     t = s * np.array([-300.0, -8.0, 0.0, 4.0, 7.5, 9.5, 19.9, 20.1, 30.0])

@@ -36,7 +36,7 @@ def supports(oracle, values=None):
 
 
 @pytest.mark.parametrize(("prime", "dimension"), SMALL)
-def test_points_are_the_vectors_that_begin_with_one_in_order(prime, dimension):
+def test_points_are_the_ordered_vectors_with_leading_one(prime, dimension):
     vectors = [
         vector
         for vector in itertools.product(range(prime), repeat=dimension)
@@ -51,7 +51,7 @@ def test_points_are_the_vectors_that_begin_with_one_in_order(prime, dimension):
 
 
 @pytest.mark.parametrize(("prime", "dimension"), SMALL)
-def test_the_places_of_a_hyperplane_are_its_points(prime, dimension):
+def test_hyperplane_indices_match_its_points(prime, dimension):
     oracle = PGR("1", points(prime, dimension), prime=prime, dimension=dimension)
     for value, row in enumerate(supports(oracle)):
         places = np.arange(oracle.hyperplane)
@@ -146,7 +146,7 @@ def test_published_variances(epsilon, prime, dimension, variance):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 13, 32, 200, 845])
-def test_best_geometry_has_the_fewest_points_that_are_good_enough(d):
+def test_the_best_geometry_has_the_fewest_sufficient_points(d):
     """Against every prime and dimension with d to max(4d, 2¹⁶) points, by p and q as defined."""
 
     def variance(E, K, c, i):

@@ -47,7 +47,7 @@ def variance(document, e):
 
 
 @over_grid
-def test_the_standard_error_is_the_formula(epsilon, d):
+def test_the_standard_error_matches_the_formula(epsilon, d):
     rows = by_name(plan(epsilon, d, 12_345))
     assert set(rows) == set(ORACLES)
     for row in rows.values():
@@ -74,7 +74,7 @@ def test_the_detectable_frequency_matches_its_definition(epsilon, d):
 
 
 @over_grid
-def test_costs_are_those_of_real_reports(epsilon, d):
+def test_costs_match_real_reports(epsilon, d):
     for row in plan(epsilon, d, 1000).rows:
         stream = ldp.Stream.from_document("s", row.document)
         oracle = stream.oracle
@@ -94,7 +94,7 @@ def test_costs_are_those_of_real_reports(epsilon, d):
 
 
 @over_grid
-def test_the_recommended_is_the_cheapest_of_the_accurate(epsilon, d):
+def test_the_recommended_protocol_is_the_cheapest_accurate_one(epsilon, d):
     planned = plan(epsilon, d, 1000)
     first, *rest = planned.rows
     assert [row.standard_error for row in rest] == sorted(row.standard_error for row in rest)
@@ -110,7 +110,7 @@ def test_the_recommended_is_the_cheapest_of_the_accurate(epsilon, d):
     ("epsilon", "d", "recommended"),
     [("1", 2, "grr"), ("1", 1024, "pgr"), ("8", 30_000, "subset")],  # for 30,000 no geometry is near
 )
-def test_recommendations(epsilon, d, recommended):
+def test_recommendations_match_the_expected_protocols(epsilon, d, recommended):
     assert plan(epsilon, d, 10**6).rows[0].protocol == recommended
 
 

@@ -18,7 +18,7 @@ def test_every_protocol_has_a_row():
     assert re.findall(r"`(\w+)`", listed) == list(PROTOCOLS)
 
 
-def test_the_variances_are_what_the_command_prints():
+def test_variances_match_the_output_of_the_command():
     (command,) = re.findall(r"^\.venv/bin/python -c '\n(.*?)'$", SECTION, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", command], capture_output=True, text=True, timeout=180, check=True

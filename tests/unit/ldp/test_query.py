@@ -18,7 +18,7 @@ ESTIMATE = ldp.Estimate(np.array([0.75, 0.375, 0.0625, -0.125, -0.25, -0.5]), 10
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS | EXTRA if name != "post-pos"])
-def test_a_set_is_the_sum_of_the_methods_vector(method):
+def test_a_set_is_the_sum_over_the_vector_of_a_method(method):
     vector = (METHODS | EXTRA)[method](ESTIMATE)
     for subset in ([0], [4, 1], [5, 4, 3], range(6)):
         assert ldp.answer(ESTIMATE, subset, method) == pytest.approx(
@@ -187,7 +187,7 @@ def covered(oracle, n, k, truth, runs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
-def test_all_of_the_top_are_covered(name):
+def test_intervals_of_all_top_values_cover_together(name):
     """97.5 % of 600 runs are expected; 93.5 % is 6 standard deviations below."""
     oracle, n, k = ldp.oracle(name, "1", 16), 1000, 8
     rng = np.random.default_rng(8)
@@ -197,7 +197,7 @@ def test_all_of_the_top_are_covered(name):
 
 
 @pytest.mark.slow
-def test_all_of_the_top_are_covered_where_that_is_hardest_and_not_much_more():
+def test_intervals_of_top_values_cover_tightly_in_the_hardest_case():
     """Some values are surely on top, where underestimates hurt; one is there only by overestimation."""
     oracle, n, d, k, runs = ldp.OUE("1", 30), 30_000, 30, 4, 5_000
     users = np.array([6000] * (k - 1) + [12_000 // (d - k + 1)] * (d - k + 1))
@@ -221,7 +221,7 @@ def test_all_of_the_top_are_covered_where_that_is_hardest_and_not_much_more():
         ("x" * 201, (1,), ValueError, "201 characters; allowed are 200"),
     ],
 )
-def test_bad_queries_for_sets(name, values, error, said):
+def test_bad_set_queries_are_refused(name, values, error, said):
     with pytest.raises(error, match=said):
         query.SetQuery(name, values)
     if isinstance(values, tuple) and values == (1,):

@@ -40,7 +40,7 @@ def by_the_specification(state):
     return [math.fsum(w) / len(weights) for w in zip(*weights, strict=True)]
 
 
-def test_the_pooled_estimate_is_the_specifications():
+def test_the_pooled_estimate_matches_the_specification():
     state = state_of([(300, 700), (900, 100), (50, 450)], np.random.default_rng(1))
     found = RATED.estimate_state(state, int(state.sum()))
     assert found.frequencies == pytest.approx(by_the_specification(state), abs=1e-12)
@@ -65,7 +65,7 @@ TIED = [(2280, 120), (3000, 1000), (900, 2700)]  # the higher the rate, the more
 
 
 @pytest.mark.parametrize("users", [LOT, TIED], ids=["by lot", "tied"])
-def test_the_pooled_estimate_is_unbiased_and_covers_whatever_the_rate_depends_on(users):
+def test_the_pooled_estimate_is_unbiased_for_any_choice_of_rates(users):
     repeats, rng = 500, np.random.default_rng(20_201)
     n = int(np.sum(users))
     truth = sum(high for _, high in users) / n
@@ -87,7 +87,7 @@ def test_the_pooled_estimate_is_unbiased_and_covers_whatever_the_rate_depends_on
     assert covered == pytest.approx(0.9 * repeats, abs=5.5 * math.sqrt(0.09 * repeats) + 10)
 
 
-def test_by_inverse_variance_it_is_right_where_rates_are_drawn_by_lot():
+def test_inverse_variance_is_right_for_random_rates():
     """A fixed population whose users draw a rate each: less error, at the stated level."""
     repeats, rng, n, truth = 500, np.random.default_rng(20_202), 10_000, 0.25
     errors, covered, alarms, ratios = [], 0, 0, []
@@ -120,7 +120,7 @@ def test_inverse_variance_fails_and_warns_if_rates_depend_on_values():
         assert low[1] <= truth <= high[1]
 
 
-def test_windows_merge_and_snapshots_give_the_estimate_back():
+def test_windows_merge_and_snapshots_preserve_the_estimate():
     rng, parts = np.random.default_rng(3), []
     states = [state_of([(30, 70), (90, 10), (5, 45)], rng) for _ in range(2)]
     for start, state in enumerate(states):
@@ -151,7 +151,7 @@ def test_windows_merge_and_snapshots_give_the_estimate_back():
         both.merge(ldp.RatedResponse(["1/2"]).estimate_state(np.array([1, 1]), 2).within(0, 1))
 
 
-def test_a_state_takes_no_undeclared_rate():
+def test_a_state_refuses_an_undeclared_rate():
     with pytest.raises(ValueError, match="not one of the 3 declared rates"):
         RATED.accumulate(RATED.zeros(), np.array([(3, 0)], RATED.report_dtype))
 
@@ -174,7 +174,7 @@ def test_reports_of_our_client_have_the_highest_rate():
         ("1/2", "rates must be a list of strings, not str"),
     ],
 )
-def test_rates_that_are_refused(rates, said):
+def test_invalid_rates_are_refused(rates, said):
     with pytest.raises((TypeError, ValueError)) as caught:
         ldp.oracle("response", rates=rates, domain_size=2)
     assert said in str(caught.value)

@@ -54,7 +54,7 @@ def test_the_coins_of_a_seed():
 
 
 @over_streams
-def test_the_client_sends_these_bytes(vector, monkeypatch):
+def test_the_client_sends_the_recorded_bytes(vector, monkeypatch):
     client = Client(vector["document"])
     for case in vector["cases"]:
         monkeypatch.setattr(sampling, "secrets", Scripted(case["seed"]))
@@ -62,7 +62,7 @@ def test_the_client_sends_these_bytes(vector, monkeypatch):
 
 
 @over_streams
-def test_the_server_reads_and_counts_them(vector):
+def test_the_server_counts_the_recorded_bytes(vector):
     stream = ldp.Stream.from_document("s", vector["document"])
     oracle = stream.oracle
     assert stream.fingerprint.hex() == vector["fingerprint"]
@@ -89,7 +89,7 @@ def test_the_server_reads_and_counts_them(vector):
         ]
 
 
-def test_the_files_are_what_the_script_makes():
+def test_vector_files_equal_the_output_of_the_script():
     made = runpy.run_path(str(FOLDER.parent / "make_reports.py"))["files"]()
     stored = [FOLDER / "coins.json", *(FOLDER / "reports").iterdir()]
     assert made == {str(path.relative_to(FOLDER)): path.read_text(encoding="utf-8") for path in stored}

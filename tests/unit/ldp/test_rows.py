@@ -158,7 +158,7 @@ print(json.dumps([dict(zip(found.columns, map(str, found.types))), found.fetchal
     return json.loads(done.stdout)
 
 
-def test_duckdb_reads_them_with_their_types(tmp_path):
+def test_duckdb_reads_rows_with_their_types(tmp_path):
     """As the page on databases has it: JSON lines without column types."""
     snapshot = taken(WINDOW)
     rows = encode_rows(snapshot, slots(["base", "norm"], 4, QUERIES, 5))
@@ -210,12 +210,12 @@ def test_rows_of_the_worker_survive_a_round_trip():
         ({"rank": 1.0}, "rank is 1.0"),
     ],
 )
-def test_a_key_that_the_worker_cannot_have_written_is_refused(change, says):
+def test_a_key_of_another_program_is_refused(change, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         RowKey.parse(changed(PLACE._asdict(), **change))
 
 
-def test_a_row_has_one_key_however_else_it_could_be_written():
+def test_a_row_has_exactly_one_valid_key():
     key = PLACE.encode()
     for other in (key.replace(b":", b": "), key.replace(b'{"', b'{"stream":"x","', 1), key + b" "):
         with pytest.raises(ValueError, match="canonical form"):
@@ -245,7 +245,7 @@ GOOD = PLACE._asdict() | {
         ({"final": 1}, "final must be true or false"),
     ],
 )
-def test_a_value_that_the_worker_cannot_have_written_is_refused(change, says):
+def test_a_value_of_another_program_is_refused(change, says):
     RowValue.parse(changed(GOOD, column_of_a_later_version=[1]), PLACE)
     with pytest.raises(ValueError, match=re.escape(says)):
         RowValue.parse(changed(GOOD, **change), PLACE)

@@ -23,7 +23,7 @@ def test_epsilon_is_read_exactly(given, number):
 
 
 @pytest.mark.parametrize("given", [1.0, 0.1, float("nan"), True, None, b"1", 1j, np.float64(1)])
-def test_epsilon_of_a_wrong_type(given):
+def test_an_epsilon_of_a_wrong_type_is_refused(given):
     with pytest.raises(TypeError, match="epsilon"):
         sampling.parse_epsilon(given)
 
@@ -58,7 +58,7 @@ def test_e_is_the_largest_multiple_below_the_exponential(epsilon):
     assert high < E + Fraction(1, 2**64)
 
 
-def test_an_epsilon_that_leaves_nothing_to_estimate():
+def test_an_epsilon_too_small_to_estimate_is_refused():
     assert sampling.exp_below(Fraction(1, 2**63)) > 1
     with pytest.raises(ValueError, match="too small"):
         sampling.exp_below(Fraction(1, 2**65))
@@ -119,7 +119,7 @@ def test_coins_compare_with_the_digits_of_p(monkeypatch, p):
         assert prefix == p
 
 
-def test_a_tie_takes_more_words_only_for_the_tied_coin(monkeypatch):
+def test_only_tied_coins_draw_more_words(monkeypatch):
     third = 0x5555555555555555
     left = feed(monkeypatch, [third - 1, third, third + 1, third], [third, third + 1], [third - 1])
     assert sampling.coins(Fraction(1, 3), 4).tolist() == [True, True, False, False]
@@ -172,7 +172,7 @@ def test_respond_by_enumeration(monkeypatch, m, E):
 
 @pytest.mark.parametrize("m", [1, 845])
 @pytest.mark.parametrize("E", [Fraction(7, 5), sampling.exp_below(Fraction(64))])
-def test_responses_keep_with_the_probability_that_makes_p(monkeypatch, m, E):
+def test_responses_keep_the_value_with_total_probability_p(monkeypatch, m, E):
     drawn = {}
     monkeypatch.setattr(sampling, "coins", lambda p, n, rng: drawn.update(p=p) or np.array([True, False]))
     monkeypatch.setattr(
@@ -226,7 +226,7 @@ def test_masks_compare_with_the_digits_of_p(monkeypatch, p):
 
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(9)], ids=["exact", "simulated"])
-def test_masks_in_several_parts_have_their_law_and_padding(monkeypatch, rng):
+def test_masks_in_several_parts_have_the_right_law_and_padding(monkeypatch, rng):
     """Each coin and each pair of neighbours has its probability, within six standard deviations."""
     words = np.random.default_rng(10)
     monkeypatch.setattr(sampling, "_WORDS", 1000)
@@ -254,7 +254,7 @@ def test_subset_by_enumeration(monkeypatch, m, k, E):
 
 
 @pytest.mark.parametrize(("m", "k"), [(9, 2), (845, 227)])
-def test_subsets_are_drawn_as_one_is(monkeypatch, m, k):
+def test_many_subsets_follow_the_law_of_a_single_one(monkeypatch, m, k):
     """The same numbers make the same subset, and the bounds and the probability are the same."""
     E, rng, n = Fraction(19, 7), np.random.default_rng(11), 40
     draws = np.array([[rng.integers(m - k + j) for j in range(k)] for _ in range(n)])
@@ -279,7 +279,7 @@ def test_subsets_are_drawn_as_one_is(monkeypatch, m, k):
     assert asked["p"] == k * E / (k * E + m - k)
 
 
-def test_simulated_coins_and_integers_have_their_law():
+def test_simulated_coins_and_integers_follow_their_law():
     rng = np.random.default_rng(7)
     n = 400_000
     # 5.5 standard deviations: a false alarm has probability below 1e-7

@@ -38,7 +38,7 @@ def topic(messages, sequence):
 
 @pytest.mark.parametrize("domain_size", [1, snapshot.INLINE, snapshot.CHUNK + 3])
 @pytest.mark.parametrize("labelled", [False, True])
-def test_round_trip(domain_size, labelled):
+def test_messages_survive_a_round_trip(domain_size, labelled):
     labels = tuple(f"värde {i}" for i in range(domain_size)) if labelled else None
     _, estimate, parts = make(domain_size, labels=labels)
     assert len({m.key for m in parts}) == len(parts)
@@ -114,7 +114,7 @@ def test_queries_are_answered_by_each_method():
 
 
 @pytest.mark.parametrize("domain_size", [1, 7])
-def test_sum_is_what_the_method_answers_for_all_values(domain_size):
+def test_the_sum_equals_the_answer_for_all_values(domain_size):
     everything = tuple(range(domain_size))
     _, estimate, parts = make(domain_size, queries=(("all", everything),))
     read = snapshot.assemble("s", topic(parts, 4))
@@ -156,7 +156,7 @@ def test_an_incomplete_snapshot_is_not_read():
         snapshot.assemble("s", {})
 
 
-def test_parts_of_two_snapshots_with_one_number_are_never_one_snapshot():
+def test_parts_of_two_snapshots_with_one_number_are_never_mixed():
     """Two publishers that both believed to be the one made number 4: whatever mix is read, it is refused."""
     _, _, one = make(5)
     stream, estimate, _ = make(5)
@@ -183,7 +183,7 @@ def test_a_body_must_match_its_headers(field):
 
 
 @pytest.mark.parametrize("inline", [2, 5])
-def test_a_number_that_json_does_not_have_is_refused(inline):
+def test_a_number_outside_json_is_refused(inline):
     stream, estimate, _ = make(5)
     queries = [SetQuery("q", (0,)), TopQuery("t", 2)]
     taken = snapshot.take(stream, estimate, CUT, 4, queries, methods=["base", "norm"])
@@ -232,7 +232,7 @@ def test_a_head_without_bodies_is_incomplete():
         snapshot.assemble("s", topic([head], 4))
 
 
-def test_a_snapshot_of_a_newer_schema_is_refused_as_one():
+def test_a_snapshot_of_a_newer_schema_is_refused_as_newer():
     stream = ldp.Stream("s", ldp.GRR("1", 2))
     taken = snapshot.take(stream, stream.oracle.estimate(np.array([5, 5]), 10), Cut({0: 10}, {}), 3)
     parts = snapshot.encode(taken)

@@ -85,7 +85,7 @@ def test_merged_frequencies_have_score_intervals_only():
     assert base.sets[0].poisoning_tolerance is base.tops[0].poisoning_tolerance is None
 
 
-def test_reports_at_several_rates_have_them_too():
+def test_reports_at_several_rates_have_bounds():
     rated = ldp.RatedResponse(["1/2", "3/4"])
     estimate = rated.estimate_state(np.array([5000, 3000, 1200, 1000]), n=10_200)
     stream = ldp.Stream("s", rated)

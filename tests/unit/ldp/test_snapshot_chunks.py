@@ -70,7 +70,7 @@ def test_chunks_use_the_shortest_type():
     assert {f"{m}/frequencies/0" for m in ("norm-sub", "base-cut", "norm-cut")} <= by_type[snapshot.SPARSE32]
 
 
-def test_where_rounding_would_show_a_vector_stays_as_it_is():
+def test_a_vector_keeps_its_type_if_rounding_would_show():
     """σ falls with the reports, and float32 does not follow."""
     d, n = LARGE, 1 << 50
     stream = ldp.Stream("s", ldp.OUE("1", domain_size=d))
@@ -102,7 +102,7 @@ def test_all_messages_follow_the_schema():
     assert snapshot.assemble_window("s", received(parts), "1h", HOUR.start) == snapshot.rounded(whole)
 
 
-def test_a_content_type_of_a_later_version_is_refused_as_one():
+def test_a_content_type_of_a_newer_version_is_refused_as_newer():
     topic = received(snapshot.encode(snapshot.rounded(taken(LARGE))))
     headers, data = topic["s/all/norm/frequencies/0"]
     topic["s/all/norm/frequencies/0"] = headers | {"content-type": b"application/vnd.ldp.float16"}, data
@@ -118,7 +118,7 @@ SHORT = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 @given(st.lists(DOUBLES | SHORT | st.sampled_from([0.0, -0.0]) | st.just(0.0), min_size=1, max_size=40))
 @settings(deadline=None)
-def test_every_chunk_is_read_to_the_last_bit_and_never_longer_than_float64(numbers):
+def test_every_chunk_is_exact_and_at_most_as_long_as_float64(numbers):
     vector = np.array(numbers)
     content_type, data = chunks.shortest(vector)
     assert chunks.read(content_type, data).tobytes() == vector.tobytes()

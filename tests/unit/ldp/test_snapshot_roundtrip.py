@@ -157,7 +157,7 @@ def test_a_snapshot_survives_a_round_trip(taken, inline, chunk):
 
 @given(st.lists(DOUBLES, min_size=1, max_size=9), *SIZES)
 @settings(max_examples=40, deadline=None)
-def test_every_double_is_read_to_the_last_bit(numbers, inline, chunk):
+def test_every_double_is_read_exactly(numbers, inline, chunk):
     stream = ldp.Stream("s", oracle("grr", epsilon="1", domain_size=len(numbers)))
     estimate = ldp.Estimate(np.zeros(len(numbers)), 10, stream.oracle)
     taken = snapshot.take(stream, estimate, snapshot.Cut({}, {}), 1, methods=["base"])
@@ -171,7 +171,7 @@ def test_every_double_is_read_to_the_last_bit(numbers, inline, chunk):
     assert (read.level.hex(), read.bodies["base"].sum.hex()) == (numbers[-1].hex(), numbers[0].hex())
 
 
-def test_snapshots_differ_by_a_bit():
+def test_snapshots_that_differ_by_one_bit_are_unequal():
     stream = ldp.Stream("s", ldp.GRR("1", 3), ["a", "b", "c"])
     queries = [SetQuery("q", (0, 1)), TopQuery("t", 2)]
     found = {"q": snapshot.Recommended("norm", 3)}

@@ -71,7 +71,7 @@ WINDOWS = [pytest.param(said, id=f"{said['name']} {said['sequence']}") for said 
 
 
 @pytest.mark.parametrize("said", WINDOWS)
-def test_windows_that_were_published_are_read(said):
+def test_published_windows_are_read(said):
     read = read_window(said)
     assert (read.window, read.sequence) == (
         snapshot.Period(said["name"], said["start"], said["end"], said["final"]),
@@ -88,7 +88,7 @@ def test_windows_that_were_published_are_read(said):
 
 
 @pytest.mark.parametrize("said", WINDOWS)
-def test_windows_that_were_published_are_written_again_to_the_byte(said):
+def test_published_windows_are_rewritten_byte_for_byte(said):
     read = read_window(said)
     encode = snapshot.encode if said["start"] is None else snapshot.encode_window
     messages = {message["key"]: message for message in WITH_WINDOWS["messages"]}

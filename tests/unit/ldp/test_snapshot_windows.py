@@ -56,7 +56,7 @@ def read(received, window):
 
 @pytest.mark.parametrize("labels", [None, tuple("abcde")])
 @pytest.mark.parametrize("sizes", [(), (4, 2)])
-def test_each_window_is_read_as_it_was_written_whatever_follows(labels, sizes):
+def test_each_window_is_read_as_written_despite_later_messages(labels, sizes):
     final = taken(hour(1, final=True), 2, n=10, labels=labels, complete=True)
     day = taken(hour(1, name="24h every 1h", hours=24), 3, n=30, labels=labels)
     early, later = (taken(hour(2), sequence, n=20 * sequence, labels=labels) for sequence in (2, 4))
@@ -77,7 +77,7 @@ def test_each_window_is_read_as_it_was_written_whatever_follows(labels, sizes):
     assert (everything.lineage, everything.cut) == (LINEAGE, CUT)
 
 
-def test_every_message_that_is_not_there_is_missed():
+def test_every_missing_message_is_detected():
     one, others = taken(hour(1)), taken(hour(2)) and written(taken(hour(2)))
     whole = written(one, 4, 3)
     assert read(whole | others, hour(1)) == one
@@ -136,7 +136,7 @@ def test_messages_under_the_key_of_another_window_are_refused():
         snapshot.assemble_window("s", renamed, "2h", HOUR)
 
 
-def test_a_window_without_the_labels_that_it_has_is_not_read():
+def test_a_window_without_its_labels_is_not_read():
     one = taken(hour(1), labels=tuple("abcde"))
     with pytest.raises(Incomplete, match="'s/domain' is missing"):
         read(written(one), hour(1))
@@ -149,7 +149,7 @@ def test_a_window_without_the_labels_that_it_has_is_not_read():
         read(chunked | written(one), hour(1))
 
 
-def test_the_headers_of_a_window_say_when_it_ends_and_whether_it_is_final():
+def test_headers_of_a_window_contain_its_end_and_finality():
     for final in (False, True):
         for headers, _ in written(taken(hour(1, final=final))).values():
             assert (headers["end"], headers["final"]) == (str(2 * HOUR).encode(), str(final).lower().encode())
@@ -195,7 +195,7 @@ def test_windows_read_from_messages_merge_to_the_original_counts():
         taken(hour(1), methods=["norm"]).estimate()
 
 
-def test_a_window_that_is_deleted_leaves_no_message():
+def test_a_deleted_window_leaves_no_message():
     d = snapshot.INLINE + 1
     one, everything = taken(hour(1, final=True), 3, d=d), taken(sequence=9, d=d)
     gone = snapshot.delete_window(everything, one.window)
@@ -242,7 +242,7 @@ def test_messages_with_windows_stay_within_the_stated_size(partitions, starts):
     assert largest <= bound <= 2 * largest + 16_384
 
 
-def test_a_window_has_an_identity_of_its_own_made_of_the_given_one():
+def test_a_window_derives_a_separate_identity():
     given = "ab" * 16
     everything, one, other = (taken(each, identity=given) for each in (snapshot.ALL_TIME, hour(1), hour(2)))
     assert everything.identity == given

@@ -93,7 +93,7 @@ def test_reading_returns_the_written_state(name, n, tmp_path):
     assert np.array_equal(found.estimate().frequencies, expected.frequencies)
 
 
-def test_equal_states_are_equal_files():
+def test_equal_states_have_equal_files():
     other = State(
         replace(GRR, name="another"),
         600,
@@ -109,7 +109,7 @@ def test_equal_states_are_equal_files():
     assert replace(SMALL, records=13) != SMALL
 
 
-def test_nothing_counted_is_a_state_too():
+def test_an_empty_count_is_a_valid_state():
     empty = State(GRR, 0, [0, 0, 0], 0, {"json": 4})
     assert State.from_bytes(empty.to_bytes()) == empty
     assert empty.merge(State(GRR, 3, [1, 1, 1], 1)).rejected == {"json": 4}
@@ -118,7 +118,7 @@ def test_nothing_counted_is_a_state_too():
 
 
 @over_protocols
-def test_states_of_parts_add_to_the_state_of_all(name):
+def test_states_of_parts_add_up_to_the_state_of_all(name):
     stream = ldp.Stream("s", ldp.oracle(name, "1", D))
     parts = [np.arange(n) % D for n in (400, 1, 250)]
     states = [State.of(counted(stream, part, seed)) for seed, part in enumerate(parts)]
@@ -130,7 +130,7 @@ def test_states_of_parts_add_to_the_state_of_all(name):
     assert states[2].merge(states[0]).merge(states[1]) == State.of(whole)
 
 
-def test_ranges_that_touch_join_and_others_are_kept_apart():
+def test_adjacent_ranges_join_and_others_stay_separate():
     one = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 0, 10, 70),))
     touching = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 10, 20, 50),))
     behind = State(GRR, 1, [1, 0, 0], 1, log=(OffsetRange("r", 0, 30, 40, 90),))
@@ -174,13 +174,13 @@ WHOLE, WINDOW = State(GRR, 1, [1, 0, 0], 1), State(GRR, 1, [1, 0, 0], 1, windows
         (*[State(GRR, 1 << 62, [1 << 62, 0, 0], 1)] * 2, "the total of reports is"),
     ],
 )
-def test_states_that_do_not_add_are_refused(one, other, said):
+def test_incompatible_states_are_refused(one, other, said):
     with pytest.raises(ValueError, match=said):
         one.merge(other)
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_counters_that_no_reports_have_are_refused(name):
+def test_unreachable_counters_are_refused(name):
     oracle = ldp.oracle(name, "1", D)
     with pytest.raises(ValueError, match=r"counts|counters|sum"):
         State(ldp.Stream("s", oracle), 2, np.full(oracle.state_size, 3), 2)
@@ -223,7 +223,7 @@ def test_an_impossible_header_is_refused(wrong, said, tmp_path):
         State.read(path)
 
 
-def test_every_truncation_and_every_flipped_bit_is_seen():
+def test_every_truncation_and_flipped_bit_is_detected():
     data = SMALL.to_bytes()
     for end in range(len(data)):
         with pytest.raises(ValueError, match=r"not a state|truncated"):
@@ -287,7 +287,7 @@ def test_a_link_is_followed_and_a_folder_is_refused(tmp_path):
         SMALL.write(tmp_path)
 
 
-def test_times_end_where_the_workers_do():
+def test_the_time_range_matches_that_of_the_worker():
     assert TIME_ENDS == WORKERS_TIME_ENDS
 
 
@@ -295,7 +295,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "states.json").rea
 
 
 @pytest.mark.parametrize("vector", VECTORS["states"], ids=lambda vector: vector["what"])
-def test_a_vector_is_read_and_written_again(vector):
+def test_a_vector_survives_a_round_trip(vector):
     state = State.from_bytes(bytes.fromhex(vector["hex"]))
     assert state.counters.tolist() == vector["counters"]
     assert state.stream.document() == vector["header"]["document"]

@@ -44,7 +44,7 @@ def aggregate(*names):
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_sum_of_two_states_is_the_state_of_all_and_prints_the_same():
+def test_the_sum_of_two_states_equals_the_state_of_all():
     for name in ("monday", "tuesday"):
         done = aggregate(f"{name}.jsonl", "--state", f"{name}.ldp")
         assert (done.exit_code, done.stdout) == (0, "")
@@ -64,7 +64,7 @@ def test_the_sum_of_two_states_is_the_state_of_all_and_prints_the_same():
 
 
 @pytest.mark.usefixtures("folder")
-def test_states_that_do_not_add_are_refused_with_the_file_name():
+def test_incompatible_states_are_refused_with_the_file_name():
     other = ldp.Stream("s", ldp.GRR("1", 3))
     State(other, 1, [1, 0, 0], 1).write(Path("other.ldp"))
     for name in ("a", "b"):
@@ -101,7 +101,7 @@ def test_estimate_reads_states_and_counts():
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_records_in_columns_count_as_lines_do(name):
+def test_records_in_columns_count_like_lines(name):
     stream = ldp.Stream("s", ldp.oracle(name, "1", 12))
     parts = perturbed(stream, [np.arange(300) % 12], binary=False, rng=np.random.default_rng(3))
     lines = b"".join(part for part, _ in parts)

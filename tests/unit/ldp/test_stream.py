@@ -45,7 +45,7 @@ def test_only_the_document_enters_the_fingerprint():
 
 
 @pytest.mark.parametrize("stream", [ldp.Stream("a", GRR), ldp.Stream("b", GRR, LABELS), ldp.Stream("c", OLH)])
-def test_a_document_makes_the_same_stream_again(stream):
+def test_a_document_reproduces_the_stream(stream):
     again = ldp.Stream.from_document(stream.name, stream.document())
     assert again == stream
     assert hash(again) == hash(stream)
@@ -66,7 +66,7 @@ def test_a_document_does_not_recompute_the_integers():
 
 
 @pytest.mark.parametrize("key", ["protocol", "epsilon", "domain_size", "g", "hash"])
-def test_a_document_must_be_whole(key):
+def test_an_incomplete_document_is_refused(key):
     document = ldp.Stream("s", OLH).document()
     del document[key]
     with pytest.raises(ValueError, match="protocol" if key == "protocol" else "exactly"):
@@ -94,13 +94,13 @@ def test_a_document_must_be_whole(key):
         ({"labels": [1] * 845}, TypeError),
     ],
 )
-def test_a_document_that_is_wrong(change, error):
+def test_an_invalid_document_is_refused(change, error):
     with pytest.raises(error):
         ldp.Stream.from_document("s", ldp.Stream("s", OLH).document() | change)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a:b", "a/b", "a{b}", "a b", "a\n", "é", "٣", 7, None, b"a"])
-def test_bad_names(name):
+def test_bad_names_are_refused(name):
     with pytest.raises(ValueError, match="allowed are 1 to 200"):
         ldp.Stream(name, GRR)
 
@@ -119,7 +119,7 @@ def test_bad_names(name):
         ({"a": 1, "b": 2, "c": 3}, TypeError, "labels must be"),
     ],
 )
-def test_bad_labels(labels, error, says):
+def test_bad_labels_are_refused(labels, error, says):
     with pytest.raises(error, match=says):
         ldp.Stream("s", GRR, labels)
 
@@ -149,7 +149,7 @@ def test_a_set_is_a_union_over_predicates(predicates, found):
         assert SHAPES.where(*reversed(predicates)) == found
 
 
-def test_invalid_predicates():
+def test_invalid_predicates_are_refused():
     with pytest.raises(ValueError, match=r"no label satisfies 'blue disc'"):
         SHAPES.where("red*", "blue disc")
     with pytest.raises(ValueError, match="no label satisfies <function"):

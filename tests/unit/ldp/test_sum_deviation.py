@@ -90,7 +90,7 @@ def poisoned(oracle, count):
     ],
     ids=repr,
 )
-def test_sum_of_poisoning_reports_is_off(oracle):
+def test_the_sum_of_poisoning_reports_deviates(oracle):
     rng = np.random.default_rng(21)
     honest = oracle.perturb(rng.integers(60, size=20_000), rng=rng)
     assert abs(sum_deviation(oracle.estimate_reports(honest))) < ALARM

@@ -14,7 +14,7 @@ over_domains = pytest.mark.parametrize("d", [2, 16, 256, 257, 65_536, 65_537])
 
 @over_oracles
 @over_domains
-def test_a_report_has_the_bytes_of_its_dtype_and_a_frame_those_of_a_client(name, d):
+def test_reports_and_frames_have_the_stated_sizes(name, d):
     oracle = ldp.oracle(name, "1", d)
     stream = ldp.Stream("s", oracle)
     assert oracle.report_bytes == oracle.report_dtype.itemsize
@@ -25,7 +25,7 @@ def test_a_report_has_the_bytes_of_its_dtype_and_a_frame_those_of_a_client(name,
     assert frame == wire.header(stream.fingerprint) + reports.tobytes()
 
 
-def test_an_integer_below_a_bound_takes_the_fewest_bytes_that_hold_it():
+def test_a_bounded_integer_takes_the_fewest_bytes():
     for bits in range(33):
         for bound in {max(1, (1 << bits) - 1), 1 << bits, min(1 << 32, (1 << bits) + 1)}:
             size = wire.bytes_below(bound)
