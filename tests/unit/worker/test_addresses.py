@@ -39,7 +39,7 @@ from worker.redis.connecting import connect
         ("redis+other://one", None),
     ],
 )
-def test_addresses(url, address):
+def test_addresses_are_parsed_from_urls(url, address):
     assert read(url) == address
 
 
@@ -97,5 +97,5 @@ def test_client_settings_match_the_url():
         ("redis://h", redis.TimeoutError("Timeout connecting to server"), START),
     ],
 )
-def test_what_to_do(url, error, hint):
+def test_connection_errors_have_a_remedy(url, error, hint):
     assert remedy(error, read(url)).startswith(hint)

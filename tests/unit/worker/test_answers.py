@@ -44,7 +44,7 @@ def values_shown(metrics, name="value_frequency"):
     return {int(dict(labels)["value"]) for labels in shown(metrics, name)}
 
 
-def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_two_intervals():
+def test_ten_values_have_every_method_and_both_intervals_of_base():
     metrics, taken = Metrics(), snapshot(rising())
     Answers(metrics).show(Shown.of(taken, 0.0).answers)
     ten = {14, 3, 13, 12, 11, 10, 9, 8, 7, 6}
@@ -93,7 +93,7 @@ def test_a_small_domain_is_shown_whole():
     assert values_shown(metrics) == {0, 1}
 
 
-def test_labels_are_cut_and_values_stay_apart():
+def test_truncated_labels_stay_distinct():
     metrics = Metrics()
     Answers(metrics).show(Shown.of(snapshot(rising(), LABELS), 0.0).answers)
     labels = {dict(labels)["label"] for labels in shown(metrics, "value_low")}
@@ -138,7 +138,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("oracle", EVERY, ids=lambda oracle: type(oracle).__name__)
-def test_every_protocols_snapshots_are_shown(oracle):
+def test_snapshots_of_every_protocol_are_shown(oracle):
     """A failure here would stop a stream once its snapshot is published."""
     stream, rng = ldp.Stream("s", oracle), np.random.default_rng(5)
     state = oracle.zeros()

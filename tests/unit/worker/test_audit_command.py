@@ -48,7 +48,7 @@ def audit(tmp_path, monkeypatch):
         ((None,), 1),
     ],
 )
-def test_the_exit_code_is_the_worst(audit, verdicts, code):
+def test_the_exit_code_is_the_gravest(audit, verdicts, code):
     assert audit(*verdicts).exit_code == code
 
 
@@ -61,7 +61,7 @@ def test_each_stream_has_a_line(audit):
     assert "s1: nothing can be read" in said.stderr
 
 
-def test_as_json_several_are_a_list_and_one_is_none(audit):
+def test_json_output_of_several_streams_is_a_list(audit):
     def printed(*verdicts, more=()):
         return json.loads(audit(*verdicts, arguments=["--json", *more]).stdout)
 

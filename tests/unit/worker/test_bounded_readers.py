@@ -37,7 +37,7 @@ def test_newest_records_larger_than_a_dead_letter_are_not_kept(monkeypatch, name
 
 
 @pytest.mark.parametrize("name", ["key", "value"])
-def test_older_records_that_have_many_bytes_are_not_held(monkeypatch, name):
+def test_older_large_records_are_not_kept(monkeypatch, name):
     there = [Record(i, 0, **({"key": b"k", "value": b"v"} | {name: bytes(1 << 20)})) for i in range(60)]
     there += [Record(i, 0, b"k", b"v") for i in range(60, 64)]
     assert newest_of(monkeypatch, there) == [60, 61, 62, 63]

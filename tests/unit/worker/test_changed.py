@@ -37,14 +37,14 @@ def test_each_changed_field_is_named(now, said):
     assert named(now) == said
 
 
-def test_without_the_old_document_nothing_is_named():
+def test_without_the_old_document_no_change_is_named():
     now = ldp.Stream("s", ldp.GRR("2", 3))
     assert changes(now, {}, BEFORE.fingerprint.hex()) == []
     assert changes(now, {"document": BEFORE.hashed.decode()}, "00c0ffee") == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"epsilon": NaN', "\x00"])
-def test_a_forged_document_names_nothing(text):
+def test_a_forged_document_has_no_changes(text):
     assert named(BEFORE, text) == []
 
 

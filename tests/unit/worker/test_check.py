@@ -114,7 +114,7 @@ def test_a_refused_session_timeout_is_an_error_with_the_allowed_range(seconds):
     assert assess_session(seconds, None) == []
 
 
-def test_sound_topics_are_not_complained_about_and_missing_ones_are_errors():
+def test_valid_topics_have_no_findings_and_missing_ones_are_errors():
     assert {f.level for f in assess_topics(CONFIG, cluster())} == {OK}
     assert [row["level"] for row in json.loads(in_json(assess_topics(CONFIG, {})))] == ["error"] * 3
 
@@ -157,7 +157,7 @@ def test_a_fault_of_one_topic_is_the_only_finding(name, found, level):
     assert all(f.hint for f in findings if f.level is not OK)
 
 
-def test_topics_that_workers_write_to_have_the_brokers_time():
+def test_output_topics_use_broker_time():
     made = {spec.name: spec.settings.get("message.timestamp.type") for spec in topics.specs(CONFIG, 1)}
     assert (made["ldp-snapshots"], made["ldp-dead-letters"]) == ("LogAppendTime", "LogAppendTime")
     there = cluster() | {"ldp-snapshots": topic(cleanup_policy="compact"), "ldp-dead-letters": topic()}
@@ -224,7 +224,7 @@ GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "ma
         ({}, "no", WARNING),
     ],
 )
-def test_redis(changed, fsync, level):
+def test_redis_settings_have_the_expected_level(changed, fsync, level):
     found = levels(assess_redis(GOOD_REDIS | changed, fsync), "redis")
     assert found == ([] if level is None else [level])
 
@@ -239,7 +239,7 @@ def test_a_cluster_counts_the_memory_of_all_nodes():
 @pytest.mark.parametrize(
     ("others", "replicas", "level"), [(2, 1, OK), (2, 0, WARNING), (1, 1, WARNING), (0, 2, WARNING)]
 )
-def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, level):
+def test_sentinels_need_a_quorum_and_a_replica(others, replicas, level):
     state = {"num-other-sentinels": others, "quorum": 2, "num-slaves": replicas, "ip": "one", "port": 1}
     (found,) = assess_sentinels(state)
     assert found.level is level
@@ -247,7 +247,7 @@ def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, l
 
 
 @pytest.mark.parametrize(("maxmemory", "level"), [(1 << 30, "ok"), (20_000, "warning"), (10_000, "error")])
-def test_memory(maxmemory, level):
+def test_redis_memory_has_the_expected_level(maxmemory, level):
     # 2 partitions of 3 counters of 8 bytes and 4 KiB, twice during a commit: 16,432 bytes
     assert assess_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
 
@@ -263,7 +263,7 @@ def test_memory(maxmemory, level):
         ({"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29}, None, ""),
     ],
 )
-def test_memory_that_is_used_up(info, level, message):
+def test_used_up_redis_memory_is_reported(info, level, message):
     found = assess_used(info)
     assert levels(found, "redis memory") == ([] if level is None else [level])
     assert all(message in finding.text and finding.hint for finding in found)
@@ -317,7 +317,7 @@ def test_a_large_report_must_fit_its_topic(limit, level):
 
 
 @pytest.mark.parametrize(("cap", "level"), [(131_072, ERROR), (174_000, WARNING), (176_000, None)])
-def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
+def test_a_large_report_must_fit_the_batch_limit(cap, level):
     table = "name = 's'\ntopic = 'reports'\nprotocol = 'oue'\nepsilon = '1'\ndomain_size = 1048576"
     config = parse(f"[kafka]\nmax_batch_bytes = {cap}\n[[streams]]\n{table}")
     found = assess_topics(config, cluster(reports=topic(max_message_bytes="176000")))
@@ -327,7 +327,7 @@ def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(16 << 20, False), ((16 << 20) + 1, True)])
-def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, warned):
+def test_a_topic_that_accepts_oversized_batches_is_a_warning(limit, warned):
     found = assess_topics(CONFIG, cluster(reports=topic(max_message_bytes=str(limit))))
     (one,) = [f for f in found if f.subject == "topic reports"]
     assert (one.level is WARNING) == warned
@@ -392,14 +392,14 @@ def test_a_partitions_counts_must_fit_into_a_string():
     assert f"proto-max-bulk-len {size}" in finding.hint
 
 
-def test_the_largest_state_does_not_fit_into_redis_own_default():
+def test_the_largest_state_exceeds_the_default_limit_of_redis():
     # a projective line of 4d points: 2^26 counters minus four are 512 MiB and 16 bytes with the header
     config = large("pgr", domain_size=16_777_216, prime=67_108_859, dimension=2)
     assert [f.level for f in assess_blobs(config, STRING_LIMIT)] == [ERROR]
     assert assess_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
 
 
-def test_snapshots_of_another_stream():
+def test_snapshots_of_another_stream_are_reported():
     ours = {"group": "g-colours", "topic_id": "id-1", "fingerprint": SERVED.stream.fingerprint.hex()}
     topic = topics.Topic("id-1", 2, 3, SOUND)
 
@@ -443,7 +443,7 @@ def test_the_share_and_reasons_of_rejected_records_are_reported():
         assert ("ldp-worker document --stream colours" in finding.hint) == (foreign in values)
 
 
-def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
+def test_keys_and_headers_of_the_newest_records_are_a_warning(monkeypatch):
     for with_key in (0, 3):
         monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, n=with_key: NewestReports(4, n))
         _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}))
@@ -464,19 +464,19 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
         ("/cache", None, ERROR),
     ],
 )
-def test_where_compiled_kernels_are_kept(asked, used, level):
+def test_the_kernel_cache_is_reported(asked, used, level):
     finding = assess_cache(asked, used)
     assert finding.level is level
     assert (used or "no writable folder") in finding.text
     assert ("NUMBA_CACHE_DIR" in finding.hint) == (level is not OK)
 
 
-def test_the_folder_of_the_kernels_is_found():
+def test_the_kernel_cache_folder_is_found():
     kernels.count_bits(np.zeros(8, np.int64), np.zeros((1, 1), np.uint8))  # so that it is compiled
     assert any(Path(cache_folder()).glob("bits.count_bits-*.nbi"))
 
 
-def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
+def test_findings_are_one_line_each_without_a_terminal(monkeypatch, capsys):
     long = [Finding(WARNING, "topic t", "x" * 300, "do " + "y" * 100), Finding(OK, "redis", "fine")]
     monkeypatch.delenv("COLUMNS", raising=False)
     show(render(long, one_line=piped()))
@@ -500,7 +500,7 @@ def stored(offset: int, group: str = "g-colours", partition: int = 0) -> dict[st
     return written(partition, PartitionState(0, offset), group)
 
 
-def test_counts_of_a_newer_version_are_named_as_such():
+def test_counts_of_a_newer_version_are_reported_as_newer():
     fields = stored(3)
     newer = fields | {"lineage": json.dumps(json.loads(fields["lineage"]) | {"layout": 2})}
     (finding,) = counts({0: newer, 1: stored(3, partition=1)})
@@ -543,7 +543,7 @@ OTHER_REDIS = "they were lost, or another Redis has them"
         ),
     ],
 )
-def test_counts_that_cannot(found, level, message):
+def test_counts_that_cannot_continue_are_reported(found, level, message):
     (finding,) = counts(**found)
     assert (finding.level, message in finding.text) == (level, True)
 
@@ -559,7 +559,7 @@ def test_counts_that_cannot(found, level, message):
         ("most_reports = 100\nrevision = 3", None, None),
     ],
 )
-def test_an_older_rule_than_the_recorded_one_is_a_warning(table, message, hint):
+def test_a_rule_older_than_the_recorded_one_is_a_warning(table, message, hint):
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
     state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20)))
     state.rules.append(Rule(5, 2, RecordLimits(50, True, 16 << 20)))
@@ -585,7 +585,7 @@ def test_a_fault_of_several_partitions_is_one_line():
     assert lost.text == "partition 0: the log deleted offsets 3 to 4 before counting"
 
 
-def test_a_recorded_gap_that_the_log_still_has_is_named():
+def test_a_recorded_gap_still_in_the_log_is_named():
     state = PartitionState(0, 3)
     state.skip(7)
     gap = written(0, state)

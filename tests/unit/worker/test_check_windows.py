@@ -67,7 +67,7 @@ def test_event_time_topics_are_created_with_the_bound_that_check_requires() -> N
 
 
 @pytest.mark.parametrize("ahead", [MINUTE + 1, HOUR, (1 << 63) - 1, None])
-def test_event_time_that_no_broker_bounds_is_an_error(ahead: int | None) -> None:
+def test_unbounded_event_time_is_an_error(ahead: int | None) -> None:
     (found,) = about(event_time(ahead))
     assert found.level is Level.ERROR
     assert "streams.max_out_of_orderness is 1m" in found.text
@@ -86,7 +86,7 @@ def test_a_broker_bound_on_event_time_is_reported(ahead: int) -> None:
     )
 
 
-def test_a_broker_of_before_kafka_3_6_bounds_both_sides_by_one_setting() -> None:
+def test_brokers_before_kafka_3_6_bound_both_sides_by_one_setting() -> None:
     def old(bound: int) -> topics.Topic:
         times = {"message.timestamp.type": "CreateTime", "message.timestamp.difference.max.ms": str(bound)}
         return topic(times)
@@ -95,7 +95,7 @@ def test_a_broker_of_before_kafka_3_6_bounds_both_sides_by_one_setting() -> None
     assert [f.level for f in about(old(HOUR))] == [Level.ERROR]
 
 
-def test_event_time_without_grace_is_warned_of() -> None:
+def test_event_time_without_grace_is_a_warning() -> None:
     config = parse(PLAIN + 'windows = ["1h"]\nmax_out_of_orderness = "1m"')
     (found,) = about(event_time(MINUTE), config)
     assert (found.level, "streams.grace is 0s" in found.text) == (Level.WARNING, True)
@@ -119,7 +119,7 @@ def test_windows_and_their_costs_are_reported() -> None:
     assert "late for its 1h is late for the longer windows, too" in found.text
 
 
-def test_windows_as_long_as_their_panes_are_late_by_themselves() -> None:
+def test_windows_as_long_as_their_panes_become_late() -> None:
     config = parse(PLAIN + 'windows = ["1h"]\nretain = "forever"')
     (found,) = assess_windows(config, {"reports": topic()}, memory=1 << 40)
     assert "final windows stay forever" in found.text
@@ -162,9 +162,7 @@ def test_the_head_has_capacity_for_retained_windows() -> None:
     assert topics.largest_of_snapshots(ever, 4) < 170_000  # then it names none
 
 
-def test_the_memory_of_this_machine_is_its_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_memory_limit_is_that_of_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(machine, "_LIMIT", limit)
     whole = machine.memory_bytes()

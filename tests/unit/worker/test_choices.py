@@ -60,7 +60,7 @@ def test_the_table_has_every_choice():
 
 @pytest.mark.parametrize("protocol", choices.PROTOCOLS)
 @pytest.mark.parametrize("choice", choices.CHOICES, ids=lambda choice: choice.name)
-def test_the_bytes_are_right(protocol, choice):
+def test_sizes_match_the_exact_calculation(protocol, choice):
     for codec in choices.CODECS:
         said = float(rows()[choice.name][f"`{protocol}`, {codec}"])
         exact = derived(protocol, choice, codec)

@@ -59,7 +59,7 @@ def test_a_missing_file_exits_2(tmp_path):
     assert result.stderr.startswith(f"ldp-worker: {tmp_path}/none.toml: there is no such file; name one by")
 
 
-def test_the_variable_that_names_the_file_overrides_nothing_in_it(tmp_path):
+def test_the_variable_of_the_file_name_overrides_no_setting(tmp_path):
     path = tmp_path / "worker.toml"
     path.write_text(GOOD, encoding="utf-8")
     result = CliRunner(env={"LDP_WORKER_CONFIG": str(path)}).invoke(cli, ["audit", "--stream", "other"])
@@ -120,7 +120,7 @@ COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
         ),
     ],
 )
-def test_options_of_simulate_that_do_not_fit_are_usage_errors(simulate, options, changed, message):
+def test_conflicting_options_of_simulate_are_usage_errors(simulate, options, changed, message):
     code, stderr = simulate(*options, **changed)
     assert (code, message in stderr) == (2, True)
 
@@ -147,9 +147,7 @@ leaves_sockets = pytest.mark.filterwarnings(
 @pytest.mark.slow
 @leaves_sockets
 @pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check", "dead-letters"])
-def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
-    run, tmp_path, monkeypatch, closed, command
-):
+def test_silent_brokers_are_named_while_waiting_and_after(run, tmp_path, monkeypatch, closed, command):
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 1.0)
     monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 3.0)
     connect = brokers.connect
@@ -174,7 +172,7 @@ def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
 
 @pytest.mark.slow
 @leaves_sockets
-def test_waiting_for_brokers_leaves_the_clients_log_as_it_was(closed):
+def test_waiting_for_brokers_restores_the_log_of_the_client(closed):
     config = parse(f'[kafka]\nbootstrap_servers = ["{closed}"]\n{GOOD}')
     logger = logging.getLogger("kafka.net.manager")
     before = (logger.level, logger.propagate, list(logger.handlers))
@@ -233,7 +231,7 @@ def test_watch_shows_base_once(run, publish):
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_watch_warns_of_a_snapshot_of_another_stream(run, publish, options):
+def test_watch_warns_about_a_snapshot_of_another_stream(run, publish, options):
     other = ldp.Stream("s", ldp.GRR("2", 3))
     publish(other)
     result = run(GOOD, "watch", "--once", *options)
@@ -249,7 +247,7 @@ def test_watch_warns_of_a_snapshot_of_another_stream(run, publish, options):
     assert "NOT THE" not in result.stdout + result.stderr
 
 
-def test_the_document_is_printed_as_ldp_document_prints_it(run):
+def test_the_document_equals_the_output_of_ldp_document(run):
     labelled = GOOD.replace("domain_size = 3", 'labels = ["röd", "grön"]')
     result = run(labelled, "document")
     args = ["document", "--protocol", "grr", "--epsilon", "1", "--labels", "röd,grön"]

@@ -169,14 +169,14 @@ def test_invalid_sections_are_refused(codec, section, why):
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_section_that_is_cut_off_is_refused(codec):
+def test_a_truncated_section_is_refused(codec):
     whole = compressed(record(0, b"abc" * 100 + bytes(range(256))), codec)
     assert {read(whole[:size], codec) for size in range(1, len(whole))} == {"codec"}
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 @pytest.mark.parametrize("n", [5_000, 3_000_000])
-def test_a_batch_may_have_as_many_bytes_as_the_cap_and_not_one_more(codec, n):
+def test_a_batch_may_have_exactly_the_bytes_of_the_cap(codec, n):
     data = record(0, bytes(n // 2) + RNG.bytes(n // 2))
     for _ in range(8):
         section = compressed(data, codec, RNG)
@@ -192,7 +192,7 @@ def _by(way, data, begin, end):
     return way(window(data), begin, end)
 
 
-def test_both_checksums_are_the_checksum():
+def test_both_checksum_implementations_agree():
     data = RNG.integers(0, 256, 2_000, np.uint8)
     ways = [crc32c.by_tables] + [crc32c.by_instruction] * crc32c.HAS_INSTRUCTION
     for way in ways:

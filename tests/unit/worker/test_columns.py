@@ -26,7 +26,7 @@ def cost(columns):
 
 
 @pytest.mark.parametrize("most", [1, 30, 200, 1000, 10**9])
-def test_slices_are_the_batch_and_bounded(most):
+def test_slices_cover_the_batch_and_are_bounded(most):
     rng = np.random.default_rng(9)
     for _ in range(200):
         batch = drawn(rng)
@@ -57,7 +57,7 @@ def test_a_batch_cut_at_an_offset_keeps_unreadable_batches_that_end_there():
 
 
 @pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
-def test_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypatch):
+def test_a_state_does_not_depend_on_slices_of_its_batch(protocol, monkeypatch):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=30))
     rng = np.random.default_rng(5)
     sizes = [1, 7, 40, 1, 3]

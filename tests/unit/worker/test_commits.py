@@ -110,7 +110,7 @@ def test_commits_are_scheduled_by_the_replay_time_of_a_crash(ownership):
     commits.close()
 
 
-def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
+def test_writing_takes_at_most_its_share_of_the_time(ownership, commits):
     ownership.takes = 0.7
     turn(commits)
     ownership.now += 1.0
@@ -128,7 +128,7 @@ def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
     assert ownership.new() == [PREPARE, WRITE]
 
 
-def test_a_store_that_was_slow_once_puts_no_commit_off_for_long(ownership, commits):
+def test_one_slow_write_does_not_delay_commits_for_long(ownership, commits):
     ownership.takes = 44.0
     turn(commits)
     ownership.takes = 0.0
@@ -155,7 +155,7 @@ def test_waiting_before_a_write_delays_no_commit(ownership, commits):
     assert ownership.new() == [SETTLE, PREPARE, WRITE]
 
 
-def test_a_store_that_did_not_answer_puts_nothing_off(ownership, commits):
+def test_an_unanswered_write_delays_no_commit(ownership, commits):
     ownership.takes, ownership.unavailable = 7.0, True
     turn(commits)
     commits.turn()  # it is tried again
@@ -174,7 +174,7 @@ def test_a_turn_without_changes_ends_after_preparation(ownership, commits):
     assert ownership.new() == [PREPARE]
 
 
-def test_lost_counts_end_the_polling_thread_not_the_writing_one(ownership, commits):
+def test_lost_counts_end_the_polling_thread_only(ownership, commits):
     ownership.lost = StateLost("gone")
     turn(commits)
     with pytest.raises(StateLost):

@@ -25,7 +25,7 @@ def told(*finals, level=0.01, at_least=0.0, alone=True):
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_window_is_compared_with_the_one_before(alone):
+def test_a_window_is_compared_with_its_predecessor(alone):
     windows = [("1h", 0, 10, ONE), ("1h", 10, 10, ONE), ("1h", 20, 10, OTHER)]
     assert told(*windows, alone=alone) == [(10, 0, []), (20, 2, ["last"])]
 
@@ -34,7 +34,7 @@ def test_windows_of_different_names_are_compared_separately():
     assert told(("a", 0, 10, ONE), ("b", 10, 10, OTHER), ("a", 10, 10, ONE)) == [(10, 0, [])]
 
 
-def test_windows_that_overlap_are_compared_a_length_apart():
+def test_overlapping_windows_are_compared_at_the_distance_of_a_length():
     starts = range(0, 70, 10)
     assert [start for start, _, _ in told(*(("3 every 1", start, 30, ONE) for start in starts))] == [30, 60]
 

@@ -40,7 +40,7 @@ def test_the_limit_of_reports_per_record():
                 configured(f"{key} = {wrong}")
 
 
-def test_defaults_and_stream():
+def test_a_minimal_configuration_has_defaults():
     config = parse(STREAM)
     assert config.group == "ldp-worker"
     assert config.commit_every_seconds == 1.0
@@ -56,7 +56,7 @@ def test_defaults_and_stream():
 @pytest.mark.parametrize(
     ("seconds", "heartbeat"), [("10", 1000), ("3600.0", None), ("6", 1000), ("2.5", 833), ("1", 333)]
 )
-def test_a_member_sends_three_heartbeats_in_a_session_at_least(seconds, heartbeat):
+def test_a_member_sends_at_least_three_heartbeats_per_session(seconds, heartbeat):
     text = f"[kafka]\nsession_timeout_seconds = {seconds}\n" + STREAM
     if heartbeat is None:
         assert fault(text) == "kafka.session_timeout_seconds: a number given; allowed are 1 to 1800 seconds"
@@ -73,7 +73,7 @@ def test_each_process_has_a_separate_member_name():
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "a\\n", 201 * "a"])
-def test_a_members_name_is_one_that_kafka_takes(name):
+def test_member_names_are_valid_in_kafka(name):
     said = fault(f'[kafka]\nmember = "{name}"\n' + STREAM)
     assert said == ("kafka.member: a text given; allowed are 1 to 200 of A-Z a-z 0-9 . _ - except . and ..")
 
@@ -209,7 +209,7 @@ def test_every_protocol_can_be_served(protocol):
         ("pgr", {"prime": 5, "dimension": 3}),
     ],
 )
-def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
+def test_parameters_of_a_protocol_are_passed_unchanged(protocol, own):
     lines = "\n".join(f"{key} = {value!r}" for key, value in own.items())
     oracle = parse(STREAM.replace("olh", protocol) + lines).streams[0].stream.oracle
     assert own.items() <= oracle.parameters().items()
@@ -261,12 +261,12 @@ def test_faults_are_reported_before_the_worker_starts(text, expected):
         "rediss+cluster://me@one/0",
     ],
 )
-def test_addresses_that_are_fine(url):
+def test_valid_addresses_are_accepted(url):
     text = f"[redis]\nurl = '{url}'\n[kafka]\nbootstrap_servers = ['[::1]:9092', 'kafka-1.example:65535']"
     assert parse(text + STREAM).redis.url == url
 
 
-def test_all_faults_at_once():
+def test_all_faults_are_reported_at_once():
     assert len(fault("group = 'a b'\n[http]\nport = -1" + STREAM).splitlines()) == 2
 
 
@@ -287,7 +287,7 @@ def test_queries_are_sets_patterns_and_tops():
     assert asked == (SetQuery("listed", (2, 0)), SetQuery("reds", (0, 1)), TopQuery("most", 2))
 
 
-def test_a_thousand_faults_are_not_a_thousand_lines():
+def test_a_thousand_faults_are_summarised():
     lines = fault(STREAM + f"labels = {list(range(1000))}").splitlines()
     assert lines[0] == "streams[0].labels[0]: 0 given; a string is needed, in quotes"
     assert lines[20:] == ["... and 980 more faults"]
@@ -360,7 +360,7 @@ def test_faults_are_reported_without_pydantic_messages():
     assert not any(re.match(r"\S+\.(str|int): (?!no such key)", line) for line in said)
 
 
-def test_the_environment_overrides():
+def test_environment_variables_override_the_file():
     config = parse(
         STREAM,
         environ={
@@ -447,7 +447,7 @@ def test_secrets_are_read_from_files(tmp_path):
     assert config.kafka.client()["sasl_plain_password"] == " p=#ss "
 
 
-def test_a_file_without_a_secret_is_a_fault_that_shows_none(tmp_path):
+def test_an_invalid_secret_file_is_a_fault_without_its_contents(tmp_path):
     for name, content in (("empty", b"\n"), ("no-text", b"geheim\xff")):
         (tmp_path / name).write_bytes(content)
     for given, why in (
@@ -514,11 +514,11 @@ def test_service_variables_of_kubernetes_are_ignored(service):
         ("REDIS_URL", "redis://10.96.7.1", "redis_url (LDP_WORKER_REDIS_URL): no such key"),
     ],
 )
-def test_every_other_name_is_still_a_fault(variable, text, expected):
+def test_every_other_variable_is_a_fault(variable, text, expected):
     assert expected in fault(STREAM, {f"LDP_WORKER_{variable}": text})
 
 
-def test_labels_and_queries_from_a_file(tmp_path):
+def test_labels_and_queries_are_read_from_a_file(tmp_path):
     (tmp_path / "labels.txt").write_text("rot\ngrün\nblau\n", encoding="utf-8")
     path = tmp_path / "worker.toml"
     table = STREAM.replace("domain_size = 10", 'labels = "labels.txt"')
@@ -529,7 +529,7 @@ def test_labels_and_queries_from_a_file(tmp_path):
     assert served.queries == (SetQuery("warm", (0, 2)),)
 
 
-def test_a_missing_file():
+def test_a_missing_file_is_named():
     with pytest.raises(
         ConfigError, match=r"^/nonexistent/worker\.toml: there is no such file; name one with --config"
     ):
@@ -561,7 +561,7 @@ def test_a_file_that_is_not_toml_is_named(tmp_path, content, expected):
     assert str(caught.value).startswith(f"{tmp_path}/{expected}")
 
 
-def test_served_by_name():
+def test_a_stream_is_selected_by_name():
     other = STREAM.replace("colours", "shapes").replace("colour-reports", "shape-reports")
     config = parse(STREAM + other)
     assert config.served("shapes").topic == "shape-reports"

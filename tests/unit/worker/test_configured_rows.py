@@ -29,7 +29,7 @@ def config(rows="", stream="domain_size = 1000"):
     )
 
 
-def test_without_a_topic_there_are_none():
+def test_without_a_topic_no_rows_are_configured():
     assert config().slots(config().streams[0]) is None
     assert [spec.role for spec in topics.specs(config(), 1)] == [
         "reports of colours",
@@ -71,7 +71,7 @@ def windowed(retain, values):
     return config('topic = "r"', table)
 
 
-def test_more_rows_than_a_transaction_takes_are_refused():
+def test_rows_over_the_transaction_limit_are_refused():
     """54 panes of an hour have 77 windows of 24 hours, as a stream begins, and there is all time: 78."""
     most = MOST_AT_ONCE_ROWS // (2 * 78)
     windowed("1d", most)
@@ -80,7 +80,7 @@ def test_more_rows_than_a_transaction_takes_are_refused():
     assert f"{2 * 78 * (most + 1):,} rows, {2 * (most + 1):,} per window" in str(error.value)
 
 
-def test_more_rows_than_anybody_should_read_are_refused():
+def test_rows_over_the_topic_limit_are_refused():
     """A year of hours, 25 that are open, and all time."""
     windows = 366 * 24 + 26
     most = MOST_ROWS // (2 * windows)
@@ -104,7 +104,7 @@ def test_the_page_has_the_limits_and_columns():
     assert {*said} == {*re.findall(r'"(\w+)":', row.value.decode())}
 
 
-def test_the_topic_is_compacted_and_takes_the_longest_row():
+def test_the_topic_is_compacted_and_accepts_the_longest_row():
     label = "🟣" * 300_000
     found = config('topic = "r"', f'labels = ["{label}", "b"]')
     (spec,) = (spec for spec in topics.specs(found, 1) if spec.name == "r")
@@ -141,6 +141,6 @@ def test_a_rows_topic_is_assessed(changed, level, said):
     assert said in f"{found.text} {found.hint}"
 
 
-def test_a_topic_of_rows_that_is_missing_is_an_error():
+def test_a_missing_rows_topic_is_an_error():
     (found,) = (one for one in assess_topics(config('topic = "r"'), {}) if one.subject == "topic r")
     assert (found.level, found.text) == (Level.ERROR, "missing; needed for rows")

@@ -31,7 +31,7 @@ def fault(more, size=845):
     return str(caught.value)
 
 
-def test_without_windows_everything_is_as_it_was():
+def test_without_windows_the_defaults_apply():
     for more in ("", 'windows = ["all"]'):
         assert served(more).configured.limits == RecordLimits(10_000, True, 16 << 20)
         assert served(more).configured.limits.windowing is None
@@ -47,7 +47,7 @@ def test_without_windows_everything_is_as_it_was():
         ('["24h", "24h every 1h", "90m every 30m"]', ("all", "90m every 30m", "24h every 1h", "24h")),
     ],
 )
-def test_all_time_is_always_there_and_the_order_means_nothing(windows, recorded):
+def test_all_time_is_always_included_and_the_order_is_irrelevant(windows, recorded):
     found = served(f"windows = {windows}").configured.limits.windowing
     assert found is not None
     assert found.windows == recorded
@@ -69,7 +69,7 @@ def test_idle_timeout_retain_and_late_dead_letters_are_not_rules():
     assert served(more).configured == plain
 
 
-def test_late_records_leave_dead_letters_where_they_are_to():
+def test_late_dead_letters_are_optional():
     assert served('windows = ["1h"]\nlate_dead_letters = true').late_dead_letters
     assert not served('windows = ["1h"]\nlate_dead_letters = false').late_dead_letters
     assert not served('windows = ["1h"]').late_dead_letters
@@ -128,7 +128,7 @@ def test_a_window_fault_names_the_allowed_values(more, said):
     assert fault(more).startswith(said)
 
 
-def test_the_absurd_is_refused_with_its_numbers():
+def test_excessive_windows_are_refused_with_their_numbers():
     # 7 days hold 10,080 minutes; plus 10 s of disorder on both sides, and a pane at either end; twice that
     assert 2 * (10_080 + 1 + 2) == 20_166
     assert "could have 20,166 panes of 1m, and at most 4,096 are allowed" in fault(
@@ -151,7 +151,7 @@ def snapshots(table, more="", size=10**6):
     return snapshot_cost(config.snapshots, config.streams[0])
 
 
-def test_a_snapshot_that_no_transaction_takes_is_refused_with_its_numbers():
+def test_a_snapshot_over_the_transaction_limit_is_refused():
     daily = 'windows = ["24h every 1h"]'
     # for all time, each hour that a partition may hold, and the 23 before; Base has five more vectors
     size = (1 + 54 + 23) * (11 + 5) * 4 * 2 * 10**6
@@ -168,7 +168,7 @@ def test_a_snapshot_that_no_transaction_takes_is_refused_with_its_numbers():
     assert snapshots("", daily, size=10**5).size == size // 20
 
 
-def test_a_snapshots_transaction_may_be_open_as_long_as_it_may_take():
+def test_the_transaction_timeout_covers_the_longest_snapshot():
     assert transaction_seconds(snapshots("").size) == 30
     # only all time, with the largest domain
     assert snapshots("", size=1 << 24) == SnapshotCost(1, 1 << 30)
@@ -197,7 +197,7 @@ def test_reasonable_windows_are_accepted():
         (("all", "90m every 30m"), "2h", "0s"),
     ],
 )
-def test_costs_are_what_a_walk_through_time_finds(windows, grace, max_out_of_orderness):
+def test_costs_match_a_simulation_over_time(windows, grace, max_out_of_orderness):
     """Which windows are neither passed by the line nor begun beyond the newest time, each quarter of an hour."""
     windowing = Windowing(windows, milliseconds(grace), milliseconds(max_out_of_orderness))
     most = 0
@@ -217,7 +217,7 @@ def test_costs_are_what_a_walk_through_time_finds(windows, grace, max_out_of_ord
     assert set(cost(windowing, 845, None).named.values()) == {0}
 
 
-def test_bounds_are_allowed_themselves():
+def test_values_at_the_bounds_are_accepted():
     kept = f"{MOST_KEPT}m"
     assert served(f'windows = ["1m"]\nretain = "{kept}"').retain == MOST_KEPT * MINUTE
     assert f"{MOST_KEPT + 1:,} windows would stay" in fault(f'windows = ["1m"]\nretain = "{MOST_KEPT + 1}m"')

@@ -61,7 +61,7 @@ def test_a_stored_state_is_loaded():
     assert (state.accepted, state.windows.late, state.windows.undated, state.reports) == (5, {"1h": 1}, 1, 10)
 
 
-def test_each_changed_byte_of_metadata_is_noticed():
+def test_each_changed_byte_of_metadata_is_detected():
     fields, blobs = stored()
     for name, said in fields.items():
         for i in range(len(said)):
@@ -77,7 +77,7 @@ def test_each_changed_byte_of_metadata_is_noticed():
                 load({k: v for k, v in fields.items() if k != name} | {bytes(other): said}, blobs)
 
 
-def test_each_changed_byte_of_counts_is_noticed():
+def test_each_changed_byte_of_counts_is_detected():
     fields, blobs = stored()
     for name, blob in blobs.items():
         for i in range(len(blob)):
@@ -87,7 +87,7 @@ def test_each_changed_byte_of_counts_is_noticed():
                     load(fields, blobs | {name: damaged})
 
 
-def test_counts_of_another_cell_of_the_same_commit_are_noticed():
+def test_counts_of_another_cell_of_the_commit_are_detected():
     fields, blobs = stored()
     of_second = [name for name, commit_id in json.loads(fields["blobs"]).items() if commit_id == SECOND]
     one, other = of_second
@@ -194,7 +194,7 @@ ORACLES = {
 
 
 @pytest.mark.parametrize("name", sorted(ORACLES))
-def test_each_protocol_has_its_sums(name):
+def test_sums_of_each_protocol_are_checked(name):
     oracle, sums = ORACLES[name]
     stream = ldp.Stream("one", oracle)
     state = PartitionState.fresh(stream, 5)

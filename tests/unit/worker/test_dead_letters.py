@@ -189,7 +189,7 @@ def test_bytes_are_bounded_over_time(size):
     assert 60 * BYTES_A_SECOND * 0.95 < sent <= BYTES_AT_ONCE + 60 * BYTES_A_SECOND + counted
 
 
-def test_a_dead_letter_that_could_not_be_sent_is_chosen_again(topic):
+def test_an_unsent_dead_letter_is_selected_again(topic):
     opened = Open()
     topic.refusal = kafka_errors.KafkaTimeoutError("no topic")
     for value in [b"\x07" * WHOLE_BYTES] * 6 + [b"\x07"] * (DEAD_LETTERS_A_SECOND + 1):
@@ -203,7 +203,7 @@ def test_a_dead_letter_that_could_not_be_sent_is_chosen_again(topic):
 # --- what they hold ---------------------------------------------------------------------------------------------------
 
 
-def test_a_large_record_is_cut_before_it_is_copied(topic):
+def test_a_large_record_is_truncated_before_it_is_copied(topic):
     opened = Open()
     large = np.random.default_rng(1).bytes(100 << 20)
     columns = Columns.of([3, 5, 9], [0] * 3, [b"\x07", large, b"\x08"])
@@ -219,7 +219,7 @@ def test_a_large_record_is_cut_before_it_is_copied(topic):
     assert [topic.kept[f"in/4/{offset}"][0] for offset in (3, 9)] == [b"\x07", b"\x08"]
 
 
-def test_up_to_a_stated_size_a_record_is_kept_whole(topic):
+def test_a_record_up_to_the_stated_size_is_kept_whole(topic):
     opened = Open()
     values = [b"x" * WHOLE_BYTES, b"y" * (WHOLE_BYTES + 1)]
     opened.add(values)

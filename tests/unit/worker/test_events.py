@@ -192,7 +192,7 @@ def keyed(name, *labels):
     return name, frozenset(said.items())
 
 
-def test_every_verb_of_the_port_has_its_case():
+def test_every_event_has_a_test_case():
     verbs = {name for name, _ in inspect.getmembers(Events, inspect.isfunction) if not name.startswith("_")}
     assert CASES.keys() == verbs
 
@@ -249,7 +249,7 @@ def test_dead_letters_of_released_partitions_do_not_fail_readiness(verb):
     assert listening.progress.describe() == SERVING
 
 
-def test_publishing_that_fails_is_forgotten_once_a_tick_went_well():
+def test_a_successful_tick_clears_a_publishing_failure():
     listening = Listening()
     for _ in range(3):
         listening.events.publish_failed(NO)
@@ -272,7 +272,7 @@ def test_an_attempt_without_an_answer_is_timed_and_not_counted():
     assert keyed("snapshot_seconds_count") not in samples
 
 
-def test_the_age_of_a_snapshot_is_by_a_monotonic_clock(monkeypatch):
+def test_the_age_of_a_snapshot_uses_a_monotonic_clock(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1e9)
     listening, age = Listening(), keyed("snapshot_age_seconds")
     listening.now = 7.0
@@ -324,7 +324,7 @@ def test_every_partition_is_exported_for_every_owner():
     assert not any("_offset" in name and name != "partition_offset" for name, _ in listening.samples())
 
 
-def test_windows_that_are_no_more_are_not_shown():
+def test_removed_windows_are_not_shown():
     listening = Listening()
     listening.events.windows_closed({"1h": 0, "24h": 0}, 1000)
     listening.events.compared(Period("24h", 0, 86_400_000, True), 3, [])

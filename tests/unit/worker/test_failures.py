@@ -41,7 +41,7 @@ def keys(table: type[Table], name: str = "") -> Iterator[str]:
             yield from keys(type(field.default), f"{key}.")
 
 
-def test_each_failure_is_whole_and_on_one_page():
+def test_each_failure_is_complete_and_on_one_page():
     assert sorted(part for name in failures.NAMES for part in failures.parts(name)) == sorted(failures.read())
     assert len({row["title"] for row in ROWS}) == len(ROWS) > 100
     for row in ROWS:
@@ -80,7 +80,7 @@ ATTRIBUTES = {
 }
 
 
-def test_alerts_are_all_there_and_all_named():
+def test_named_alerts_exist_and_every_alert_is_named():
     rules = (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")
     alerts = set(re.findall(r"- alert: (\w+)", rules))
     assert alerts == {name for name in NAMED if re.fullmatch(r"Ldp[A-Z]\w+", name)}
@@ -98,7 +98,7 @@ def test_every_readiness_step_is_named():
     assert {step.value for step in Step} == set(re.findall(r"\[([^\]]+)\](?!\()", SECTION))
 
 
-def test_every_way_to_fail_is_named():
+def test_every_kind_of_failure_is_named():
     ways = {
         name
         for name, found in vars(ports).items()

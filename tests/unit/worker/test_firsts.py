@@ -122,20 +122,20 @@ def test_a_log_continues_if_its_leader_answers_a_fetch(whole):
     assert whole.brokers.asked == [AT, 30]
 
 
-def test_a_log_lost_records_where_its_leader_refuses_them_at_two_looks_with_a_pause_between(lost):
+def test_two_refusals_with_a_pause_prove_a_loss(lost):
     assert lost.look() == {}
     assert lost.look(0.9 * PAUSE) == {}
     assert lost.look(0.1 * PAUSE) == {TP: 17}
     assert lost.brokers.asked == [AT, "first", 16, 17] * 3
 
 
-def test_a_fetch_that_is_refused_once_proves_nothing(whole):
+def test_one_refused_fetch_proves_nothing(whole):
     whole.brokers.lie = refuse_once
     assert whole.look() == {}
     assert whole.look() == {TP: AT}
 
 
-def test_a_fetch_that_is_always_refused_proves_nothing_where_the_log_begins_before_it():
+def test_a_refused_fetch_after_the_log_start_proves_nothing():
     looks = Looks(Brokers({TP: Log(5)}))
     looks.brokers.lie = lambda _, answer: OUT_OF_RANGE if looks.brokers.asked[-1] == AT else answer
     assert [looks.look(PAUSE) for _ in range(3)] == [{}] * 3
@@ -148,7 +148,7 @@ def test_only_out_of_range_errors_count_as_refusals(whole, code):
     assert [whole.look(PAUSE) for _ in range(3)] == [{}] * 3
 
 
-def test_a_look_that_disagrees_has_the_pause_begin_again(lost):
+def test_a_contradicting_look_restarts_the_pause(lost):
     assert lost.look() == {}
     log, lost.brokers.logs[TP] = lost.brokers.logs[TP], Log(0)
     assert lost.look(PAUSE) == {TP: AT}
@@ -157,7 +157,7 @@ def test_a_look_that_disagrees_has_the_pause_begin_again(lost):
     assert lost.look(PAUSE) == {TP: 17}
 
 
-def test_looks_at_two_offsets_are_not_two_looks(lost):
+def test_looks_at_two_offsets_do_not_count_together(lost):
     assert lost.look() == {}
     assert lost.look(PAUSE, AT + 1) == {}
     assert lost.look(PAUSE, AT + 1) == {TP: 17}
@@ -190,7 +190,7 @@ def test_a_former_leader_proves_nothing(lost, first, proven):
     assert lost.look(PAUSE) == proven
 
 
-def test_a_partition_without_a_leader_is_left_out_and_the_others_are_not(lost):
+def test_only_partitions_without_a_leader_are_omitted(lost):
     lost.brokers.logs[OTHER] = Log(0, leader=-1)
     assert lost.look(0, AT, OTHER) == {}
     assert lost.look(PAUSE, AT, OTHER) == {TP: 17}
@@ -214,7 +214,7 @@ def test_a_time_out_proves_nothing_and_keeps_earlier_refusals(lost):
 @pytest.mark.parametrize("first", [0, AT, AT + 1, 17], ids=lambda first: f"log from {first}")
 @pytest.mark.parametrize("nth", range(1, 9))
 @pytest.mark.parametrize("by", [-7, -1, 1, 7])
-def test_one_wrong_answer_never_has_records_left_out(first, nth, by):
+def test_one_wrong_answer_never_skips_records(first, nth, by):
     """Any answer of two looks, in either direction: a fetch is answered instead of refused, or the reverse."""
 
     def lie(number, answer):

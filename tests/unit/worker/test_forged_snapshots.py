@@ -116,7 +116,7 @@ def is_sane(head):
     return head.behind(CUT) in (True, False)
 
 
-def test_a_head_that_is_ours_is_read():
+def test_a_valid_head_is_read():
     value = messages()["s/head"][1]
     assert Head.read(value, "s") == Head.of(taken())
     with pytest.raises(ValueError, match="not a document of stream 't'"):
@@ -129,7 +129,7 @@ def test_invalid_heads_are_refused(value):
         Head.read(value, "s")
 
 
-def test_a_head_with_a_strange_field_is_refused_or_sane():
+def test_a_head_with_an_invalid_field_is_refused_or_harmless():
     document, refused = orjson.loads(messages()["s/head"][1]), 0
     for path, strange, value in forged(document):
         try:
@@ -151,7 +151,7 @@ def test_a_head_of_a_newer_version_differs_from_an_invalid_head():
 
 
 @pytest.mark.parametrize("window", [snapshot.ALL_TIME, HOUR])
-def test_a_snapshot_with_a_strange_field_is_incomplete_or_sane(window):
+def test_a_snapshot_with_an_invalid_field_is_incomplete_or_harmless(window):
     there = messages(window) | {"s/domain": messages()["s/domain"]}
     base = next(key for key in there if key.endswith("/base"))
     for key in (base, "s/domain", *(["s/head"] if window.start is None else [])):
@@ -186,7 +186,7 @@ def forged_part(index, i, offset, key=None):
     index.take(key, said, b"x", offset)
 
 
-def test_forged_windows_push_each_other_out_and_no_real_snapshot(monkeypatch):
+def test_forged_windows_evict_only_each_other(monkeypatch):
     monkeypatch.setattr(snapshot_index, "_MOST_PARTS", 1 << 20)
     index, window, everything = SnapshotIndex(["s"]), messages(HOUR), messages()
     offset = 0
@@ -209,7 +209,7 @@ def test_forged_windows_push_each_other_out_and_no_real_snapshot(monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["s/all/x{}", "s/1h/36000000/x{}"])
-def test_a_forged_snapshot_of_very_many_messages_is_kept_within_bounds(monkeypatch, place):
+def test_a_forged_snapshot_of_many_messages_is_bounded(monkeypatch, place):
     monkeypatch.setattr(snapshot_index, "_MOST_PART", 100_000)
     index = SnapshotIndex(["s"])
     for i in range(5000):
@@ -221,7 +221,7 @@ def test_a_forged_snapshot_of_very_many_messages_is_kept_within_bounds(monkeypat
         index.take("s/" + "x" * 5000, {}, b"x", 0)
 
 
-def test_a_domain_that_another_program_wrote_hides_no_snapshot_without_labels():
+def test_a_forged_domain_hides_no_snapshot_without_labels():
     plain = ldp.Stream("s", ldp.GRR("1", 3))
     made = snapshot.take(plain, plain.oracle.estimate(np.array([5, 5, 5]), 15), Cut({0: 15}, {}), 3)
     there = {part.key: (dict(part.headers(3)), part.body) for part in snapshot.encode(made)}

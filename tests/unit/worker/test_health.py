@@ -50,7 +50,7 @@ def get(url):
             return error.code, error.read().decode()
 
 
-def test_probes_and_metrics(server):
+def test_probes_and_metrics_are_served(server):
     assert get(f"{server}/healthz") == (200, '{"a": 1}\n')
     status, body = get(f"{server}/readyz")
     assert (status, json.loads(body)) == (503, {"streams": {"emoji": "joining"}})
@@ -100,7 +100,7 @@ def raw(port, request):
 
 @pytest.mark.long
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost: "])
-def test_probes_are_answered_while_others_hold_1100_connections(alone, said):
+def test_probes_are_answered_despite_1100_open_connections(alone, said):
     process, port = alone
     with contextlib.ExitStack() as held:
         for _ in range(1100):
@@ -120,7 +120,7 @@ def test_probes_are_answered_while_others_hold_1100_connections(alone, said):
 
 
 @pytest.mark.slow
-def test_a_request_that_drips_is_ended(alone):
+def test_a_slow_request_is_closed(alone):
     _, port = alone
     with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         deadline = time.monotonic() + 60
@@ -136,7 +136,7 @@ def test_a_request_that_drips_is_ended(alone):
         assert time.monotonic() < deadline
 
 
-def test_a_head_has_a_bound(alone):
+def test_request_headers_are_bounded(alone):
     _, port = alone
     for request in (b"GET /" + b"x" * 9000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2000):
         status, _, rest = raw(port, request + b"\r\n\r\n").partition(b"\r\n")
@@ -144,7 +144,7 @@ def test_a_head_has_a_bound(alone):
         assert len(rest) < 700
 
 
-def test_head_is_get_without_the_body(server):
+def test_a_head_request_has_no_body(server):
     for path, status in (("/healthz", 200), ("/readyz", 503), ("/metrics", 200), ("/x", 404)):
         connection = http.client.HTTPConnection(server.removeprefix("http://"), timeout=180)
         with contextlib.closing(connection):
@@ -213,7 +213,7 @@ def test_a_topic_is_missing_only_after_the_metadata_arrived(log, partitions):
     assert log.partitions() == partitions
 
 
-def test_a_topic_that_is_closed_to_the_client_is_not_called_missing():
+def test_an_unauthorised_topic_is_not_reported_as_missing():
     log = log_that(None, heard_ms=2000.0)
     log._consumer._cluster.unauthorized_topics = {"t"}
     with pytest.raises(Unavailable, match="topic 't' is closed to this client"):
@@ -240,7 +240,7 @@ def test_readiness_reports_no_missing_topic_before_its_metadata():
 
 
 @pytest.mark.parametrize("partitions", [{0, 1}, {3}])
-def test_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
+def test_an_idle_worker_queries_the_brokers(partitions):
     log, nothing = log_that(partitions, heard_ms=1001.0), SimpleNamespace(stored=dict, states=dict)
     asked = []
     log._consumer.end_offsets = lambda tps, timeout_ms: asked.append(tps) or dict.fromkeys(tps, 0)
@@ -293,7 +293,7 @@ def test_offsets_above_the_last_stable_one_are_those_of_the_last_fetch():
     assert log.ends([0, 1, 2]) == {0: (10, 25), 1: (10, 10), 2: (10, 10)}
 
 
-def test_a_port_that_is_taken_is_a_fault_of_the_configuration():
+def test_an_occupied_port_is_a_configuration_fault():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port, page=False, names=[]))

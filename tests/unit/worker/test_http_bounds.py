@@ -146,7 +146,7 @@ def test_a_served_snapshot_keeps_no_other_memory():
     assert float(said.stdout) < 75, "its messages are kept as well"
 
 
-def test_an_answer_is_made_once_for_all_who_ask_and_is_the_same_for_all(served_whole):
+def test_an_answer_is_built_once_and_shared_by_all_readers(served_whole):
     port, made = served_whole
     with ThreadPoolExecutor(20) as pool:
         answers = list(
@@ -186,7 +186,7 @@ def served_whole(monkeypatch):
     running.shutdown()
 
 
-def test_a_request_whose_body_does_not_come_is_ended(served_whole, monkeypatch):
+def test_a_request_without_its_body_is_closed(served_whole, monkeypatch):
     """Waits for a body, as a gateway does: the connection has a deadline."""
     from worker.http import connections
 
@@ -253,7 +253,7 @@ def answers(monkeypatch):
     return answers
 
 
-def test_answers_are_bounded_in_bytes_those_that_are_being_made_with_them(answers, monkeypatch):
+def test_answers_are_bounded_in_bytes_including_pending_ones(answers, monkeypatch):
     monkeypatch.setattr(answers, "MOST_BYTES", 1_000_000)
     kept = answers.Answers()
     first, *_, last = made(kept, [300_000] * 10)
@@ -275,7 +275,7 @@ def test_answers_are_bounded_in_number(answers, monkeypatch):
     assert len(kept) == 5
 
 
-def test_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
+def test_waiting_requests_are_bounded(answers, monkeypatch):
     monkeypatch.setattr(answers, "MOST_WAITING", 3)
     kept, go = answers.Answers(), threading.Event()
 

@@ -28,7 +28,7 @@ def tables():
 
 
 @pytest.mark.parametrize(("model", "said"), list(tables()), ids=lambda each: getattr(each, "__name__", ""))
-def test_every_key_is_there_with_its_default(model, said):
+def test_the_template_has_every_key_with_its_default(model, said):
     assert said.keys() == model.model_fields.keys()
     for name, field in model.model_fields.items():
         default = field.default
@@ -44,7 +44,7 @@ def test_the_template_is_a_configuration_of_defaults():
     assert config.streams[0].stream.name == "colours"
 
 
-def test_it_is_written_once(tmp_path, monkeypatch):
+def test_the_template_is_written_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = CliRunner().invoke(cli, ["init"])
     assert (first.exit_code, (tmp_path / "worker.toml").read_text()) == (0, TEMPLATE)

@@ -55,7 +55,7 @@ def expect(times, watermark, closed, hold, pane, **more):
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("many", [False, True])
-def test_logs_of_every_kind_are_placed_as_one_by_one(seed, many):
+def test_logs_of_every_kind_are_placed_as_record_by_record(seed, many):
     rng = random.Random(f"{seed} {many}")
     minute, hour, now = 60_000, 3_600_000, 1_700_000_000_000
     pane = rng.choice([hour, 10 * minute, 7 * minute + 1, 366 * 24 * hour, 1000])

@@ -28,7 +28,7 @@ def committed():
     return state, *layout.dump(state, before, COMMIT)
 
 
-def test_round_trip():
+def test_a_state_survives_a_round_trip():
     state, metadata, blobs = committed()
     again = layout.load(STREAM, layout.parse(layout.fields(metadata, KEY), KEY), blobs)
     assert dataclasses.replace(again, cells={}) == dataclasses.replace(state, cells={}, changed=set())
@@ -43,7 +43,7 @@ def test_round_trip():
     again.cells["all"].state[0] = 9  # a loaded state can be counted on
 
 
-def test_the_bytes_of_a_blob():
+def test_a_blob_has_the_documented_bytes():
     _, metadata, blobs = committed()
     assert list(blobs) == ["all"]
     blob = blobs["all"]
@@ -150,7 +150,7 @@ def test_all_keys_of_a_partition_share_a_hash_tag():
 
 
 @pytest.mark.parametrize("place", [("colours", 1), ("colours", 10), ("colour", 0), ("shapes", 0)])
-def test_metadata_of_another_partition_or_stream_are_lost_state(place):
+def test_metadata_of_another_partition_or_stream_is_lost_state(place):
     _, metadata, _ = committed()
     fields = layout.fields(metadata, layout.meta_key(*place))
     with pytest.raises(StateLost, match="damaged, or of another partition"):

@@ -121,7 +121,7 @@ def test_records_fetched_before_their_deletion_are_counted(log):
     assert [taken for taken in found if taken[1] > 1] == [(3, 6), (4, 2)]
 
 
-def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log):
+def test_a_damaged_partition_does_not_block_the_others(log):
     counted = []
     for at in range(4):
         (damaged,) = fetched(0)
@@ -138,7 +138,7 @@ def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log):
 
 
 @pytest.mark.parametrize("again", ["the same", "as it was written"])
-def test_only_the_same_bytes_twice_are_what_the_log_holds(log, again):
+def test_only_equal_bytes_in_two_fetches_are_damage_in_the_log(log, again):
     (written,) = fetched(0, 1)
     bytewise = written.data.copy()
     bytewise[-1] ^= 1
@@ -205,7 +205,7 @@ def test_a_displaced_member_may_fail_to_commit_unneeded_offsets(named, monkeypat
         ([{0}, set(), {0, 1}, {0, 1, 2}], 2),
     ],
 )
-def test_a_member_with_a_name_joins_again_when_the_topic_has_grown(named, known, again):
+def test_a_named_member_rejoins_when_the_topic_grows(named, known, again):
     log, noticed = named
     for partitions in known:
         noticed.insert(0, partitions)
@@ -213,7 +213,7 @@ def test_a_member_with_a_name_joins_again_when_the_topic_has_grown(named, known,
     assert noticed.count("joins again") == again
 
 
-def test_a_session_that_the_brokers_refuse_is_named_by_its_key(log):
+def test_a_refused_session_timeout_is_named_by_its_key(log):
     log._consumer.ready.append(kafka_errors.InvalidSessionTimeoutError())
     with pytest.raises(
         Unavailable, match="joining the group of topic 'reports': InvalidSessionTimeout"

@@ -32,7 +32,7 @@ HEARD = {
 
 
 @pytest.mark.parametrize("level", HEARD)
-def test_for_machines_a_line_is_json(level):
+def test_lines_are_json_without_a_terminal(level):
     command = [sys.executable, "-c", PROGRAM.format(level=level)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     lines = [json.loads(line) for line in said.splitlines()]

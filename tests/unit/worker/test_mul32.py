@@ -48,7 +48,7 @@ def second_client():
 
 
 @every_vector
-def test_the_vectors_in_python_and_in_the_second_client(seed, v, g, x, bucket):
+def test_vectors_match_in_python_and_in_the_javascript_client(seed, v, g, x, bucket):
     for implementation in (mul32, second_client().mul32):
         assert (implementation(seed, v, 1 << 32), implementation(seed, v, g)) == (x, bucket)
     assert truth._mul32(np.array([seed], np.uint64), v, g).tolist() == [bucket]
@@ -56,7 +56,7 @@ def test_the_vectors_in_python_and_in_the_second_client(seed, v, g, x, bucket):
 
 @pytest.mark.slow
 @every_vector
-def test_the_vectors_in_the_kernels(seed, v, g, x, bucket):
+def test_vectors_match_in_the_kernels(seed, v, g, x, bucket):
     """Perturbing, counting, and what the attack attacks."""
     seeds = np.array([seed], np.uint32)
     assert kernels.hash_mul32(seeds, np.array([v]), g).tolist() == [bucket]
@@ -74,7 +74,7 @@ def test_the_vectors_in_the_kernels(seed, v, g, x, bucket):
 
 
 @every_vector
-def test_the_vectors_in_the_audit(seed, v, g, x, bucket):
+def test_vectors_match_in_the_audit(seed, v, g, x, bucket):
     for scale, own in ((g, bucket), (1 << 16, x >> 16)):
         for r in (own, (own + 1) % scale):
             supports = HASHES["mul32"](np.array([seed], np.uint32), np.array([r], np.uint64), scale)
@@ -102,7 +102,7 @@ def test_the_predecessor_fails_the_same_test(seeds):
 
 
 @pytest.mark.slow
-def test_a_pair_under_every_seed():
+def test_a_pair_collides_once_in_g_over_all_seeds():
     two_and_four = BUCKETS[[0, 2]]
     v, w = words_of_mul32(np.array([223, 584543]))
     collided = exact_collisions(v, w, two_and_four, 0, 1 << 32)
@@ -110,7 +110,7 @@ def test_a_pair_under_every_seed():
 
 
 @pytest.mark.slow
-def test_every_value_has_its_own_odd_multiplier():
+def test_every_value_has_a_distinct_odd_multiplier():
     a = words_of_mul32(np.arange(1 << 24))[:, 1]
     assert (a % 4 == 1).all()
     met = np.zeros(1 << 24, bool)
@@ -130,7 +130,7 @@ def test_each_bucket_has_its_share_of_all_seeds():
     assert state.tolist() == [share] * 3
 
 
-def test_seed_and_bucket_together_have_their_law():
+def test_seed_and_bucket_follow_their_joint_law():
     """With secret coins: the user's bucket with probability p for any seed, else any other with equal
     probability."""
     n, v = 1 << 18, 584543

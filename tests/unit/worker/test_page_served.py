@@ -399,7 +399,7 @@ def test_a_snapshot_equals_the_messages_on_the_topic(served, log):
     assert fewer["methods"]["base"] == got["methods"]["base"]
 
 
-def test_a_reader_whose_answer_is_dropped_sees_that_a_part_is_missing(served, log, monkeypatch):
+def test_a_dropped_answer_is_visibly_truncated(served, log, monkeypatch):
     """Random digits do not compress, so the answer is longer than the buffers between worker and reader."""
     digits = np.random.default_rng(1).integers(0, 10, 8 << 20).astype(np.uint8).tobytes()
     monkeypatch.setattr("worker.http.page.documents.whole", lambda snapshot, methods: [digits])
@@ -414,7 +414,7 @@ def test_a_reader_whose_answer_is_dropped_sees_that_a_part_is_missing(served, lo
             reply.read()
 
 
-def test_long_vectors_are_put_together(served, log):
+def test_chunked_vectors_are_joined(served, log):
     log.publish(taken(T))
     got = said(served, "/streams/t.2/snapshot?method=base")
     base = taken(T).bodies["base"]
@@ -423,7 +423,7 @@ def test_long_vectors_are_put_together(served, log):
     assert got["labels"] is None
 
 
-def test_a_window_is_the_newest_or_the_one_that_is_named(served, log):
+def test_a_request_returns_the_newest_or_the_named_window(served, log):
     log.publish(taken(), taken(window=hour(1)), taken(window=hour(5), first=50))
     assert said(served, "/streams/s/snapshot?window=1h")["window"]["start"] == "1970-01-01T05:00:00.000Z"
     for start in (HOUR, "1970-01-01T01:00Z", "1970-01-01T03:00%2B02:00", "1970-01-01T01:00"):
@@ -432,7 +432,7 @@ def test_a_window_is_the_newest_or_the_one_that_is_named(served, log):
         assert tuple(got["labels"]) == LABELS
 
 
-def test_a_tag_is_a_snapshot_s_and_its_restriction_s(served, log):
+def test_entity_tags_depend_on_snapshot_and_query(served, log):
     log.publish(taken())
     paths = [
         f"/streams/s/{form}{query}"
@@ -487,7 +487,7 @@ def test_invalid_requests_are_answered_with_the_reason(served, log, path, status
         assert answered["windows"] == ["1h", "all"]
 
 
-def test_brokers_that_refuse_are_named_and_asked_again(log, metrics, monkeypatch):
+def test_refusing_brokers_are_named_and_retried(log, metrics, monkeypatch):
     monkeypatch.setattr("worker.kafka.snapshots.follower._RETRY_SECONDS", 0.05)
     log.publish(taken())
     log.refuses = ConnectionRefusedError("no")
@@ -563,7 +563,7 @@ def test_an_excerpt_continues_at_an_offset(served, log):
     assert found["matching"] == 19
 
 
-def test_a_value_is_found_by_its_label_whatever_the_case(served, log):
+def test_a_value_is_found_by_its_label_in_any_case(served, log):
     log.publish(taken())
     got = said(served, f"/streams/s/excerpt?find={quote('SCRIPT')}")
     assert [(row["value"], row["label"]) for row in got["values"]] == [(2, LABELS[2])]
@@ -614,7 +614,7 @@ def listen(served):
         yield lambda path="/events": closing.enter_context(contextlib.closing(Listener(served, path)))
 
 
-def test_events_say_the_streams_at_once_and_what_comes(served, listen, log, metrics):
+def test_events_list_the_streams_at_once_and_then_changes(served, listen, log, metrics):
     log.publish(taken(), taken(window=hour(1)))
     until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
     everything, hours = listen(), listen("/events?stream=s&window=1h")
@@ -678,7 +678,7 @@ def test_idle_event_streams_send_keep_alives(served, listen, monkeypatch):
     until(lambda: hears.of("alive"), "it is said")
 
 
-def test_events_say_the_newest_windows_of_many(served, listen, log, monkeypatch):
+def test_events_list_the_newest_of_many_windows(served, listen, log, monkeypatch):
     monkeypatch.setattr("worker.http.page.MOST_WINDOWS", 3)
     log.publish(taken(), *(taken(window=hour(start)) for start in range(9)))
     until(lambda: len(said(served, "/streams")[0]["available"]["1h"]) == 9, "all are read")
@@ -728,7 +728,7 @@ def without(log, key, name):
     ],
     ids=["a field is missing", "no JSON"],
 )
-def test_a_snapshot_that_cannot_be_read_darkens_no_other(served, log, damage):
+def test_an_unreadable_snapshot_hides_no_other(served, log, damage):
     log.publish(taken(window=hour(1)))
     damage(log)
     log.publish(taken(), taken(T))
@@ -741,7 +741,7 @@ def test_a_snapshot_that_cannot_be_read_darkens_no_other(served, log, damage):
     assert log.connected == 1
 
 
-def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monkeypatch):
+def test_a_long_snapshot_is_awaited_while_it_progresses(log, metrics, monkeypatch):
     monkeypatch.setattr("worker.kafka.snapshots.follower._READ_SECONDS", 1.0)
     log.publish(taken())
     poll = Consumer.poll
@@ -755,7 +755,7 @@ def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monk
         assert said(port, "/streams/s/snapshot")["sequence"] == 1  # 13 messages, in 1.3 s
 
 
-def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
+def test_a_replaced_snapshot_is_not_mistaken_for_the_old_one(log, metrics):
     log.publish(taken())
     with paged(log, metrics) as (_, follower):
         whole = follower.find("s")
@@ -900,7 +900,7 @@ def test_probes_and_metrics_accept_any_host_name(served):
     assert b"http.names" in ask(served, "/", Host="worker-1").body
 
 
-def test_events_are_not_held_back_by_a_proxy_and_begin_at_once(served, monkeypatch):
+def test_events_start_at_once_and_disable_proxy_buffering(served, monkeypatch):
     """nginx passes on what a head forbids it to gather; the first byte comes before anything is read."""
     monkeypatch.setattr(Streams, "document", lambda self: time.sleep(WAIT))
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT / 2) as connection:
@@ -958,7 +958,7 @@ def test_foreign_messages_within_a_snapshot_are_bounded_and_reported(log, monkey
     follower._idle_seconds = 0.0
 
 
-def test_a_message_of_no_snapshot_is_named_once_it_is_read(log):
+def test_a_message_outside_any_snapshot_is_reported_once_read(log):
     log.publish(taken())
     log.add("s/head", b"{garbage", [("sequence", b"2")])
     passed = []
@@ -1034,7 +1034,7 @@ def test_cached_snapshots_are_bounded(log, metrics, monkeypatch):
         assert len(follower._kept) == 1  # the newest, always
 
 
-def test_many_who_ask_for_the_same_have_it_read_once(served, log):
+def test_equal_requests_share_one_read(served, log):
     log.publish(taken())
     until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
     sought = log.sought

@@ -205,7 +205,7 @@ def stored_and_loaded(state):
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut(seed):
+def test_reports_are_placed_in_batches_as_record_by_record(seed):
     rng = random.Random(f"panes {seed}")
     log = make_log(rng, rng.choice([5, 40, 150]))
     listed, start, end = make_rules(rng, log), log[0][0], log[-1][0] + 1
@@ -272,7 +272,7 @@ def test_a_changed_grace_moves_the_watermark_only_after_its_first_record(cuts):
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
 @pytest.mark.parametrize("far", [2**63 - 1, 2**63 - HOUR, FAR])
-def test_a_time_at_the_end_of_all_time_wraps_nowhere(far, cuts):
+def test_the_last_possible_time_does_not_overflow(far, cuts):
     state = run([HOUR, far, -(2**63)], HOURLY, cuts)
     assert state.cells.keys() == {"all", f"{HOUR}+{HOUR}"}
     w = state.windows
@@ -289,7 +289,7 @@ def test_a_time_at_the_end_of_all_time_wraps_nowhere(far, cuts):
 
 
 @pytest.mark.parametrize("cuts", [(), (1,)])
-def test_records_without_a_time_are_accepted_and_move_no_line(cuts):
+def test_undated_records_are_accepted_and_move_no_watermark(cuts):
     state = run([-1, -1], HOURLY, cuts)
     w = state.windows
     assert (state.accepted, w.undated, w.watermark, w.closed) == (
@@ -301,7 +301,7 @@ def test_records_without_a_time_are_accepted_and_move_no_line(cuts):
     assert state.cells.keys() == {"all"}
 
 
-def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_beyond_all():
+def test_a_gap_keeps_its_watermark_and_the_first_later_time():
     state = run([2 * HOUR], HOURLY)
     state.skip(4)
     state.skip(6)
@@ -315,7 +315,7 @@ def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_bey
     assert state.gaps == [(1, 4), (4, 6)]
 
 
-def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
+def test_the_watermark_of_an_admitted_partition_has_a_minimum():
     state = PartitionState.fresh(STREAM, 0)
     state.set_rules([Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
     state.windows.admit(2 * HOUR)
@@ -331,7 +331,7 @@ def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
     assert state.windows.closed == 2 * HOUR  # it never falls
 
 
-def test_a_window_is_the_sum_of_its_panes_of_whatever_length():
+def test_a_window_is_the_sum_of_its_panes_at_any_length():
     rules = [
         Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h", "30m"), grace=9 * HOUR))),
         Rule(3, 2, RecordLimits(None, True, None, Windowing(("1h",), grace=9 * HOUR))),
@@ -380,7 +380,7 @@ def test_a_snapshot_has_no_more_windows_than_its_computed_cost(windows):
     assert snapshot_cost(Snapshots(), served).windows == 1 + len(due)
 
 
-def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
+def test_a_pane_dropped_in_its_commit_is_not_written():
     state = PartitionState.fresh(STREAM, 0)
     state.set_rules([Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
     state.apply(STREAM, batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
@@ -391,7 +391,7 @@ def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
     assert state.cells["all"].state.tolist() == [1, 0, 0]
 
 
-def test_the_ages_are_up_to_and_with_their_name():
+def test_ages_include_their_upper_bound():
     edges = [0, 1, 10, 60, 360, 1440, 10080]
     names = ["1m", "1m", "10m", "1h", "6h", "1d", "7d"]
     for minutes, name in zip(edges, names, strict=True):

@@ -43,14 +43,14 @@ def run(server: Server, *keys: str) -> list[Any]:
     return together(client, [script.on([key]) for key in keys])
 
 
-def test_a_refused_command_is_one_partitions_and_the_others_are_answered() -> None:
+def test_a_refused_command_affects_one_partition_only() -> None:
     refused = redis.ResponseError("OOM command not allowed")
     server = Server([b"done", refused, b"done"])
     assert run(server, "a", "b", "c") == [b"done", refused, b"done"]
     assert server.sent == [["sha a", "sha b", "sha c"]]
 
 
-def test_a_script_that_the_server_does_not_know_is_sent_with_its_text_in_one_more_pipeline() -> None:
+def test_an_unknown_script_is_sent_again_in_one_more_pipeline() -> None:
     server = Server([NoScriptError(), b"done", NoScriptError()], [b"1", b"3"])
     assert run(server, "a", "b", "c") == [b"1", b"done", b"3"]
     assert server.sent[1:] == [["text a", "text c"]]

@@ -43,7 +43,7 @@ def everything(prefetch):
     return found
 
 
-def test_fetches_come_out_as_they_went_in(prefetch):
+def test_fetches_are_returned_in_order(prefetch):
     assert prefetch.empty
     assert prefetch.next() is None
     prefetch.add(3, Source("a", "b"), 10)
@@ -54,7 +54,7 @@ def test_fetches_come_out_as_they_went_in(prefetch):
     assert prefetch.empty
 
 
-def test_it_is_full_at_its_budget_and_no_longer_below(prefetch):
+def test_the_prefetch_is_full_exactly_at_its_budget(prefetch):
     prefetch.add(0, Source("a"), 99)
     assert not prefetch.full
     prefetch.add(0, Source("b"), 1)

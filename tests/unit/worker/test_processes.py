@@ -150,7 +150,7 @@ def samples(text):
 
 
 @pytest.mark.parametrize("silent", [None, 0, 1])
-def test_a_scrape_has_every_sample_of_every_process_and_each_family_once(silent):
+def test_a_scrape_has_all_samples_and_each_family_once(silent):
     both = [shown(1), shown(7)]
     asked = [None if number == silent else text for number, (text, _) in enumerate(both)]
     registry = merged.registry(lambda: asked, lambda: [0, 4])
@@ -179,7 +179,7 @@ def test_a_scrape_has_every_sample_of_every_process_and_each_family_once(silent)
     assert openmetrics.count("# TYPE records counter") == 1
 
 
-def test_no_process_answers():
+def test_a_scrape_without_answers_shows_all_processes_down():
     text = generate_latest(merged.registry(lambda: [None] * 3, lambda: [0] * 3)).decode()
     assert {value for name, _, value in samples(text) if name == "ldp_worker_process_up"} == {0.0}
     assert len(samples(text)) == 6
@@ -192,7 +192,7 @@ def up(group):
     return [None if text is None else float(text.split("\nmark ")[1].split()[0]) for text in group.metrics()]
 
 
-def test_all_answer_as_one(start, tmp_path):
+def test_probes_combine_the_answers_of_all_processes(start, tmp_path):
     group = start(3)
     assert up(group) == [10, 11, 12]
     facts = {"processes": {str(number): {"number": number} for number in range(3)}}
@@ -276,7 +276,7 @@ def test_a_process_that_cannot_start_is_retried(tmp_path):
     assert group.stop() == 0
 
 
-def test_a_wrong_configuration_ends_all_with_2(start, tmp_path):
+def test_a_wrong_configuration_exits_2(start, tmp_path):
     (tmp_path / "exit-1").write_text("2")
     group = start(2, ready=False)
     until(group.refused, group.turn)
@@ -309,7 +309,7 @@ def test_a_starting_process_stops_at_once_without_a_failure(start, tmp_path, mon
     assert gone(pid(tmp_path, 1))
 
 
-def test_the_first_makes_ready_what_the_others_need(start, tmp_path):
+def test_the_first_process_prepares_the_others(start, tmp_path):
     (tmp_path / "slow-0").touch()
     group = start(2, ready=False)
     until(lambda: known(tmp_path, 0), group.turn)
@@ -323,7 +323,7 @@ def test_the_first_makes_ready_what_the_others_need(start, tmp_path):
 
 
 @pytest.mark.parametrize(("count", "told"), [(1, None), (2, None), (64, None), (2, "5")])
-def test_together_they_start_no_more_threads_than_one_would(command, monkeypatch, count, told):
+def test_all_processes_together_use_the_threads_of_one(command, monkeypatch, count, told):
     for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.delenv(variable, raising=False)
         if told is not None:
@@ -386,7 +386,7 @@ def serves(tmp_path, events):
         return reply.read().decode()
 
 
-def test_the_parent_shows_all_and_ends_all(parent, tmp_path):
+def test_the_parent_exports_and_stops_all_processes(parent, tmp_path):
     process, events = parent
     text = serves(tmp_path, events)
     assert 'mark{process="0"} 10.0' in text

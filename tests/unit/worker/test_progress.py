@@ -113,7 +113,7 @@ def test_a_retried_error_is_reported_at_once(progress, now):
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 @pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
-def test_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress, now, step, error, remedy):
+def test_the_remedy_of_a_kafka_error_does_not_depend_on_the_step(progress, now, step, error, remedy):
     said = said_of(progress, now, step, errors.unavailable(error, "publishing to", "snapshots"))
     assert said.startswith(f"{step.value} has failed for 21 s: Kafka: publishing to topic 'snapshots': ")
     assert remedy in said.partition(". Remedy: ")[2]
@@ -133,7 +133,7 @@ def test_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress, now, st
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 @pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
-def test_the_remedy_follows_a_cause_in_redis_whatever_the_step(progress, now, step, error, remedy):
+def test_the_remedy_of_a_redis_error_does_not_depend_on_the_step(progress, now, step, error, remedy):
     class Failing:
         def pipeline(self, **_settings):
             raise error
@@ -152,6 +152,6 @@ def said_of(progress, now, step, error):
     return progress.describe()
 
 
-def test_a_cause_without_a_remedy_sends_to_check(progress, now):
+def test_an_error_without_a_remedy_points_to_check(progress, now):
     said = said_of(progress, now, Step.CLAIM, Unavailable("Kafka: odd"))
     assert "has failed for 21 s: Kafka: odd. Remedy: run ldp-worker check, " in said

@@ -75,7 +75,7 @@ def test_the_topic_keeps_only_the_methods_of_the_last_publisher(seed, chunked, m
     assert world.audit(topic=world.compacted()).difference is None
 
 
-def test_other_methods_are_published_once_though_no_report_comes():
+def test_new_methods_are_published_once_without_new_reports():
     world = World(3, PLAIN).run(to=60)
     number = world.open().sequence
     for methods in (("base",), ("base", "norm"), tuple(METHODS)):

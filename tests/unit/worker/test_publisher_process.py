@@ -84,7 +84,7 @@ def test_the_size_of_a_remote_event_does_not_grow_with_the_domain():
 @pytest.mark.parametrize(
     "error", [StateLost("counts are gone"), NewerState("another version"), KeyError("x")]
 )
-def test_an_error_of_the_other_process_ends_the_stream_as_one_of_a_thread_does(error):
+def test_an_error_of_the_publisher_process_ends_the_stream(error):
     try:
         raise error
     except Exception as raised:
@@ -140,13 +140,13 @@ def test_large_snapshots_use_a_separate_process(config, large):
     assert publishing.is_large(config, served) is large
 
 
-def test_the_configuration_goes_to_the_other_process_as_it_is():
+def test_the_configuration_is_passed_unchanged():
     config = configured(1000, windows=["1h"])
     assert pickle.loads(pickle.dumps(config)) == config
     assert config.redis.password.get_secret_value() == "secret"
 
 
-def test_lost_counts_keep_their_remedy_on_the_line_to_the_parent():
+def test_lost_counts_keep_their_remedy_across_processes():
     told = pickle.loads(pickle.dumps(StateLost("the counts are gone.", "restore Redis")))
     assert (told.cause, told.remedy) == ("the counts are gone.", "restore Redis")
     assert str(told) == "the counts are gone. Remedy: restore Redis."

@@ -99,7 +99,7 @@ def last_words(made):
     return heard
 
 
-def test_the_last_words_of_a_broker_are_thrown_away_upstream():
+def test_the_last_message_of_a_broker_is_discarded_upstream():
     (lost,) = last_words(transport.KafkaTCPTransport)
     assert "disconnected" in lost
     words, lost = last_words(quirks.Plain)
@@ -144,7 +144,7 @@ def test_received_data_is_joined_from_small_chunks_upstream():
         assert bytes(mine) == b"mine"
 
 
-def test_an_answer_is_copied_whole_before_it_is_read_upstream():
+def test_an_answer_is_copied_before_parsing_upstream():
     views = []
     for made in (KafkaBytes, quirks.Answer):
         answer = made(8)
@@ -174,7 +174,7 @@ def shake_hands(made):
     raise AssertionError("a handshake with nobody")
 
 
-def test_a_handshake_has_no_time_out_upstream():
+def test_a_handshake_has_no_timeout_upstream():
     assert shake_hands(transport.KafkaSSLTransport)[0] == {False}
     timed, error = shake_hands(quirks.Tls)
     assert timed == {True}
@@ -231,20 +231,20 @@ def test_a_missing_topic_raises_no_kafka_error_upstream(producer, monkeypatch, p
 
 
 @pytest.mark.parametrize("refused", [errors.MessageSizeTooLargeError, errors.RecordListTooLargeError])
-def test_a_record_that_is_too_large_ends_an_idempotent_producer_upstream(refused):
+def test_an_oversized_record_ends_an_idempotent_producer_upstream(refused):
     upstream = TransactionManager(api_version=(3, 0))
     assert not upstream.is_transactional()
     assert upstream.classify_batch_error(refused(), None) == TransactionManager.ERROR_CLASS_FATAL
 
 
-def test_a_producer_that_outlives_refusals_keeps_no_state_of_errors(silent):
+def test_a_producer_that_outlives_refusals_has_no_transaction_manager(silent):
     with contextlib.closing(
         KafkaProducer(bootstrap_servers=silent, **NO_BROKER, **quirks.OUTLIVES_REFUSALS)
     ) as producer:
         assert producer._transaction_manager is None
 
 
-def test_an_expired_record_puts_a_transaction_into_no_error_upstream():
+def test_an_expired_record_is_retriable_in_a_transaction_upstream():
     upstream = TransactionManager(transactional_id="id", api_version=(3, 0))
     found = upstream.classify_batch_error(errors.KafkaTimeoutError("expired"), None)
     assert found == TransactionManager.ERROR_CLASS_RETRIABLE  # so the sender leaves the transaction as it is
@@ -262,7 +262,7 @@ class Acknowledged:
             raise self._error
 
 
-def test_upstream_asks_for_the_committed_offset_of_one_partition_at_a_time() -> None:
+def test_committed_offsets_are_requested_one_by_one_upstream() -> None:
     assert [*inspect.signature(KafkaConsumer.committed).parameters] == [
         "self",
         "partition",
@@ -313,7 +313,7 @@ class Asking:
         return [handler.request for handler in self.retried]
 
 
-def test_a_request_whose_connection_is_lost_is_forgotten_upstream():
+def test_a_request_with_a_lost_connection_is_forgotten_upstream():
     assert Asking().ask() == []
 
 
@@ -342,7 +342,7 @@ class Ending:
         handler.result.wait(0)
 
 
-def test_the_end_of_a_transaction_is_sent_again_in_the_same_epoch_upstream():
+def test_the_end_of_a_transaction_is_resent_in_its_epoch_upstream():
     ending = Ending(lost=True)
     ending.commit_transaction()
     (request,) = (
@@ -366,7 +366,7 @@ def test_the_end_of_a_transaction_is_requested_once(lost):
     assert any(isinstance(handler, EndTxnHandler) for handler in asked) is not lost
 
 
-def test_a_transaction_whose_batch_is_cut_in_two_waits_for_the_halves():
+def test_a_transaction_waits_for_both_halves_of_a_split_batch():
     done = []
 
     def flush(_timeout):
@@ -387,7 +387,7 @@ def unsent(producer, monkeypatch):
     producer.send("t", b"value", partition=0)
 
 
-def test_a_producer_whose_batch_is_cut_in_two_neither_flushes_nor_closes_upstream(producer, monkeypatch):
+def test_a_split_batch_blocks_flush_and_close_upstream(producer, monkeypatch):
     unsent(producer, monkeypatch)
     (batch,) = producer._accumulator._incomplete.all()
     batch.produce_future._latch.set()  # as of one whose records are in two others now
@@ -400,7 +400,7 @@ def test_a_producer_whose_batch_is_cut_in_two_neither_flushes_nor_closes_upstrea
     assert not producer._sender.is_alive()
 
 
-def test_a_producer_with_something_unsent_does_not_close_at_once_upstream(producer, monkeypatch):
+def test_a_producer_with_unsent_records_closes_slowly_upstream(producer, monkeypatch):
     unsent(producer, monkeypatch)
     with pytest.raises(errors.KafkaTimeoutError):
         producer.close(timeout=0)
@@ -435,7 +435,7 @@ def join(consumer):
     return joined == [True]
 
 
-def test_a_leader_forgets_that_it_is_joining_upstream(consumer, monkeypatch):
+def test_a_group_leader_forgets_that_it_is_joining_upstream(consumer, monkeypatch):
     consumer.subscribe(["t"])
     coordinator = consumer._coordinator
 
@@ -460,7 +460,7 @@ def test_a_leader_forgets_that_it_is_joining_upstream(consumer, monkeypatch):
     assert not join(consumer)
 
 
-def test_a_member_that_has_joined_is_left_alone(consumer):
+def test_resuming_a_join_leaves_a_joined_member_unchanged(consumer):
     coordinator = consumer._coordinator
     coordinator.rejoin_needed, coordinator.state = False, MemberState.STABLE
     quirks.resume_join(consumer)
@@ -498,7 +498,7 @@ def send_heartbeat(member, monkeypatch, answer):
     ("answer", "lost"),
     [(None, False), (errors.RebalanceInProgressError(), False), (errors.FencedInstanceIdError(), True)],
 )
-def test_a_member_whose_name_another_has_takes_itself_to_be_joined_upstream(named, monkeypatch, answer, lost):
+def test_a_displaced_member_believes_it_is_joined_upstream(named, monkeypatch, answer, lost):
     send_heartbeat(named, monkeypatch, answer)
     assert named.group_metadata().state is MemberState.STABLE
     assert not named._coordinator.need_rejoin()
@@ -531,16 +531,16 @@ def left(member, monkeypatch):
     return [(one.member_id, one.group_instance_id) for request in sent for one in request.members]
 
 
-def test_a_member_with_a_name_does_not_leave_upstream(named, monkeypatch):
+def test_a_named_member_does_not_leave_upstream(named, monkeypatch):
     assert left(named, monkeypatch) == []
 
 
-def test_a_member_with_a_name_leaves_at_the_end(named, monkeypatch):
+def test_a_named_member_leaves_at_the_end(named, monkeypatch):
     quirks.leave_on_close(named)
     assert left(named, monkeypatch) == [("worker-1-id", "worker-1")]
 
 
-def test_a_member_whose_name_another_has_leaves_that_one_alone(named, monkeypatch):
+def test_a_displaced_member_does_not_remove_its_successor(named, monkeypatch):
     quirks.leave_on_close(named)
     send_heartbeat(named, monkeypatch, errors.FencedInstanceIdError())
     assert left(named, monkeypatch) == []
@@ -614,7 +614,7 @@ def to_its_end(steps):
     return ended.value.value
 
 
-def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_others_are_not():
+def test_only_bounds_of_leaderless_partitions_are_omitted():
     leaders = {0: 1, 1: -1, 2: 1, 3: None}
 
     class Heard(Fetcher):

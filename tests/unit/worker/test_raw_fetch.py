@@ -36,7 +36,7 @@ def batches(*counts):
     return made
 
 
-def test_a_fetch_comes_as_it_came():
+def test_a_fetch_is_returned_unchanged():
     data = b"".join(batches(3, 4))
     records, taken, drained = fetched(data + batches(5)[0][:-1], 2)
     (one,) = taken
@@ -51,7 +51,7 @@ def test_a_fetch_comes_as_it_came():
 @pytest.mark.parametrize(
     "data", [b"", b"\x00" * 11, batches(3)[0][:-1]], ids=["none", "no header", "cut off"]
 )
-def test_a_fetch_without_a_whole_batch_moves_nothing(data):
+def test_a_fetch_without_a_whole_batch_moves_no_position(data):
     records, taken, drained = fetched(data, 2)
     assert (taken, records.next_fetch_offset, records.bytes_read, drained) == ([], 2, 0, [records])
 

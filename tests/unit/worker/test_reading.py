@@ -117,14 +117,14 @@ def test_aborted_records_are_omitted():
     ("begins", "offsets"),
     [(b"", [0, 1, 2, 3, 4]), (b"s", [0, 1, 2]), (b"s/", [0, 1]), (b"s/head", [0]), (b"s/heads", [])],
 )
-def test_records_are_picked_by_what_their_keys_begin_with(begins, offsets):
+def test_records_are_selected_by_key_prefix(begins, offsets):
     section = b"".join(
         record(i, b"v", key=key) for i, key in enumerate([b"s/head", b"s/all", b"s", b"t", None])
     )
     assert [r.offset for r in decoded(batch(0, section, 5), begins=begins)[0]] == offsets
 
 
-def test_more_records_than_are_picked_at_once():
+def test_more_records_than_one_selection_are_read():
     section = b"".join(record(i, b"%d" % i, key=b"s/%d" % (i % 2)) for i in range(1000))
     records, _, _ = decoded(batch(0, section, 1000), begins=b"s/1")
     assert [(r.offset, r.value) for r in records] == [(i, b"%d" % i) for i in range(1, 1000, 2)]
@@ -138,14 +138,14 @@ def polled(data, offset, bound):
     return made.take(500), made.next_fetch_offset, made.record_iterator
 
 
-def test_an_empty_fetch_moves_the_position_to_where_all_could_be_read():
+def test_an_empty_fetch_moves_the_position_to_the_readable_end():
     """Compaction removes a control batch, and it was the last one: no position reaches the end otherwise."""
     assert polled(b"", 12, 13) == ([], 13, None)
     assert polled(b"", 12, 12) == ([], 12, None)
     assert polled(b"", 12, -1) == ([], 12, None)
 
 
-def test_a_position_is_behind_the_last_record_that_was_taken():
+def test_the_position_follows_the_last_returned_record():
     decode = reading._Decoder(b"", lambda passed: None)
     made = raw_fetch._Decoded(
         decode, 0, TP, MemoryRecords(good(0, b"a", b"b", b"c")), aborted_transactions=[]
@@ -205,7 +205,7 @@ def test_oversized_values_and_headers_are_truncated():
 
 
 @pytest.mark.parametrize(("level", "bound"), [("read_committed", 40), ("read_uncommitted", 50)])
-def test_up_to_where_all_could_be_read_depends_on_the_isolation_level(level, bound):
+def test_the_readable_end_depends_on_the_isolation_level(level, bound):
     parsed = SimpleNamespace(bound=0)
     fetcher = SimpleNamespace(_parse_fetched_data=lambda fetch: parsed, _append=None)
     consumer = SimpleNamespace(_fetcher=fetcher, config={"isolation_level": level})
@@ -235,7 +235,7 @@ class Consumer:
         return {TP: [Record(offset, 0, b"k", b"v") for offset in offsets]}
 
 
-def test_reading_ends_where_the_position_reaches_the_end():
+def test_reading_stops_when_the_position_reaches_the_end():
     consumer, alive = Consumer(([0, 1], 2), ([], 5), ([5, 6, 7], 8)), []
     found = reading.records(consumer, TP, 0, 7, lambda: alive.append(consumer.now))
     assert [r.offset for r in found] == [0, 1, 5, 6]
@@ -243,7 +243,7 @@ def test_reading_ends_where_the_position_reaches_the_end():
     assert list(reading.records(Consumer(), TP, 3, 3)) == []
 
 
-def test_reading_fails_where_the_brokers_do_not_deliver():
+def test_reading_fails_if_the_brokers_do_not_deliver():
     consumer = Consumer(([0, 1], 2))
     with pytest.raises(KafkaTimeoutError, match="no records from offset 2 to 7 arrive"):
         list(reading.records(consumer, TP, 0, 7, stall_seconds=30, clock=lambda: consumer.now))

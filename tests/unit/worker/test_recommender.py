@@ -65,7 +65,7 @@ class Bench:
         )
 
 
-def test_it_is_what_the_reports_choose_with_the_sequence_as_seed():
+def test_the_recommendation_uses_the_sequence_as_seed():
     bench = Bench()
     bench.recommender.offer(41, ESTIMATE)
     assert bench.recommender.latest == {}
@@ -102,7 +102,7 @@ def test_recommendations_run_one_at_a_time_at_intervals():
     assert {found.sequence for found in bench.recommender.latest.values()} == {3}
 
 
-def test_it_takes_a_tenth_of_a_core_at_most():
+def test_the_recommender_uses_at_most_a_tenth_of_a_core():
     bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.finish(seconds=10.0)
@@ -150,7 +150,7 @@ def test_a_failure_is_counted_logged_and_retried_later(monkeypatch):
     assert bench.recommender.latest["three"].sequence == 3
 
 
-def test_the_same_reports_are_not_thought_over_again():
+def test_unchanged_reports_are_not_evaluated_again():
     bench = Bench()
     bench.recommender.offer(1, ESTIMATE)
     bench.finish()
@@ -302,7 +302,7 @@ def test_a_changed_recommendation_is_published_without_new_reports(monkeypatch):
     assert recommended() == (5, 6, said)
 
 
-def test_the_schema_knows_what_a_recommendation_is():
+def test_the_schema_defines_recommendations():
     stream, cut = STREAM, snapshot.Cut({0: 1}, {})
     found = snapshot.Recommended("norm-sub", 7)
     taken = snapshot.take(stream, ESTIMATE, cut, 8, QUERIES, recommended={"three": found, "gone": found})

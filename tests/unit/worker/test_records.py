@@ -64,7 +64,7 @@ def test_whole_batches_are_read_as_kafka_python_reads_them():
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_of_the_java_client(codec):
+def test_batches_of_the_java_client_are_read(codec):
     vectors = json.loads((ROOT / "tests/vectors/record_batches.json").read_text(encoding="utf-8"))
     want = [(offset, timestamp, bytes.fromhex(value)) for offset, timestamp, value in vectors["records"]]
     fetched = bytes.fromhex(vectors["batches"][codec])
@@ -73,7 +73,7 @@ def test_batches_of_the_java_client(codec):
 
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("n", [1, 6_000])
-def test_batches_of_kafka_pythons_own_builder(codec, n):
+def test_batches_of_the_kafka_python_builder_are_read(codec, n):
     builder = MemoryRecordsBuilder(2, codec, 1 << 30)
     values = np.random.default_rng(n).integers(0, 256, (n, 3), np.uint8)
     for i, value in enumerate(values):
@@ -87,7 +87,7 @@ def test_batches_of_kafka_pythons_own_builder(codec, n):
     assert with_key == sum(i % 3 == 1 or i % 5 == 1 for i in range(n))
 
 
-def test_damaged_batches_are_read_or_refused_by_the_words():
+def test_damaged_batches_are_read_or_refused_with_their_reasons():
     arena, refused = Arena(), set()
     for log, start, aborted, rng in makers(range(1_000, 1_120)):
         caps = sorted(
@@ -129,7 +129,7 @@ def test_records_do_not_depend_on_fetch_boundaries():
         assert (read, bad, end, with_key) == whole
 
 
-def test_a_walk_is_as_far_as_the_reader_gets():
+def test_a_header_scan_reaches_as_far_as_the_reader():
     for log, _, _, rng in makers(range(100)):
         fetched = b"".join(damaged(one, rng) if rng.random() < 0.3 else one for one in log)
         fetched = np.frombuffer(fetched[: int(rng.integers(len(fetched)))], np.uint8)
@@ -138,13 +138,13 @@ def test_a_walk_is_as_far_as_the_reader_gets():
         assert drain(fetched[:size], 0) == drain(fetched, 0)
 
 
-def test_nothing_fetched_is_nothing_read():
+def test_an_empty_fetch_has_no_records():
     for fetched in (b"", b"\0" * 11, batch(3, b"", 0)[:-1]):
         assert Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, 1)]).read(Arena()) is None
         assert scan_headers(np.frombuffer(fetched, np.uint8)) == (0, -1, -1)
 
 
-def test_a_batch_that_compaction_emptied_still_moves_the_end():
+def test_a_batch_emptied_by_compaction_moves_the_end():
     assert drain(batch(7, b"", 0, last=4), 7) == ([], [], 12, 0)
 
 
@@ -255,7 +255,7 @@ def test_unusual_batches_are_read(section):
     same_as_slowly(batch(5, section, 1), 5, None, [(0, None)], Arena())
 
 
-def test_the_brokers_clock_is_the_time_of_all_records():
+def test_log_append_time_is_the_time_of_all_records():
     section = record(0, b"a", timestamp=5) + record(1, b"b", timestamp=9)
     assert drain(batch(0, section, 2, first=100, highest=777))[0] == [(0, 105, b"a"), (1, 109, b"b")]
     assert drain(batch(0, section, 2, first=100, highest=777, attributes=APPEND_TIME))[0] == [
@@ -293,7 +293,7 @@ def test_committed_reads_omit_aborted_transactions():
     assert drain(transactions(), 0, [(1, 0)])[2] == 8
 
 
-def test_an_aborted_batch_is_not_asked_whether_it_can_be_read():
+def test_an_aborted_batch_is_skipped_without_decoding():
     aborted = batch(0, b"no lz4", 1, attributes=TRANSACTIONAL | 3, producer=1)
     assert drain(aborted, 0, [(1, 0)]) == ([], [], 1, 0)
     assert [one.why for one in drain(aborted, 0, [(2, 0)])[1]] == ["codec"]
@@ -301,7 +301,7 @@ def test_an_aborted_batch_is_not_asked_whether_it_can_be_read():
     assert [one.why for one in drain(mended, 0, [(1, 0)])[1]] == ["checksum"]
 
 
-def test_the_cap_of_a_batch_is_the_one_at_its_offset():
+def test_the_cap_of_a_batch_depends_on_its_offset():
     section = record(0, bytes(100))
     fetched = b"".join(batch(base, section, 1) for base in (0, 10, 20, 30))
     caps = [(5, 10), (15, None), (30, len(section) - 1)]
@@ -323,7 +323,7 @@ def test_a_large_batch_has_separate_arrays():
     assert data.size < 2 * records.ROOM
 
 
-def test_a_chunk_is_some_half_a_mebibyte():
+def test_a_chunk_is_about_half_a_mebibyte():
     section = b"".join(record(i, bytes(90)) for i in range(1_000))
     fetched = b"".join(batch(1_000 * k, section, 1_000) for k in range(40))
     reader, arena, sizes = Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, None)]), Arena(), []
@@ -334,7 +334,7 @@ def test_a_chunk_is_some_half_a_mebibyte():
 
 
 @pytest.mark.long
-def test_nothing_is_read_or_written_outside_an_array(tmp_path):
+def test_array_accesses_stay_within_bounds(tmp_path):
     """Damaged batches and JSON frames with every index checked: numba compiles that in, not from the usual cache."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     sizes = ["--whole", "1000", "--damaged", "10000", "--audited", "0", "--texts", "10000"]

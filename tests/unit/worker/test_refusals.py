@@ -229,7 +229,7 @@ class Committing:
         assert result.wait(0)
 
 
-def test_each_error_code_of_endtxn_ends_the_producer_even_if_the_next_answer_is_none():
+def test_each_endtxn_error_ends_the_producer_despite_a_later_success():
     """A publisher replaces a producer whose commit failed; see `KafkaSnapshotProducer.publish`."""
     committed = []
     for code, error in CODES.items():
@@ -263,7 +263,7 @@ def test_an_unknown_topic_is_requested_again_after_any_error(consumer):
     assert consumer._cluster._need_update
 
 
-def test_a_partition_that_is_refused_waits_longer_each_time_and_is_well_once_it_is_not_refused_again():
+def test_refused_partitions_back_off_until_they_succeed():
     now = [100.0]
     refusals, error = Refusals(lambda: now[0]), kafka_errors.UnknownError()
     waits = []

@@ -50,7 +50,7 @@ class Said:
         self.rejections.add(batch, applied, left_out)
 
 
-def test_the_first_rejections_are_gathered_for_two_seconds():
+def test_the_first_rejections_are_collected_for_two_seconds():
     """300 malformed records in batches of one: the first event counts them all, where it once counted 1."""
     said = Said()
     for start in range(300):
@@ -103,7 +103,7 @@ def test_rejections_are_logged_soon_and_then_once_a_minute():
     }
 
 
-def test_reasons_are_counted_by_the_streams_document():
+def test_reasons_are_counted_per_document_of_the_stream():
     def columns(*values):
         return Columns.of(range(len(values)), [0] * len(values), values)
 
@@ -142,7 +142,7 @@ def shown(found, last=10, value=False, width=80):
     return captured.get()
 
 
-def test_dead_letters_say_why_and_where_but_not_what():
+def test_dead_letters_show_reason_and_offset_without_the_value():
     text = shown([parsed(b"secret value", 1_700_000_000_000), parsed(b"2nd")])
     assert "version: the first byte is not a known frame version" in text
     assert ["2023-11-14T22:13:20Z", "version", "reports/3/17", "12", "B"] in [
@@ -206,7 +206,7 @@ def test_a_late_record_is_shown_with_its_time_and_window():
     assert others.late == {"timestamp": -1, "end": -1}
 
 
-def test_dead_letters_of_others_do_no_harm():
+def test_foreign_dead_letters_are_harmless():
     record = SimpleNamespace(timestamp=0, value=None, headers=[("stream", None)])
     found = reader._dead_letter(record)
     assert (found.reason, found.where, found.size, found.stream) == ("?", "?/-1/-1", 0, "")
@@ -214,7 +214,7 @@ def test_dead_letters_of_others_do_no_harm():
     assert parsed(b"", **{"truncated.size": "9" * 5000, "__connect.errors.offset": "-1"}).size == 0
 
 
-def test_dead_letters_as_json():
+def test_dead_letters_are_printed_as_json():
     found = [
         parsed(EVIL),
         parsed(b"2nd", **{"__connect.errors.exception.class.name": "json"}),

@@ -112,7 +112,7 @@ def test_without_windows_the_rows_of_all_time_follow_the_configuration():
         assert held(there) == expected(bodies(there)["all", 0], ("all", 0), places)
 
 
-def test_rows_are_published_once_they_are_configured_though_no_report_comes():
+def test_newly_configured_rows_are_published_without_new_reports():
     there = World(3, PLAIN).run(to=60)
     number = there.open().sequence
     for choice in [(["base"], 2), (["norm"], 2), None]:
@@ -214,7 +214,7 @@ def test_a_head_keeps_rows_of_an_earlier_configuration(head, progress, older):
     assert plan.rows == Rows("rows", B, *older)
 
 
-def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
+def test_a_deleted_window_deletes_rows_of_earlier_configurations():
     plan = RowTopic("rows", B).plan(
         "s", Head(5, rows=Rows("rows", B, A, 60_000)), CLOSED, (), RETAIN, 100_000, lambda: 1 / 0
     )

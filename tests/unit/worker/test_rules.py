@@ -41,7 +41,7 @@ def recorded(*said):
         ([(1, A), (5, B)], RequestedRule(4, B), "set streams.revision to 6"),
     ],
 )
-def test_which_configuration_is_the_newer(history, configured, expected):
+def test_the_decided_rule_depends_on_the_recorded_history(history, configured, expected):
     decided = rules.decide(recorded(*history), configured, 50)
     if isinstance(expected, str):
         assert isinstance(decided, Older)
@@ -51,11 +51,11 @@ def test_which_configuration_is_the_newer(history, configured, expected):
         assert decided == expected
 
 
-def test_a_rule_begins_no_earlier_than_one_that_is_recorded_ahead():
+def test_a_rule_begins_no_earlier_than_a_recorded_one():
     assert rules.decide([Rule(0, 1, A), Rule(90, 2, B)], RequestedRule(None, C), 50) == Rule(90, 3, C)
 
 
-def test_turns_of_old_and_new_workers_never_flap():
+def test_alternating_old_and_new_workers_never_flap():
     """In any order of configurations, each adds at most one rule, and finally none adds any."""
     some = [RequestedRule(r, t) for r in (None, 1, 2, 3) for t in (A, B, C)]
     for seed in range(500):

@@ -202,7 +202,7 @@ def said_by(folder, command, text, environ=None):
     return result
 
 
-def test_there_are_many_places():
+def test_many_places_of_secrets_are_tested():
     assert len(REFUSED) + len(OF_A_STREAM) + len(VARIABLES) + len(TAKEN) > 150
 
 

@@ -72,7 +72,7 @@ def test_data_in_flight_is_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize("batch", [1, 100])
-def test_the_rate_is_one_of_reports_however_many_a_record_has(monkeypatch, batch):
+def test_the_rate_counts_reports_and_not_records(monkeypatch, batch):
     """At 100 reports a second, report i is sent no earlier than i/100 s, minus the allowed lead: 50 ms and a
     record."""
     now, moments, producer = [1000.0], [], Producer()
@@ -124,7 +124,7 @@ def test_an_unacknowledged_record_is_an_error(monkeypatch, error, said):
         send(monkeypatch, Producer(error), [(b"value", 1)])
 
 
-def test_records_have_the_time_that_as_many_reports_before_them_say(monkeypatch):
+def test_record_times_depend_on_the_number_of_earlier_reports(monkeypatch):
     producer = Producer()
     records = [(b"good", 2), (b"spoilt", 0), (b"good", 3), (b"good", 1)]
     send(monkeypatch, producer, records, at=lambda before: 1000 + before)

@@ -23,7 +23,7 @@ def decode(values, stream=STREAM):
     return frames.decode(stream, b"".join(values), bounds[:-1], bounds[1:])
 
 
-def test_counts_go_to_their_labels(tmp_path):
+def test_counts_are_assigned_to_their_labels(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("\ufeffcolour,n\nblue,5\nred,2\n", encoding="utf-8")
     assert crowd.read_counts(path, "n", "colour", STREAM.labels).tolist() == [2, 0, 5]
@@ -45,7 +45,7 @@ def test_bad_counts_are_named(tmp_path, text, said):
         crowd.read_counts(path, "n", "colour", STREAM.labels)
 
 
-def test_the_draw_is_the_seeds_and_fits_the_counts():
+def test_the_draw_is_reproducible_and_fits_the_counts():
     counts = np.array([6, 0, 3, 1])
     drawn = crowd.draw(counts, 100_000, seed=5)
     again = crowd.draw(counts, 100_000, seed=5)
@@ -59,7 +59,7 @@ def test_the_draw_is_the_seeds_and_fits_the_counts():
 
 
 @pytest.mark.parametrize("protocol", ORACLES)
-def test_records_of_every_protocol(protocol):
+def test_records_of_every_protocol_are_valid(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=50))
     made = list(records(stream, np.full(700, 49), seed=4, batch=3, json_share=0.3, malformed_share=0.5))
     decoded = decode([value for value, _ in made], stream)
@@ -70,7 +70,7 @@ def test_records_of_every_protocol(protocol):
     assert reasons >= {"empty", "version", "json"}
 
 
-def test_large_reports_are_not_all_made_at_once(monkeypatch):
+def test_large_reports_are_generated_in_parts(monkeypatch):
     stream = ldp.Stream("s", ldp.OUE("1", domain_size=1 << 20))
     made = []
 
@@ -84,7 +84,7 @@ def test_large_reports_are_not_all_made_at_once(monkeypatch):
     assert made == [64, 64, 22]  # 8 MiB at a time
 
 
-def test_the_demos_labels_are_the_csvs():
+def test_labels_of_the_demo_match_the_csv():
     with (DEMO.parents[1] / "ldp/experiments/emoji.csv").open(encoding="utf-8", newline="") as file:
         emoji = [row["emoji"] for row in csv.DictReader(file)]
     assert (DEMO / "emoji.txt").read_text(encoding="utf-8").splitlines() == emoji
@@ -123,7 +123,7 @@ TOPIC = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.m
         ({"retention.ms": "7199999"}, "delete older records"),
     ],
 )
-def test_a_topic_that_does_not_keep_the_hours_is_refused(changed, said):
+def test_a_topic_with_a_short_retention_is_refused(changed, said):
     why = refused(Topic("id", 1, 1, TOPIC | changed), 7_200_000)
     assert (why is None) == (said is None)
     assert said is None or said in why

@@ -124,7 +124,7 @@ class Busy(Compacted):
 
 
 @pytest.mark.parametrize("decided", [False, True])
-def test_a_stream_without_a_head_is_found_to_have_none_however_fast_others_write(decided):
+def test_a_missing_head_is_determined_despite_fast_writers(decided):
     topic = Busy({}, 1, [])
     assert KafkaSnapshotProducer(topic, STREAM).head(decided=decided).sequence == 0
     assert len(topic.reads) == 2
@@ -162,7 +162,7 @@ class Far(Compacted):
         return consumer
 
 
-def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
+def test_a_head_is_found_after_any_number_of_later_records():
     topic = Far(300_000)
     assert KafkaSnapshotProducer(topic, STREAM, lambda: topic.now).head(decided=False).sequence == 5
     assert topic.now > 45
@@ -279,7 +279,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("nth", range(1, 13))
-def test_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie, nth):
+def test_one_wrong_answer_never_restarts_the_sequence(monkeypatch, lie, nth):
     """The publisher continues from the newest head, or opens once more."""
     monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
     seconds = itertools.count()
@@ -292,9 +292,7 @@ def test_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie, nth):
 
 
 @pytest.mark.parametrize(("domain_size", "seconds"), [(10**6, 30), (1 << 24, 64)])
-def test_the_brokers_leave_a_transaction_open_as_long_as_its_snapshot_may_take(
-    monkeypatch, domain_size, seconds
-):
+def test_the_transaction_timeout_covers_the_longest_snapshot(monkeypatch, domain_size, seconds):
     config = parse(
         "[[streams]]\nname = 's'\ntopic = 'reports'\nprotocol = 'olh'\nepsilon = '1'\n"
         f"domain_size = {domain_size}\n"
@@ -317,7 +315,7 @@ def test_a_missing_head_ends_the_search():
     assert looked([], {}, end=0) == (0, [])
 
 
-def test_a_head_that_is_deleted_on_purpose_is_not_looked_for_behind():
+def test_a_deleted_head_ends_the_search():
     assert looked([], {3: (b"s/head", head(4)), 5: (b"s/head", b"")}) == (0, [0])
 
 

@@ -115,7 +115,7 @@ def test_all_time_is_read_without_the_windows_in_between(config, log):
         assert reader.published == 3
 
 
-def test_a_final_is_read_though_many_heads_came_since(config, log):
+def test_a_final_window_is_read_after_many_later_heads(config, log):
     final = taken(hour(1, final=True), 2)
     publish(log, taken(sequence=1))
     publish(log, taken(sequence=2), final)
@@ -272,7 +272,7 @@ def test_a_flood_of_messages_that_no_head_lists_hides_no_snapshot(config, log, f
         assert reader.latest(9) == final
 
 
-def test_the_windows_that_are_known_are_bounded(config, log, monkeypatch):
+def test_known_windows_are_bounded(config, log, monkeypatch):
     monkeypatch.setattr(index, "_MOST_WINDOWS", 6)
     publish(log, taken(), *(taken(hour(start)) for start in range(1, 9)))
     log.append(Record(b"s/1h/" + b"9" * 1000, b"{}", [], 1000, len(log)))
@@ -283,7 +283,7 @@ def test_the_windows_that_are_known_are_bounded(config, log, monkeypatch):
     assert len(passed) == 1
 
 
-def test_a_snapshot_of_a_number_that_was_shown_is_another_one(config, log):
+def test_a_new_snapshot_with_a_shown_number_is_shown(config, log):
     with reads(config) as reader:
         for reports in (15, 18):  # as after the stream was removed
             publish(log, taken(sequence=1, n=reports))
@@ -328,7 +328,7 @@ def test_watch_shows_the_finality_of_a_window(watch, there):
     assert "from" not in watch("--once").stdout.splitlines()[0]
 
 
-def test_watch_once_shows_the_newest_though_the_brokers_take_their_time(watch, log, monkeypatch):
+def test_watch_once_waits_for_slow_brokers(watch, log, monkeypatch):
     for start in range(1, 9):
         publish(log, taken(sequence=start), taken(hour(start), start))
     polls, poll = [], Topic.poll
@@ -352,7 +352,7 @@ def test_watch_once_fails_if_the_end_is_not_reached(watch, log, monkeypatch):
     assert "the topic was not read to its end in 0.1 s; use a longer --timeout" in result.stderr
 
 
-def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
+def test_an_unreadable_head_removes_no_window(watch, there, log):
     log.append(Record(b"s/head", b"{garbage", [], 1000))
     assert watch("--list").exit_code == 0
     assert watch("--once", "--window", "1h").stdout.startswith("1h from 1970-01-01T03:00:00Z")
@@ -434,7 +434,7 @@ def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
         (("--window", "1h", "--start", "noon"), "'noon' given; allowed is a time such as 2026-11-22T06:00Z"),
     ],
 )
-def test_watch_refuses_a_start_that_is_none(watch, args, said):
+def test_watch_refuses_an_invalid_start(watch, args, said):
     result = watch("--once", *args)
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
@@ -452,7 +452,7 @@ def test_waiting_for_a_window_prints_the_existing_windows(watch, there, monkeypa
     assert watch("--window", "1h").stderr == ""
 
 
-def test_a_window_that_lacks_reports_is_not_complete():
+def test_a_window_with_missing_reports_is_incomplete():
     one = taken(hour(1, final=True))
     console = Console(width=100)
     with console.capture() as captured:

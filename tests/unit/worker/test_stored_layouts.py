@@ -73,7 +73,7 @@ def test_stored_vectors_are_read_as_they_were_counted(vector):
     assert said(state) == vector["counted"]
 
 
-def test_the_vectors_blobs_are_the_bytes_that_the_layout_defines(vector):
+def test_blobs_of_the_vectors_match_the_layout(vector):
     fields, cells = vector["fields"], vector["counted"]["cells"]
     commits = json.loads(fields["blobs"])
     assert vector["blobs"].keys() == commits.keys() == (cells.keys() if fields["commit_id"] else set())
@@ -181,7 +181,7 @@ GAP = (
         ("evicted", GAP.replace("6 remaining", "8 remaining")),
     ],
 )
-def test_the_audit_recounts_them_from_their_log(name, outcome):
+def test_the_audit_recounts_the_vectors_from_their_log(name, outcome):
     vector = STORED[name]
     log = [(record["timestamp"], bytes.fromhex(record["value"])) for record in vector["log"]]
     blobs = {"all": None} | {window: bytes.fromhex(blob) for window, blob in vector["blobs"].items()}
@@ -204,7 +204,7 @@ def head(name):
     return json.loads((VECTORS / "snapshot-schema-1" / f"{name}.json").read_text())
 
 
-def test_a_head_of_today_is_read():
+def test_a_head_of_the_current_version_is_read():
     rules = head("head")["rules"]["0"]
     read = Head.parse(head("head"))
     assert read == Head(

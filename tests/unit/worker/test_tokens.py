@@ -83,14 +83,14 @@ def test_tokens_are_requested_as_the_rfc_defines(endpoint):
     assert SECRET not in repr(endpoint.credentials())
 
 
-def test_the_client_takes_them(endpoint):
+def test_the_kafka_client_uses_the_tokens(endpoint):
     quirks.mend_connections()
     mechanism = SaslMechanismOAuth(sasl_oauth_token_provider=tokens_of(endpoint.credentials()))
     assert mechanism.auth_bytes() == b"n,,\x01auth=Bearer token-1\x01\x01"
     assert tokens_of(endpoint.credentials()) is tokens_of(endpoint.credentials())
 
 
-def test_the_next_one_is_there_before_the_one_before_is_over(endpoint):
+def test_a_token_is_renewed_before_it_expires(endpoint):
     endpoint.replies = lambda n: (200, {"access_token": f"token-{n}", "expires_in": 1})
     given = Tokens(endpoint.credentials())
     seen = [given.token()]
@@ -107,7 +107,7 @@ def test_the_next_one_is_there_before_the_one_before_is_over(endpoint):
     assert len(endpoint.asked) <= many + 1
 
 
-def test_while_the_endpoint_fails_the_one_that_is_good_is_given(endpoint, monkeypatch):
+def test_a_valid_token_is_used_while_the_endpoint_fails(endpoint, monkeypatch):
     monkeypatch.setattr("worker.login.tokens._RENEWED_AT", 0.001)
     endpoint.replies = lambda n: (200, {"access_token": "good", "expires_in": 60}) if n == 1 else (503, b"")
     given = Tokens(endpoint.credentials())

@@ -28,7 +28,7 @@ def printed(methods, width, **options) -> str:
     return captured.get()
 
 
-def test_the_most_frequent_come_first_in_per_cent():
+def test_the_most_frequent_values_come_first_in_percent():
     text = printed(("norm",), 100)
     base = (0.5 - float(STREAM.oracle.q)) / float(STREAM.oracle.p - STREAM.oracle.q)
     rows = [line for line in text.splitlines() if line.startswith(("red", "[green]", "blue"))]
@@ -43,7 +43,7 @@ def test_lost_offsets_are_shown():
     assert "partition 0 lost offsets 3, 7–8\n" in printed(("norm",), 120, gaps={0: [(3, 4), (7, 9)]})
 
 
-def test_a_snapshot_of_another_stream_is_noticed():
+def test_a_snapshot_of_another_stream_is_detected():
     assert shown.foreign(taken(), STREAM) is None
     others = [
         ldp.Stream("colours", ldp.GRR("2", 3), labels=STREAM.labels),
@@ -137,7 +137,7 @@ def test_a_timeout_before_the_end_of_the_topic_is_reported(monkeypatch, capsys):
     assert "the topic was not read to its end in 3 s; use a longer --timeout" in said.err
 
 
-def test_all_streams_have_a_line_each(monkeypatch, capsys):
+def test_each_stream_has_one_line(monkeypatch, capsys):
     config = several(monkeypatch, [replace(taken(), stream="shapes", sequence=5)])
     assert overview.follow(config, 10.0, None) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -157,7 +157,7 @@ def test_a_stream_without_a_snapshot_is_reported(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("as_json", [None, ("base",)])
-def test_off_a_terminal_each_new_snapshot_is_a_line(monkeypatch, capsys, as_json):
+def test_without_a_terminal_each_new_snapshot_is_one_line(monkeypatch, capsys, as_json):
     config = several(monkeypatch, [None, replace(taken(), stream="shapes")])
     with pytest.raises(KeyboardInterrupt):
         overview.follow(config, None, as_json)

@@ -24,7 +24,7 @@ def test_window_functions_match_enumeration(length, every):
 @pytest.mark.parametrize(
     "names", [("1h",), ("all", "6h every 2h"), ("6h every 2h", "9h every 3h"), ("1h", "40m")]
 )
-def test_every_window_is_whole_panes_and_no_longer_pane_would_do(names):
+def test_panes_are_the_longest_that_divide_every_window(names):
     windowing = Windowing(names, grace=60_000)
     minute = 60_000
     edges = {
@@ -52,7 +52,7 @@ def test_the_bound_covers_panes_kept_open_by_reports_of_a_partition():
 
 
 @pytest.mark.parametrize("start", [0, 1, 3_600_000, 2**62])
-def test_a_panes_name_is_read_again(start):
+def test_pane_names_survive_a_round_trip(start):
     pane = Pane(start, 1_200_000)
     assert pane_of(str(pane)) == pane
     assert pane.end == start + 1_200_000
@@ -71,7 +71,7 @@ def test_invalid_cell_names_are_refused(name):
     ("text", "length"),
     [("0s", 0), ("1s", 1000), ("90s", 90_000), ("5m", 300_000), ("36h", 129_600_000), ("366d", LONGEST)],
 )
-def test_lengths(text, length):
+def test_lengths_are_converted_to_milliseconds(text, length):
     assert milliseconds(text) == length
 
 
@@ -93,7 +93,7 @@ def test_invalid_windows_are_refused(text):
 
 
 @pytest.mark.parametrize("names", [(), ("1h", "60m"), ("1h", "1h every 1h"), ("all", "all", "1h")])
-def test_windows_that_are_none_or_twice_the_same_are_refused(names):
+def test_invalid_and_repeated_windows_are_refused(names):
     with pytest.raises(ValueError, match=r"given; two of them are the same window|no windows given"):
         parse_all(names)
 

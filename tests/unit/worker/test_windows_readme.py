@@ -15,14 +15,14 @@ SECTION = page("guides/windows")
 STREAM = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 
 
-def test_the_configuration_is_taken():
+def test_the_documented_configuration_is_valid():
     (toml,) = re.findall(r"^```toml\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
     (served,) = parse(toml.replace("[[streams]]\n", STREAM)).streams
     wanted = Windowing(("all", "1h", "24h every 1h"), grace=600_000, max_out_of_orderness=60_000)
     assert served.configured.limits.windowing == wanted
 
 
-def test_the_bounds_are_those_of_the_configuration():
+def test_documented_bounds_match_the_configuration():
     text = " ".join(SECTION.split())
     assert f"more than {MOST_PANES:,} panes or {MOST_BYTES >> 30} GiB of counts per partition" in text
     assert f"{MOST_OPEN} windows open at once, {MOST_KEPT:,} final windows on the topic" in text

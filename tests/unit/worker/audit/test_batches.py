@@ -43,7 +43,7 @@ def test_batches_of_the_kafka_python_builder_are_read(codec, n):
     assert ours(bytes(builder.buffer())) == (records, 0)
 
 
-def test_both_readings_agree_on_whole_batches():
+def test_both_readers_agree_on_whole_batches():
     records = 0
     for seed in range(12):
         made, start, stop, aborted, rng = some_log(seed, 20)
@@ -55,7 +55,7 @@ def test_both_readings_agree_on_whole_batches():
     assert records > 2_000
 
 
-def test_a_negative_length_is_unreadable_though_the_checksum_is_right():
+def test_a_negative_length_with_a_valid_checksum_is_unreadable():
     """The rest of the fetch belongs to it, and may look like one complete batch."""
     good = batch(40, record(0, b"\x01frame"), 1)
     negative = good[:8] + struct.pack(">i", -89) + good[12:]
@@ -64,7 +64,7 @@ def test_a_negative_length_is_unreadable_though_the_checksum_is_right():
     assert (one.sound, one.corrupt) == (False, False)  # another fetch brings the same
 
 
-def test_both_readings_agree_on_damaged_batches():
+def test_both_readers_agree_on_damaged_batches():
     """`make fuzz` compares a million batches."""
     counted = audited.fuzz(60, 0)
     assert min(counted["unreadable"], counted["readable"]) > 40
@@ -96,7 +96,7 @@ def test_data_is_decompressed_up_to_the_cap(codec):
         (SNAPPY, varint(-(1 << 30)) + b"\0"),
     ],
 )
-def test_a_bomb_is_unpacked_no_further_than_the_cap(codec, bomb):
+def test_a_bomb_is_decompressed_up_to_the_cap(codec, bomb):
     with pytest.raises(Unreadable):
         unpack(codec, bomb, 1 << 20)
 
@@ -121,7 +121,7 @@ def lz4_frame(block, flags=0x40, plain=False):
     return head + struct.pack("<I", len(block) | plain << 31) + block + bytes(4)
 
 
-def test_an_lz4_block_is_sequences_and_the_last_is_literals():
+def test_an_lz4_block_ends_with_literals():
     assert bytes(unpack(LZ4, lz4_frame(b"\x11a\x01\x00\x10b"), 100)) == b"aaaaaab"
     assert bytes(unpack(LZ4, lz4_frame(b"\x11a\x01\x00\x00"), 100)) == b"aaaaaa"
     assert bytes(unpack(LZ4, lz4_frame(b"plain", plain=True), 100)) == b"plain"
@@ -133,7 +133,7 @@ def test_an_lz4_block_is_sequences_and_the_last_is_literals():
     expect_unreadable(LZ4, linked[:4] + b"\x60" + linked[5:])  # independent blocks
 
 
-def test_gzip_checks_what_it_holds():
+def test_gzip_verifies_its_checksum():
     section = gzip.compress(b"held")
     assert bytes(unpack(GZIP, section + gzip.compress(b"more"), 8)) == b"heldmore"
     expect_unreadable(GZIP, section[:-8] + bytes(8), section + b"\0", zlib.compress(b"held"), b"")
@@ -174,14 +174,14 @@ def test_a_false_batch_is_one_unreadable_batch_and_the_next_is_read(what, made):
     assert ours(fetched) == theirs(fetched) == ([(NOW + 3, b"b")], count)
 
 
-def test_an_unreadable_batch_counts_where_it_ends():
+def test_an_unreadable_batch_counts_at_its_end():
     made = batch(10, b"nothing", 5)
     assert batches.whole(made)[0].end == 15
     for start, stop, count in ((0, 15, 1), (0, 14, 0), (14, 15, 1), (15, 99, 0), (12, 99, 1), (0, 10, 0)):
         assert ours(made, start, stop) == ([], count), (start, stop)
 
 
-def test_the_cap_is_the_one_at_the_first_offset():
+def test_the_cap_is_that_of_the_first_offset():
     section = record(0, bytes(100))
     fetched = b"".join(batch(base, section, 1) for base in (0, 10, 20, 30))
     assert ours(fetched, caps=[(5, 10), (15, None), (30, len(section) - 1)])[1] == 3
@@ -204,7 +204,7 @@ def test_aborted_transactions_are_skipped_but_their_checksums_are_checked():
     assert [one.corrupt for one in batches.whole(b"".join(log))] == [False, True, False, False]
 
 
-def test_reach_is_up_to_the_last_whole_batch():
+def test_the_reach_ends_at_the_last_whole_batch():
     one, two = batch(3, record(0, b"a"), 1, last=4), batch(20, record(0, b"b"), 1)
     assert batches.reach(one + two) == (len(one + two), 21)
     assert batches.reach((one + two)[:-1]) == (len(one), 8)

@@ -10,7 +10,7 @@ from worker.audit.decoding import chances_of, frequencies, support
 
 
 @every_stream
-def test_frequencies_are_those_that_the_oracle_publishes(stream):
+def test_frequencies_match_the_oracle(stream):
     oracle, rng = stream.oracle, np.random.default_rng(1)
     reports = oracle.perturb(rng.integers(0, oracle.domain_size, 500), rng=rng)
     if isinstance(oracle, ldp.RatedResponse):
@@ -31,6 +31,6 @@ def test_frequencies_are_those_that_the_oracle_publishes(stream):
     assert frequencies(document, counts, 500).tobytes() == due.tobytes()
 
 
-def test_a_geometry_that_is_too_large_is_not_decoded():
+def test_an_oversized_geometry_is_not_decoded():
     stream = ldp.Stream("s", ldp.PGR("6", domain_size=70_000, prime=401, dimension=3))
     assert support(stream.document(), stream.oracle.zeros()) is None

@@ -65,7 +65,7 @@ def test_each_published_method_matches_its_estimate(stream, n):
 
 @pytest.mark.parametrize("epsilon", ["1/20", "1", "6"])
 @pytest.mark.parametrize("d", [1, 2, 900])
-def test_estimates_of_many_reports_of_few_and_many_values(epsilon, d):
+def test_estimates_match_for_many_reports_and_domain_sizes(epsilon, d):
     rng = np.random.default_rng(d)
     for make in (ldp.OUE, ldp.OLH):
         stream = ldp.Stream("s", make(epsilon, domain_size=d))
@@ -77,7 +77,7 @@ def test_estimates_of_many_reports_of_few_and_many_values(epsilon, d):
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_another_number_of_a_method_is_found(method):
+def test_a_changed_number_of_a_method_is_detected(method):
     snapshot = snapshot_of(STREAMS["olh-mul32"], 500)
 
     def least(vector, v):
@@ -105,7 +105,7 @@ def test_another_number_of_a_method_is_found(method):
         expect(snapshot, lambda _, said: said["frequencies"].pop(), [method])
 
 
-def test_a_method_that_there_is_not_is_named():
+def test_an_unknown_method_is_named():
     own = Estimate(np.zeros(3), 1, *chances_of(STREAMS["grr-3"].document()))
     with pytest.raises(Difference, match="guess is not a method"):
         expect_method("guess", {}, own, {"frequencies": np.zeros(3)})
@@ -149,7 +149,7 @@ def _add_first(said, by):
 
 
 @every_stream
-def test_the_epsilon_of_a_stream_is_what_a_report_spends_and_no_other(stream):
+def test_only_the_epsilon_of_the_stream_is_accepted(stream):
     document = stream.document()
     due = announce(stream, Cut({}, {}), 1, None, "ab" * 16).epsilon
     expect_spent({} if due is None else {"epsilon": due}, document)

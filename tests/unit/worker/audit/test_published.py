@@ -141,7 +141,7 @@ def test_all_messages_of_a_snapshot_are_compared_with_the_log(world, kind, what)
 
 
 @pytest.mark.parametrize("kind", ["final", "provisional", "all"])
-def test_headers_and_documents_of_one_message_are_held_against_the_others(world, kind):
+def test_each_message_is_compared_with_the_other_messages(world, kind):
     of = "all" if kind == "all" else of_kind(world, kind == "final")
     places = bodies(world, of)
     odd = topic_with(world, places[1:2], lambda said: None, {"parts": b"99"})
@@ -154,7 +154,7 @@ def test_headers_and_documents_of_one_message_are_held_against_the_others(world,
     found(world, topic_with(world, places, of_another), of, "another document")
 
 
-def test_labels_that_are_anothers_are_found(world):
+def test_labels_of_another_stream_are_detected(world):
     (place,) = [i for i in world.wholes()["all"] if world.topic[i].key == "s/domain"]
     topic = topic_with(world, [place], lambda said: said["labels"].reverse())
     found(world, topic, "all", "the published labels")
@@ -170,7 +170,7 @@ def test_each_message_of_a_snapshot_is_compared_with_the_others(world, kind, wha
 
 
 @pytest.mark.parametrize("kind", ["final", "provisional", "all"])
-def test_the_last_bit_of_the_plain_estimate_is_found(world, kind):
+def test_a_flipped_last_bit_of_the_plain_estimate_is_detected(world, kind):
     of = "all" if kind == "all" else of_kind(world, kind == "final")
     found(world, topic_with(world, bodies(world, of, "base"), bumped), of, "frequency[1] is ")
 
@@ -184,7 +184,7 @@ def tombstones(world, of):
     return [replace(world.topic[i], value=b"") for i in places]
 
 
-def test_a_message_that_is_missing_is_found(world):
+def test_a_missing_message_is_detected(world):
     for of in (of_kind(world, True), of_kind(world, False), "all"):
         for place in world.wholes()[of][::4]:
             if world.topic[place].key != "s/head":
@@ -192,7 +192,7 @@ def test_a_message_that_is_missing_is_found(world):
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_a_window_that_is_missing_is_found(world, final):
+def test_a_missing_window_is_detected(world, final):
     of = of_kind(world, final)
     places = [i for i, each in enumerate(world.topic) if each.key.startswith(f"s/{of}/")]
     found(world, without(world, places), of, "not")
@@ -200,7 +200,7 @@ def test_a_window_that_is_missing_is_found(world, final):
         found(world, without(world, world.wholes()[of]), of, "not on the topic")
 
 
-def test_a_final_window_that_is_published_again_is_found(world):
+def test_a_republished_final_window_is_detected(world):
     of = of_kind(world, True)
     places = world.wholes()[of]
     again = [replace(world.topic[i]) for i in places]
@@ -229,7 +229,7 @@ def test_a_wrong_final_flag_is_detected(world):
         found(world, topic_with(world, bodies(world, of), relabelled), of, "the headers have")
 
 
-def test_a_key_that_is_anothers_is_found(world):
+def test_a_key_of_another_window_is_detected(world):
     of = of_kind(world, True)
     name, start = of.split("/")
     for other in (f"{name}/{int(start) + 10_000}", f"{name}/{int(start) + 1}", f"20s/{start}"):
@@ -244,7 +244,7 @@ def test_a_key_that_is_anothers_is_found(world):
         assert world.audit(topic=topic).verdict == "different"
 
 
-def test_a_tombstone_too_early_and_one_that_is_missing_are_found(world):
+def test_early_and_missing_tombstones_are_detected(world):
     for final in (True, False):
         of = of_kind(world, final)
         verdict = world.audit(topic=world.topic + tombstones(world, of))
@@ -266,7 +266,7 @@ def difference(world, change):
     return verdict.difference
 
 
-def test_every_field_of_the_head_that_is_another_is_found(world):
+def test_every_changed_field_of_the_head_is_detected(world):
     head = world.head()
     line, floor, rule = head["windows"]["10s"], head["floors"]["1"], head["rules"]["0"][0]
 
@@ -315,7 +315,7 @@ def is_of_a_window(sent):
     return sent.key.split("/")[1] not in ("head", "all", "domain")
 
 
-def test_open_windows_have_to_be_there_though_the_head_lists_none(world):
+def test_open_windows_are_required_even_if_the_head_lists_none(world):
     verdict = world.audit(topic=unlisted(world))
     assert verdict.verdict == "different"
     assert "not on the topic, but has " in verdict.published
@@ -383,7 +383,7 @@ def test_a_closed_time_beyond_every_partition_is_detected(world):
     assert world.audit(topic=topic).published.endswith(message)
 
 
-def test_windows_that_not_all_partitions_had_when_the_head_was_published_are_not_asked_for():
+def test_windows_that_some_partitions_lacked_are_not_required():
     world = World(1, TENS).run(to=60)
     ahead, behind = world.partitions
     ahead.state.set_rules([*ahead.state.rules, Rule(ahead.state.offset, 2, HOPS)])
@@ -486,7 +486,7 @@ def test_a_correct_restart_of_counting_is_equal(seed):
     assert provisional
 
 
-def test_a_window_in_doubt_for_a_gap_is_not_complete_and_others_are():
+def test_only_windows_that_a_gap_may_affect_are_incomplete():
     world = World(5, TENS)
     world.tick()
     for each in world.partitions:
@@ -507,7 +507,7 @@ def test_a_window_in_doubt_for_a_gap_is_not_complete_and_others_are():
             assert f"published as {'not ' * complete}complete" in verdict.published
 
 
-def test_a_partition_that_was_admitted_again_is_recounted():
+def test_a_readmitted_partition_is_recounted():
     """Heads were deleted: the next head has another admission, and earlier counts keep the old one."""
     for floors in ((0, 40_000), (30_000, 50_000), (30_000, 0)):
         world = World(6, TENS)
@@ -528,7 +528,7 @@ def test_a_partition_that_was_admitted_again_is_recounted():
         assert world.audit().verdict == "different"
 
 
-def test_bounded_windows_are_recounted_where_the_lines_had_not_passed_them():
+def test_bounded_windows_ahead_of_the_watermark_are_recounted():
     world = World(3, TENS)
     world.tick()
     ahead, behind = world.partitions

@@ -80,7 +80,7 @@ def log(*bases, n=5):
     return [batch(base, b"".join(record(i, b"%d" % (base + i)) for i in range(n)), n) for base in bases]
 
 
-def test_a_range_is_read_whatever_a_fetch_brings():
+def test_a_range_is_read_from_any_sequence_of_fetches():
     whole = log(*range(0, 100, 5))
     for fetch in (100, 251, 1 << 20):
         for begin, end in ((0, 100), (3, 97), (50, 51), (99, 100)):
@@ -89,7 +89,7 @@ def test_a_range_is_read_whatever_a_fetch_brings():
             assert (unreadable, deleted) == (0, [])
 
 
-def test_a_wrong_checksum_is_fetched_again_and_read_as_it_then_comes():
+def test_a_batch_with_a_wrong_checksum_is_fetched_again():
     good = log(0, 5, 10)
     torn = [good[0], good[1][:-1] + b"\7", good[2]]
     consumer = Consumer(torn, good)
@@ -97,7 +97,7 @@ def test_a_wrong_checksum_is_fetched_again_and_read_as_it_then_comes():
     assert consumer.asked == [2, 2]
 
 
-def test_the_same_wrong_bytes_twice_are_what_the_log_holds():
+def test_the_same_wrong_bytes_twice_are_damage_in_the_log():
     good = log(0, 5, 10)
     torn, other = (good[1][:-1] + end for end in (b"\7", b"\6"))
     consumer = Consumer([good[0], torn, good[2]])

@@ -61,7 +61,7 @@ def test_many_records_at_an_undeclared_rate_are_each_rejected():
     assert dict(found.rejected) == {"rate": 9}
 
 
-def test_a_batch_that_cannot_be_read_is_one_rejected_record():
+def test_an_unreadable_batch_is_one_rejected_record():
     stream = STREAMS["grr-3"]
     records = Records.of([(5, frame(stream, (1,)))])
     found = recount_of(stream.document(), [records, dataclasses.replace(Records.of([]), unreadable=2)])
@@ -76,7 +76,7 @@ def test_xxh32_counts_match_pure_ldp(case):
 
 
 @pytest.mark.parametrize("g", [2, 7, 257, 1 << 16])
-def test_mul32_by_its_definition(g):
+def test_mul32_matches_its_definition(g):
     rng, d, word = random.Random(g), 130, 0xFFFFFFFF
     stream = ldp.Stream("s", ldp.OLH("1", domain_size=d, g=g))
     seeds = [0, word, *(rng.getrandbits(32) for _ in range(200))]
@@ -102,7 +102,7 @@ def test_mul32_by_its_definition(g):
     assert recount(stream, [(0, frame(stream, *reports))]).state.tolist() == expected
 
 
-def test_recount_is_the_same_however_the_work_is_cut(monkeypatch):
+def test_a_recount_does_not_depend_on_the_division_of_work(monkeypatch):
     stream, rng = STREAMS["olh-xxh32"], random.Random(5)
     records = [(0, frame(stream, *some_reports(stream, rng, 40))) for _ in range(20)]
     whole = recount(stream, records).state
@@ -116,7 +116,7 @@ def test_every_registered_protocol_is_audited():
     assert {stream.oracle.name for stream in STREAMS.values()} == set(PROTOCOLS)
 
 
-def test_unknown_protocol_is_refused():
+def test_an_unknown_protocol_is_refused():
     with pytest.raises(AuditError, match=r"rappor.*supports the protocols grr, olh"):
         recount_of({"protocol": "rappor", "domain_size": 3}, [])
     document = STREAMS["olh-mul32"].document() | {"hash": "md5"}
@@ -144,7 +144,7 @@ def test_reports_of_the_vectors_have_the_recorded_supports(vector):
 
 
 @pytest.mark.parametrize("vector", [*FRAMES, *ORACLE_VECTORS], ids=lambda vector: vector["name"])
-def test_frame_vectors(vector):
+def test_frame_vectors_are_counted_as_recorded(vector):
     document = vector["document"]
     assert fingerprint_of(document).hex() == vector["fingerprint"]
     for item in vector["records"]:

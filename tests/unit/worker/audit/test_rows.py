@@ -66,7 +66,7 @@ def test_a_changed_row_is_detected(there, column):
         assert f": {column} of the row of " in said and said.endswith(f" snapshot {row['sequence']}")
 
 
-def test_a_row_of_another_snapshot_or_place_is_found(there):
+def test_a_row_of_another_snapshot_or_place_is_detected(there):
     for place, key in places(there)[::5]:
         row = json.loads(there.rows_there[key])
         of_another = json.dumps(row | {"sequence": row["sequence"] - 1}).encode()
@@ -75,7 +75,7 @@ def test_a_row_of_another_snapshot_or_place_is_found(there):
         assert "the value has another key" in verdict(there, there.rows_there | {key: elsewhere})
 
 
-def test_a_row_that_is_missing_or_too_many_is_found(there):
+def test_missing_and_additional_rows_are_detected(there):
     for place, key in places(there)[::5]:
         message = verdict(there, {k: v for k, v in there.rows_there.items() if k != key})
         assert "missing row" in message and f"{place['query']!r}, rank {place['rank']}" in message
@@ -98,7 +98,7 @@ def test_rows_of_a_missing_window_and_missing_rows_are_detected(there):
     assert "all: no rows, but head" in verdict(there, without)
 
 
-def test_a_record_that_another_program_wrote_is_a_difference_and_no_traceback(there):
+def test_a_record_of_another_program_is_a_difference_without_traceback(there):
     key = next(key for place, key in places(there) if place["window_name"] == "all")
     row = json.loads(there.rows_there[key])
     values = [b"", b"x", b"[" * 100_000, b"[]", b"null", b"9" * 5000]

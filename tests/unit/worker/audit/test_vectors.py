@@ -56,7 +56,7 @@ def changed(world, key, change):
     return world.audit(topic=topic).difference
 
 
-def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
+def test_a_number_off_by_more_than_its_rounding_is_detected(chunked):
     world = World(0, PLAIN, queries=True).run()
 
     def by_two_units(sent):

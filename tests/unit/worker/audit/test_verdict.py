@@ -69,7 +69,7 @@ def test_counts_of_a_recreated_topic_are_different():
     )
 
 
-def test_equal_up_to_the_stored_offset_and_no_further():
+def test_the_comparison_ends_at_the_stored_offset():
     records = log()
     row = verify(stored(counted_by_worker(STREAM, records[:40], START)), records)
     assert row == PartitionVerdict(
@@ -117,7 +117,7 @@ def add_report(state):
         (changed("start", START + 1), "start: 101 in Redis, but the log begins at 100, before it"),
     ],
 )
-def test_first_difference_is_named(change, difference):
+def test_the_first_difference_is_named(change, difference):
     state = counted_by_worker(STREAM, log(), START)
     change(state)
     assert verify(stored(state), log()).difference == difference
@@ -232,7 +232,7 @@ def with_gap(records, lost, found, recorded=None):
     return state
 
 
-def test_deleted_records_are_named_as_what_cannot_be_recounted():
+def test_deleted_records_are_named_as_not_recountable():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
     row = verify(cut, records, begin=START + 20)
@@ -286,7 +286,7 @@ def fill_state(state):
         (fill_state, "state[0]: "),
     ],
 )
-def test_a_loss_that_shows_in_what_remains_is_a_difference(change, said):
+def test_a_loss_visible_in_the_remaining_log_is_a_difference(change, said):
     state = counted_by_worker(STREAM, log(), START)
     change(state)
     row = verify(stored(state), log(), begin=START + 20)
@@ -310,7 +310,7 @@ def test_deleted_reports_must_add_up_as_the_protocol_requires(name):
         )
 
 
-def test_records_that_were_all_malformed_have_no_reports():
+def test_malformed_records_have_no_reports():
     records = [(5, b"noise")] * 20 + log()
     good = counted_by_worker(STREAM, records, START)
     assert verify(stored(good), records, begin=START + 20).verdict == "not recountable"
@@ -325,7 +325,7 @@ def test_records_that_were_all_malformed_have_no_reports():
         assert row.difference.startswith(message)
 
 
-def test_retention_that_passes_during_the_audit():
+def test_records_deleted_during_the_audit_are_not_recountable():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
 
@@ -451,7 +451,7 @@ BARE = {"offset": START, "revision": 1, "most_reports": 1}
         None,
     ],
 )
-def test_rules_that_cannot_be_followed_are_named(rules):
+def test_inapplicable_rules_are_named(rules):
     fields, blobs = stored(counted_by_worker(STREAM, log(), START))
     totals = json.loads(fields["totals"]) | {"rules": rules}
     fields = checked(fields | {"totals": json.dumps(totals)})
@@ -461,7 +461,7 @@ def test_rules_that_cannot_be_followed_are_named(rules):
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
-def test_the_audit_finds_the_same_unlikely_weights_by_itself(oracle):
+def test_the_audit_rejects_the_same_unlikely_weights(oracle):
     for epsilon in ("1/100", "1/1", "8/1", "64/1"):
         for d in (*range(1, 20), 64, 845, 4000):
             expected = oracle(epsilon, domain_size=d).weight_bounds
@@ -469,7 +469,7 @@ def test_the_audit_finds_the_same_unlikely_weights_by_itself(oracle):
             assert weight_bounds(*chances_of(document), d) == expected, (epsilon, d)
 
 
-def test_counts_that_were_lost_are_a_difference():
+def test_lost_counts_are_a_difference():
     document = ldp.Stream("s", ldp.GRR("1", 3)).document()
     facts = {"stream": "s", "group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
     assert assess(document, 0, **facts).difference is None

@@ -108,7 +108,7 @@ def test_panes_of_every_protocol_are_recounted(stream):
     assert verify(state, records, stream=stream).difference is None
 
 
-def test_the_panes_and_lines_of_a_log_by_hand():
+def test_panes_and_watermarks_match_a_hand_calculation():
     """Windows of 10 s that wait for 6 s: the expected verdicts were written down, not computed."""
     times = [1_000, 12_000, 9_000, -1, 16_000, 9_999, 31_000, 19_999, 20_000]
     #        0+     10+     0+    none 10+     late   30+     late    late? its pane ends at 30 s, the line is 25 s
@@ -234,7 +234,7 @@ def by(what, change):
         (renamed, "reports of pane "),
     ],
 )
-def test_every_field_that_is_another_is_found(change, said):
+def test_every_changed_field_is_detected(change, said):
     state, records = rich()
     assert verify(state, records).difference is None
     change(state)
@@ -325,7 +325,7 @@ def test_correct_windowed_counts_are_equal_after_any_deletion(seed):
         (one_more_pane, None),
     ],
 )
-def test_a_loss_in_windows_that_shows_in_what_remains_is_a_difference(change, said):
+def test_a_loss_visible_in_the_remaining_windows_is_a_difference(change, said):
     state, records = rich()
     change(state)
     row = verify(state, records, begin=START + 5)

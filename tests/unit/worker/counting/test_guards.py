@@ -31,7 +31,7 @@ def both_owners(world: Still) -> tuple[Process, Process]:
 # --- state loss
 
 
-def test_an_offset_that_another_program_committed_is_not_taken_for_ours() -> None:
+def test_an_offset_committed_by_another_program_is_not_used() -> None:
     world = Still()
     world.send()
     world.offsets[0] = (3, "")
@@ -60,7 +60,7 @@ def test_claim_step_9_an_overtaken_claim_is_not_state_loss() -> None:
     world.verify(0)
 
 
-def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answers() -> None:
+def test_claim_step_9_lost_counts_stop_the_stream_once_redis_answers() -> None:
     """The worker asks whether another owner came between; without an answer it claims again."""
     world = Still()
     world.send()
@@ -101,7 +101,7 @@ def test_a_release_commits_reports_counted_during_a_pending_commit() -> None:
     world.verify(0)
 
 
-def test_a_release_tries_a_store_that_does_not_answer_once() -> None:
+def test_a_release_tries_an_unavailable_store_once() -> None:
     world = Still()
     world.send()
     process = world.member(1)
@@ -307,7 +307,7 @@ def relabel(world: Still, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> None:
+def test_counts_of_a_newer_layout_are_refused_and_kept(counted: bool) -> None:
     world = Still()
     world.send()
     process = world.member(1)
@@ -356,7 +356,7 @@ def test_an_owner_fenced_by_a_newer_version_reports_the_reason(step: str) -> Non
     assert world.stored[0] == stored
 
 
-def test_a_lineage_is_carried_on_as_it_is_stored_and_published_over_side_by_side() -> None:
+def test_a_lineage_written_by_another_version_is_kept_and_published() -> None:
     """Another version may write the same lineage otherwise; the store compares texts."""
     world = Still(partitions=2)
     world.send()
@@ -377,7 +377,7 @@ def test_a_lineage_is_carried_on_as_it_is_stored_and_published_over_side_by_side
 # --- the publisher
 
 
-def test_a_publisher_fenced_while_it_reads_publishes_nothing() -> None:
+def test_a_publisher_fenced_while_reading_publishes_nothing() -> None:
     world = Still()
     world.send()
     old = world.member(1)
@@ -445,7 +445,7 @@ def test_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 10])
-def test_few_reports_are_held_back_also_where_others_were_lost(first: int) -> None:
+def test_few_reports_are_held_back_even_after_a_loss(first: int) -> None:
     world = Still()
     world.send(10)
     process = world.member(1)

@@ -53,7 +53,7 @@ def test_committed_offsets_are_never_lowered() -> None:
     assert world.offsets[0] == (10, COUNTED)
 
 
-def test_an_import_is_known_though_the_log_has_lost_what_follows_it() -> None:
+def test_an_import_is_recognised_after_later_records_are_lost() -> None:
     world = world_of()
     history = batch(world, 0, 0, 6)
     imported(world, history)
@@ -63,7 +63,7 @@ def test_an_import_is_known_though_the_log_has_lost_what_follows_it() -> None:
     assert imported(world, history) == [(0, True)]
 
 
-def test_another_history_of_the_same_partition_is_never_taken_for_the_first() -> None:
+def test_another_history_of_a_partition_is_never_accepted() -> None:
     world = world_of()
     history = batch(world, 0, 0, 6)
     imported(world, history)
@@ -163,7 +163,7 @@ def test_counts_published_by_other_rules_are_not_imported() -> None:
     )
 
 
-def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_place() -> None:
+def test_a_longer_history_does_not_replace_a_published_one() -> None:
     world = world_of()
     imported(world, batch(world, 0, 0, 6))
     process = alone(world, 1)
@@ -208,7 +208,9 @@ def test_every_record_of_an_uncounted_partition_may_be_imported() -> None:
         ((9, CLAIMED), True),  # by a worker that counted nothing
     ],
 )
-def test_offsets_of_the_group_speak_of_counts(committed: tuple[int, str], allowed: bool) -> None:
+def test_committed_offsets_decide_whether_an_import_is_allowed(
+    committed: tuple[int, str], allowed: bool
+) -> None:
     world = world_of()
     world.offsets[0] = committed
     if not allowed:
@@ -222,14 +224,14 @@ def test_offsets_of_the_group_speak_of_counts(committed: tuple[int, str], allowe
     world.verify(0)
 
 
-def test_offsets_of_members_are_their_own() -> None:
+def test_an_import_commits_no_offsets_while_members_exist() -> None:
     world = world_of()
     alone(world, 1)
     imported(world, batch(world, 0, 0, 8))
     assert world.offsets == {}
 
 
-def test_an_import_begins_where_the_log_does() -> None:
+def test_an_import_begins_at_the_log_start() -> None:
     world = Still()
     for _ in range(3):
         world.produce(0, None, [], marker=True)
@@ -308,7 +310,7 @@ def test_a_history_of_another_stream_is_refused() -> None:
         assert why in refusal(world, other)
 
 
-def test_an_unreadable_store_is_not_written_over() -> None:
+def test_an_unreadable_store_is_not_overwritten() -> None:
     world = world_of()
     importer = Importer(world)
 

@@ -93,7 +93,7 @@ def test_one_wrong_topic_id_while_counting_stops_nothing() -> None:
 
 
 @pytest.mark.parametrize("said", [0, 1, 3])
-def test_one_wrong_number_of_partitions_has_nothing_published_that_stays(said: int) -> None:
+def test_one_wrong_number_of_partitions_publishes_nothing_permanent(said: int) -> None:
     world = Still(partitions=2)
     process = beginning(world)
     count_all(world, process)

@@ -44,7 +44,7 @@ def told(world: Still) -> None:
     world.recount_after = world.heads[-1].sequence
 
 
-def test_the_operator_takes_a_recorded_gap_back() -> None:
+def test_the_operator_can_revoke_a_recorded_gap() -> None:
     world = Still()
     gapped(world)
     told(world)
@@ -72,7 +72,7 @@ def no_beginning(world: Still) -> None:
 
 
 @pytest.mark.parametrize("why", [no_word, an_older_word, no_beginning])
-def test_a_gap_stays_without_a_word_or_without_the_whole_log(why: Callable[[Still], None]) -> None:
+def test_a_gap_stays_without_consent_or_without_the_whole_log(why: Callable[[Still], None]) -> None:
     world = Still()
     gapped(world)
     why(world)
@@ -86,7 +86,7 @@ def test_a_gap_stays_without_a_word_or_without_the_whole_log(why: Callable[[Stil
     ids=["ListOffsets", "Fetch"],
 )
 @pytest.mark.parametrize("nth", [1, 2])
-def test_one_wrong_answer_never_has_counts_replaced_that_the_log_lacks(
+def test_one_wrong_answer_never_replaces_counts_missing_from_the_log(
     name: str, lie: Callable[[Any], Any], nth: int
 ) -> None:
     world = Still()
@@ -102,7 +102,7 @@ def test_one_wrong_answer_never_has_counts_replaced_that_the_log_lacks(
 
 
 @pytest.mark.parametrize("windows", [None, Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)])
-def test_a_gap_of_a_stream_of_windows_stays(windows: Windowing | None) -> None:
+def test_a_gap_of_a_windowed_stream_stays(windows: Windowing | None) -> None:
     """Its final windows would change."""
     without = Rule(0, 1, RecordLimits(None, hamming_weight=True))
     state = PartitionState(

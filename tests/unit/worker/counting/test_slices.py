@@ -36,7 +36,7 @@ def joined(partitions: int = MANY) -> tuple[Still, Process]:
     return world, process
 
 
-def test_a_turn_claims_a_hundred_partitions_with_one_request_a_step_and_the_next_turn_the_next_ones() -> None:
+def test_a_turn_claims_a_hundred_partitions_with_one_request_per_step() -> None:
     _, process = joined()
     kafka = counting_calls(process.log, "committed", "bounds", "firsts", "confirm")
     redis = counting_calls(process.ownership._store, "peek_all", "claim_all")
@@ -51,7 +51,7 @@ def test_a_turn_claims_a_hundred_partitions_with_one_request_a_step_and_the_next
         assert turn in beats
 
 
-def test_many_partitions_are_committed_and_compared_a_hundred_at_a_time_with_signs_of_life() -> None:
+def test_partitions_are_committed_in_hundreds_with_heartbeats() -> None:
     _, process = joined()
     owner = process.ownership
     while len(owner.counted()) < MANY:
@@ -71,7 +71,7 @@ def test_many_partitions_are_committed_and_compared_a_hundred_at_a_time_with_sig
     assert len(beats) == 6
 
 
-def test_states_that_are_large_together_are_claimed_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_states_are_claimed_in_small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     world, process = joined(4)
     process.ownership.claim()
     for _ in range(20):

@@ -29,7 +29,7 @@ COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.se
     ],
     ids=["claim", "commit", "publish", "import"],
 )
-def test_the_steps_have_the_same_numbers_in_docstring_body_and_kill_points(
+def test_steps_have_the_same_numbers_in_docstring_code_and_kill_points(
     turn: str, body: tuple[Callable[..., Any], ...], first: Callable[..., Any]
 ) -> None:
     said = [int(number) for number in re.findall(r"^ +(\d+)\. ", first.__doc__ or "", re.MULTILINE)]

@@ -65,7 +65,7 @@ def sent_and_counted(world: Still, process: Process) -> Callable[[], None]:
     return happen
 
 
-def test_the_first_snapshot_comes_as_soon_as_the_partition_is_claimed() -> None:
+def test_the_first_snapshot_follows_the_claim_at_once() -> None:
     world, turns = Still(), Turns()
     process = alone(world, 1)
     counted = sent_and_counted(world, process)

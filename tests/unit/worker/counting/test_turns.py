@@ -26,9 +26,7 @@ def refusing(process: Process, step: str, bad: set[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("step", ["peek_all", "claim_all", "promote_all"])
-def test_a_store_that_does_not_answer_costs_one_time_out_a_round(
-    step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unavailable_store_costs_one_timeout_per_round(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "_MOST", 2)
     world = Still(partitions=5)
     world.send()

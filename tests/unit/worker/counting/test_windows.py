@@ -10,7 +10,7 @@ from worker.counting.ports import StateLost, Unavailable
 from worker.counting.windows import Windowing
 
 
-def test_rule_8_one_whose_worker_hung_while_it_read_the_head_does_not_wait_ten_times_as_long() -> None:
+def test_rule_8_a_hung_head_read_does_not_prolong_the_wait() -> None:
     world = Windowed()
     world.at(0, 100)
     process = world.member(1)
@@ -33,7 +33,7 @@ def test_rule_8_one_whose_worker_hung_while_it_read_the_head_does_not_wait_ten_t
     count_all(world, process)
 
 
-def test_rule_12_a_head_that_was_deleted_stops_a_stream_of_windows() -> None:
+def test_rule_12_a_deleted_head_stops_a_windowed_stream() -> None:
     world = Windowed()
     world.at(0, 100, 5000)
     process = world.member(1)
@@ -45,7 +45,7 @@ def test_rule_12_a_head_that_was_deleted_stops_a_stream_of_windows() -> None:
 
 
 @pytest.mark.long
-def test_the_longest_window_of_the_last_time_that_there_is_can_be_dated() -> None:
+def test_the_last_possible_window_has_a_valid_date() -> None:
     world = Windowed(windowing=Windowing(("all", "31622400s every 86400s")))
     world.at(0, 253_370_678_399_999)
     settle(world, world.member(1))
@@ -53,7 +53,7 @@ def test_the_longest_window_of_the_last_time_that_there_is_can_be_dated() -> Non
     assert (len(ends), max(ends)) == (366, "9999-12-31T00:00:00.000Z")
 
 
-def test_a_stream_without_windows_publishes_whatever_times_its_records_say() -> None:
+def test_a_stream_without_windows_ignores_record_times() -> None:
     world = Windowed(windowing=None)
     world.at(0, (1 << 63) - 1, -1, -(1 << 63), 253_402_300_800_000)
     settle(world, world.member(1))
@@ -90,7 +90,7 @@ def test_dead_letters_of_late_records_name_their_window() -> None:
     world.verify(0)
 
 
-def test_a_late_record_is_not_committed_before_its_dead_letter_is_safe() -> None:
+def test_a_late_record_is_committed_after_its_dead_letter_is_stored() -> None:
     world = late_ones()
     process = world.member(1)
     turn(process)
@@ -107,7 +107,7 @@ def test_a_late_record_is_not_committed_before_its_dead_letter_is_safe() -> None
     assert world.dead_letters == {(0, 2), (0, 3), (0, 6)}
 
 
-def test_a_late_dead_letter_that_cannot_be_sent_has_its_record_counted_again() -> None:
+def test_an_unsent_late_dead_letter_has_its_record_recounted() -> None:
     world = late_ones()
     process = world.member(1)
     turn(process)

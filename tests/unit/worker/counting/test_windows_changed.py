@@ -29,7 +29,7 @@ def test_few_new_reports_are_published_if_a_partition_is_full(busy: int) -> None
     world.verify(0)
 
 
-def test_a_partition_that_is_added_while_little_is_new_does_not_take_the_snapshot_away() -> None:
+def test_an_added_partition_does_not_remove_the_snapshot() -> None:
     world = Windowed()
     world.at(0, 100, 1100, 5000)
     settle(world, world.member(1))
@@ -115,7 +115,7 @@ def test_windows_closed_in_every_partition_are_not_marked_as_bounded() -> None:
     assert all(due.complete for due in found.due if due.period.final)
 
 
-def test_ranges_of_bounded_windows_that_touch_are_one() -> None:
+def test_adjacent_ranges_of_bounded_windows_are_merged() -> None:
     head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(0)})
     for begin in 0, 1000, 2000:
         full = of_seconds(120_000, range(begin, begin + 126_000, 1000))
