@@ -301,7 +301,7 @@ DOCUMENTS = [
     ({"domain_size": (1 << 24) + 1}, "RangeError", "allowed is 1 to 16777216"),
     ({"protocol": "olh"}, "RangeError", "exactly domain_size, epsilon, g, hash, protocol"),
     ({"protocol": "olh", "g": 1, "hash": "mul32"}, "RangeError", "allowed is 2 to 65536"),
-    ({"protocol": "olh", "g": 4, "hash": "md5"}, "RangeError", "there are mul32, xxh32"),
+    ({"protocol": "olh", "g": 4, "hash": "md5"}, "RangeError", "allowed are mul32, xxh32"),
     ({"protocol": "subset", "k": 3}, "RangeError", "allowed is 1 to 2"),
     ({"protocol": "pgr", "prime": 4, "dimension": 2}, "RangeError", "a prime number is required"),
     ({"protocol": "pgr", "prime": 67_108_859, "dimension": 3}, "RangeError", "points; allowed"),
