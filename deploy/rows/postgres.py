@@ -217,7 +217,7 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="postgres", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument(
-        "database", help="Postgres connection string; pass the password in PGPASSWORD instead"
+        "database", help="Postgres connection string without a password; set the password in PGPASSWORD"
     )
     parser.add_argument("--config", type=Path, default=Path("worker.toml"), help="the worker's configuration")
     parser.add_argument("--once", action="store_true", help="stop at the topic's current end")
