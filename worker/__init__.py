@@ -1,6 +1,6 @@
-"""The service: reports in from Kafka, counts in Redis exactly once, snapshots out to Kafka.
+"""Service that counts reports exactly once and publishes snapshots.
 
-`counting` and `publishing` are the core; `kafka`, `store`, `http` and `observe` are the world around it; `service`
-wires them. `config` says what is wanted; `check`, `audit` and `simulation` are beside the service; `cli` has the
-commands.
+Reports arrive through Kafka, counts are in Redis, and snapshots go to a Kafka topic. `counting` and `publishing` are
+the core. `kafka`, `store`, `http` and `observe` connect it to other systems, and `service` wires them. `config` has the
+settings. `check`, `audit` and `simulation` are separate tools. `cli` has the commands.
 """

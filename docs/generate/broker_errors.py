@@ -1,4 +1,4 @@
-"""What a worker does at each error code of a broker, and the page of it.
+"""Outcome of each broker error code for a worker, and its page.
 
 `tests/unit/worker/test_refusals.py` injects every code of `OUTCOMES` where the client's own handlers take it.
 """
@@ -6,7 +6,7 @@
 from docs.generate.markdown import fill, table
 
 OTHERS = None
-"""Every code without an outcome of its own."""
+"""Key of all codes without a specific outcome."""
 
 WAITS = "the partition waits and the worker asks again; the other partitions continue"
 CLAIMED = "the worker releases the partition and claims it again"

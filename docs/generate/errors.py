@@ -91,7 +91,7 @@ def _status(argument: ast.expr) -> int:
 
 
 def _texts(arguments: list[ast.expr], tree: ast.Module) -> Iterator[str]:
-    """Yields the literal texts among arguments, also those behind names, with … for their values."""
+    """Yields the literal texts among arguments, also through names; … stands for values."""
     for argument in arguments:
         match argument:
             case ast.Constant(value=str(text)):

@@ -1,6 +1,6 @@
 """Prose linter: checks every text of the repository against the rules of ``rules.toml``.
 
-Run ``python -m docs.prose [PATH ...]``. Without an option it prints the errors of the enforced paths.
+Run ``python -m docs.prose [PATH ...]``. Without an option it prints the errors of all paths.
 """
 
 import argparse
@@ -91,14 +91,13 @@ def sources(rev: str | None, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 def main() -> None:
     """Prints errors or counts; exits with 1 if there are errors."""
     parser = argparse.ArgumentParser(prog="python -m docs.prose", description="Checks the prose.")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="by default all enforced ones")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="by default all tracked files")
     parser.add_argument("--count", action="store_true", help="print matches and lengths by kind")
     parser.add_argument("--top", action="store_true", help="print the most frequent patterns")
     parser.add_argument("--rev", metavar="REV", help="read a git revision instead of the working tree")
     args = parser.parse_args()
     summary = args.count or args.top
-    paths = args.paths or ([] if summary else DATA.get("enforced", []))
-    texts = [t for path, source in sources(args.rev, paths) for t in texts_of(path, source) if t.text]
+    texts = [t for path, source in sources(args.rev, args.paths) for t in texts_of(path, source) if t.text]
     if args.count:
         print(count(texts))
     if args.top:
