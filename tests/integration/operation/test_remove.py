@@ -49,7 +49,7 @@ def test_a_removed_stream_leaves_nothing_and_can_start_again(world, other):
     before = kept(other)
     served = remove(world, "--yes")
     assert served.exit_code == 1
-    assert "has 1 member: take the stream out" in served.stderr
+    assert "has 1 member: stop the workers" in served.stderr
     with pytest.raises(KafkaError, match="was not deleted: NonEmptyGroup"):
         removal.delete_group(world.admin, world.group)
     assert "'a*' given; it is not a valid name of a stream" in remove(world, name="a*").stderr

@@ -91,7 +91,7 @@ def test_a_second_deployment_of_a_stream_name_stops(kafka, redis_url, tmp_path):
         elsewhere = redis_url.rpartition("/")[0] + "/1"
         toml = world.configure("other", group="others", redis_url=elsewhere)
         why = world.launch(toml).stopped_for()
-        assert "of other counts: group" in why
+        assert "other counts: group" in why
         assert f"'{world.group}' there, 'others-{world.name}' here" in why
         found = {finding.subject: finding for finding in check.findings(config.load(toml, {}))}
         assert found[f"snapshots of {world.name}"].level is check.Level.ERROR

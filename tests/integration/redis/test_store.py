@@ -489,7 +489,7 @@ def test_a_key_of_another_type_is_lost_state_to_each_reader(client, stream, coun
         assert counts.compare(0, held[0]) is Answer.LINEAGE
     else:
         assert counts.peek(0) == held[0]  # the claim raised no epoch
-    with pytest.raises(Difference, match="its written type"):
+    with pytest.raises(Difference, match="another type than the worker wrote"):
         reading.cut_of(client, f"{{{stream}:0}}:")
     assert isinstance(counts.cut_all([0, 1])[1], StoredPartition)
 

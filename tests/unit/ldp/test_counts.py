@@ -118,7 +118,7 @@ PGR = ldp.Stream("s", ldp.PGR("1", 10, prime=3, dimension=3))
         (GRR, {"reports": 3, "counters": {"1": 1.5}}, TypeError, "counters of '1'"),
         (GRR, {"reports": 0, "supports": [0, 0, 0]}, ValueError, "reports is 0"),
         (GRR, {"reports": "3", "supports": [3, 0, 0]}, TypeError, "reports"),
-        (GRR, {"reports": 4, "supports": [3, 0, 0]}, ValueError, "allowed is n = 4"),
+        (GRR, {"reports": 4, "supports": [3, 0, 0]}, ValueError, "must be n = 4"),
         (GRR, {"reports": 2, "supports": [3, 0, 0]}, ValueError, "allowed is 0 to n = 2"),
         (PGR, {"reports": 3, "counters": {"0": 2}}, ValueError, "sum to 2; each report counts once"),
         (PGR, {"reports": 3, "counters": [3]}, ValueError, r"is \(13,\)"),

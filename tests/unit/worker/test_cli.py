@@ -56,7 +56,7 @@ def test_configuration_errors_are_lines_and_exit_2(run, command):
 def test_a_missing_file_exits_2(tmp_path):
     result = CliRunner().invoke(cli, ["check", "--config", str(tmp_path / "none.toml")])
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"ldp-worker: {tmp_path}/none.toml: there is no such file; name one by")
+    assert result.stderr.startswith(f"ldp-worker: {tmp_path}/none.toml: there is no such file; name one with")
 
 
 def test_the_variable_of_the_file_name_overrides_no_setting(tmp_path):

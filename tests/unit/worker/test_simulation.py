@@ -119,7 +119,7 @@ TOPIC = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.m
         ({"retention.ms": "-1"}, None),
         ({"retention.ms": "7200000"}, None),
         ({"message.timestamp.type": "LogAppendTime"}, "create-topics --event-time"),
-        ({"message.timestamp.before.max.ms": "7199999"}, "refuse older records"),
+        ({"message.timestamp.before.max.ms": "7199999"}, "reject older records"),
         ({"retention.ms": "7199999"}, "delete older records"),
     ],
 )
