@@ -47,7 +47,7 @@ def assess_clock(served: Served, topic: Topic) -> Iterator[Fault]:
 
 
 def assess_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list[Finding]:
-    """Assesses the lowest timestamp of the newest records, in ms, by the retention."""
+    """Compares the oldest of the newest timestamps (ms) with the retention."""
     retention = topic.number("retention.ms")
     if oldest is None or retention is None or retention < 0 or now - oldest <= retention or topic.append_time:
         return []

@@ -27,7 +27,7 @@ from worker.observe.units import age_text
 def look(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
-    """Returns findings, the cluster if it was reached, and the newest heads by stream."""
+    """Returns findings, the cluster if reachable, and newest heads by stream."""
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:
@@ -114,7 +114,7 @@ def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> li
 
 
 def assess_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
-    """Assesses the invalid records and record batches that the search for heads skipped."""
+    """Assesses invalid records and batches that the search for heads skipped."""
     if not passed:
         return []
     first = passed[0]
@@ -132,7 +132,7 @@ def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
 
 
 def assess_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
-    """Assesses whether workers can continue a stream's snapshots, by the newest head."""
+    """Assesses whether workers can continue a stream from its newest head."""
     subject = f"snapshots of {served.stream.name}"
     if not head.sequence:
         return Finding(Level.OK, subject, "none yet")
@@ -164,7 +164,7 @@ def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
 
 
 def assess_with_key_or_headers(served: Served, records: int, looked_at: int) -> Finding:
-    """Returns the finding of records with a key or headers, which may identify users."""
+    """Assesses records with a key or headers, which may identify users."""
     return Finding(
         Level.WARNING,
         f"keys of {served.stream.name}",

@@ -28,7 +28,7 @@ def cache_folder() -> str | None:
 
 
 def assess_cache(asked: str | None, used: str | None) -> Finding:
-    """Assesses the folder of compiled kernels, by NUMBA_CACHE_DIR and `cache_folder`."""
+    """Assesses the kernel cache folder (NUMBA_CACHE_DIR and `cache_folder`)."""
     subject, hint = "compiled kernels", "set NUMBA_CACHE_DIR to a writable folder"
     if used is None:
         return Finding(Level.ERROR, subject, "no writable folder for them: workers do not start", hint)

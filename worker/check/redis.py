@@ -36,7 +36,7 @@ _PANE = 512  # Bytes of a pane's key and metadata
 def look(
     config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
 ) -> list[Finding]:
-    """Returns the findings on Redis and its counts; waits for Redis until the deadline."""
+    """Returns findings on Redis and its counts; waits until the deadline."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
@@ -78,7 +78,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
 
 
 def _probe(client: Client, key: str) -> None:
-    """Reads a key; ignores errors of a cluster node or Sentinel, which later checks find."""
+    """Reads a key; leaves errors of a node or Sentinel to later checks."""
     try:
         client.hgetall(key)
     except redis.ResponseError as error:
@@ -137,7 +137,7 @@ def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:
-    """Returns a setting, or None if Redis refuses CONFIG, as managed services do."""
+    """Returns a setting; None if Redis refuses CONFIG (managed services)."""
     try:
         reply = client.config_get(name)
     except redis.ResponseError:
@@ -210,7 +210,7 @@ def _assess_sentinels(client: Client, master: str) -> list[Finding]:
 
 
 def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
-    """Assesses whether a fail-over is possible, by a Sentinel's state of the master."""
+    """Assesses whether Sentinel, by its state of the master, can fail over."""
     number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
     where = f"{state['ip']}:{state['port']}"
     text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, with {replicas} replica(s)"
@@ -249,7 +249,7 @@ def assess_used(info: Mapping[str, Any]) -> list[Finding]:
 
 
 def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
-    """Assesses whether the counts fit into Redis, which has each blob twice during a commit.
+    """Assesses whether the counts fit into Redis; a commit has blobs twice.
 
     A partition's own reports open up to half of the possible panes; the other half waits for slower partitions.
     """
@@ -270,7 +270,7 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
 
 
 def _needed(served: Served, topic: Topic, share: int) -> int:
-    """Returns the bytes of a stream's counts with 1/`share` of its possible panes."""
+    """Returns the bytes of a stream's counts at 1/`share` of possible panes."""
     panes = 0 if served.cost is None else served.cost.panes // share
     size = 8 * served.stream.oracle.state_size
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))

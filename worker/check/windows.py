@@ -13,7 +13,7 @@ from worker.observe.units import size_text
 
 
 def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
-    """Describes the streams' windows, and compares their cost with a worker's memory."""
+    """Describes the windows and compares their cost with a worker's memory."""
     findings, need = [], 0
     for served in config.streams:
         windowing, found, topic = served.configured.limits.windowing, served.cost, there.get(served.topic)

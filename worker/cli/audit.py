@@ -83,7 +83,7 @@ def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
 
 
 def render(verdict: "StreamVerdict") -> "RenderableType":
-    """Returns the terminal output: partitions, reasons of rejection, differences."""
+    """Renders partitions, reasons of rejection and differences."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Common parts of commands: --config, error handling, options, progress bar.
+"""Common parts of commands: --config, errors, options, progress bar.
 
 Commands import heavy packages on use, so that --help is fast.
 """
@@ -39,11 +39,11 @@ _Command = Callable[..., int]
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="ldp-worker", prog_name="ldp-worker")
 def cli() -> None:
-    """Count locally private reports from Kafka exactly once, and publish estimates."""
+    """Count locally private Kafka reports exactly once and publish estimates."""
 
 
 def command(name: str) -> Callable[[_Command], click.Command]:
-    """Returns a decorator for a command with --config; errors become messages and exit codes."""
+    """Returns a decorator that adds --config, error messages and exit codes."""
 
     def decorate(body: _Command) -> click.Command:
         @functools.wraps(body)
@@ -89,7 +89,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
 
 
 def _require_extra() -> None:
-    """Exits with code 2 if packages are missing, or if kafka-python has another version."""
+    """Exits with code 2 for missing packages or another kafka-python version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:
         complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[worker]'")
@@ -105,7 +105,7 @@ def complain(text: str) -> None:
 
 
 def complain_of(passed: object) -> None:
-    """Prints a skipped record (`worker.kafka.client.reading.Passed`) on stderr."""
+    """Prints a skipped record (a `reading.Passed`) on stderr."""
     complain(str(passed))
 
 
@@ -118,7 +118,7 @@ def reach(config: "Config", topic: str) -> None:
 
 
 def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
-    """Reads the topic to its end; prints a message and returns False after a time-out."""
+    """Reads the topic to its end; after a time-out, prints it, returns False."""
     deadline = time.monotonic() + seconds
     there = all(reader.catch_up(max(0.0, deadline - time.monotonic())) for reader in readers)
     if not there:
@@ -128,7 +128,7 @@ def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
 
 @contextmanager
 def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a progress bar on a terminal's stderr; yields its update function (done, of)."""
+    """Shows a progress bar on a terminal; yields its update (done, of)."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

@@ -91,7 +91,7 @@ def _table(*headings: str) -> "Table":
 
 
 def in_json(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> str:
-    """Returns dead letters as a JSON document with ``looked_at``, ``reasons`` and ``dead_letters``."""
+    """Returns JSON with ``looked_at``, ``reasons`` and ``dead_letters``."""
     listed = []
     for dead_letter in dead_letters[:last]:
         row = {

@@ -1,4 +1,4 @@
-"""Command `export`: writes a stream's counts as an import for a mirrored cluster."""
+"""Command `export`: writes counts as an import for a mirrored cluster."""
 
 import contextlib
 from pathlib import Path

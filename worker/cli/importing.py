@@ -1,4 +1,4 @@
-"""Command `import`: starts partitions of a stream with counts from a batch job."""
+"""Command `import`: starts partitions with counts from a batch job."""
 
 import contextlib
 from pathlib import Path

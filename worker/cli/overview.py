@@ -95,7 +95,7 @@ def _show(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str]
 def render(
     streams: Sequence["ldp.Stream"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
 ) -> "RenderableType":
-    """Returns a table of all streams with newest snapshot, age in seconds and top value."""
+    """Returns a table of streams: newest snapshot, age (s) and top value."""
     from rich.table import Table
     from rich.text import Text
 

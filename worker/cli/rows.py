@@ -1,4 +1,4 @@
-"""Command `rows`: prints the rows, or settings for a sink of Kafka Connect."""
+"""Command `rows`: prints the rows, or settings of a Kafka Connect sink."""
 
 import json
 from typing import TYPE_CHECKING

@@ -92,7 +92,7 @@ def render(
     width: int,
     progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> "RenderableType":
-    """Returns a table of the most frequent values by Base, in percent of the reports.
+    """Returns a table of the most frequent values in percent of the reports.
 
     Methods that do not fit into the width follow in further tables. `progress`: window progress from the head.
     """
@@ -117,7 +117,7 @@ def wholeness(snapshot: "Snapshot") -> str:
 
 
 def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
-    """Returns a warning for a snapshot of another stream with this name, else None."""
+    """Returns a warning if another stream of this name wrote the snapshot."""
     theirs, ours = snapshot.fingerprint, stream.fingerprint.hex()
     if theirs == ours:
         return None

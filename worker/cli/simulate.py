@@ -161,7 +161,7 @@ def _jitter(hours: float | None, jitter: str) -> int:
 def _times(
     config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
 ) -> "Callable[[int], int] | None":
-    """Returns a function for the timestamps, None for the current time; checks the topic."""
+    """Checks the topic; returns a timestamp function, None for current time."""
     if hours is None:
         reach(config, served.topic)
         return None
@@ -196,7 +196,7 @@ def refused(topic: "Topic", span: int) -> str | None:
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Raises `click.BadParameter` for a large batch or an unwritable file of truth."""
+    """Raises `click.BadParameter`: batch too large, truth file unwritable."""
     from ldp import wire
     from worker.kafka.reports import sender
 

@@ -154,7 +154,7 @@ def _follow(
     top: int,
     once: float | None,
 ) -> bool:
-    """Shows each snapshot, or the first within `once` seconds; returns whether any came."""
+    """Shows each snapshot, or the first in time; returns whether any came."""
     console = screen()
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
@@ -177,7 +177,7 @@ def _follow(
 def _lines(
     reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
-    """Returns a function that prints snapshots as JSON and warns once of another stream."""
+    """Returns a printer of JSON snapshots that warns once of another stream."""
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:
@@ -228,7 +228,7 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
 
 
 def why_none(config: "Config", served: "Served") -> str:
-    """Returns why a stream may have no snapshot, from its topic's newest records."""
+    """Explains, from the topic's newest records, why no snapshot exists."""
     from worker.counting import rejections
     from worker.kafka.client import brokers, topics
     from worker.kafka.reports.reader import newest_reports

@@ -1,4 +1,4 @@
-"""Configuration: a TOML file and environment variables, validated completely before the worker starts.
+"""Configuration from TOML and the environment, validated before the start.
 
 The package imports no client library.
 """

@@ -1,11 +1,11 @@
-"""Check of TLS files at the start, with the functions that each connection loads them by."""
+"""Check of TLS files with the functions that connections load them by."""
 
 import ssl
 from pathlib import Path
 
 
 def check(table: str, cafile: Path | None, certfile: Path | None, keyfile: Path | None) -> None:
-    """Loads the files that a table's ``ssl_cafile``, ``ssl_certfile`` and ``ssl_keyfile`` name.
+    """Validates a table's TLS files by loading them.
 
     Raises ValueError for an unusable file; the message begins with the key.
     """

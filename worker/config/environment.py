@@ -32,7 +32,7 @@ _OF_A_SERVICE = re.compile(
 
 
 def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Overrides the file's values in place; returns the variable of each overridden key.
+    """Overrides values in place; returns the variable of each changed key.
 
     Raises:
         ConfigError: a variable names no key, or the file that it names cannot be read.
@@ -69,7 +69,7 @@ def _is_of_a_service(variable: str, text: str) -> bool:
 
 
 def _secret_in(path: Path, variable: str) -> str:
-    """Returns the secret in a file; errors hide the path, because the variable can hold the secret itself."""
+    """Reads a secret; errors hide the path, which may be the secret itself."""
     try:
         text = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
@@ -81,7 +81,7 @@ def _secret_in(path: Path, variable: str) -> str:
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
-    """Returns whether a key's value is always a text, even if it consists of digits."""
+    """Returns whether a key's value is always text, even if all digits."""
     kinds = _kinds(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 

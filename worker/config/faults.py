@@ -1,4 +1,4 @@
-"""Error messages for configurations: the key, the value unless it can be secret, and the allowed values."""
+"""Error messages for configurations: key, redacted value, allowed values."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ def config_error(error: ValidationError) -> ConfigError:
 
 
 def _fault(fault: Any) -> str:
-    """Formats a fault as ``key: value given; what is allowed``, without secrets."""
+    """Formats ``key: value given; what is allowed``, without secrets."""
     path, kind = [part for part in fault["loc"] if part not in LABEL_TAGS], fault["type"]
     if path[-1] in ("str", "int") and kind != "extra_forbidden":  # a type of a union instead of a key
         path.pop()

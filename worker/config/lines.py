@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 
 
 def line_of(text: str, key: str) -> int | None:
-    r"""Returns the line of a key, or of the innermost table around a missing key; None if unknown.
+    r"""Returns the line of a key, or of a missing key's innermost table.
 
     Example:
         >>> text = '[kafka]\nmember = "a"\n\n[[streams]]\nname = "colours"\nlabels = [\n"red",\n""]\n'
@@ -51,7 +51,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yields each statement's first line, parsed content, and whether it is a table heading."""
+    """Yields each statement's first line, content and whether it is a heading."""
     began, some = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         some += f"{line}\n"

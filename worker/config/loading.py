@@ -56,7 +56,7 @@ class Config:
         return f"{self.group}-{stream}"
 
     def transactional_id(self, stream: str) -> str:
-        """Returns the publisher's transactional id, equal for all groups so that their publishers fence each other."""
+        """Returns the publisher's transactional id, which fences across groups."""
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def slots(self, served: Served) -> Slots | None:
@@ -64,7 +64,7 @@ class Config:
         return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
-        """Returns the named stream, or the only one for None; raises ConfigError if there is no such stream."""
+        """Returns the named stream (None: the only one); else raises ConfigError."""
         names = [served.stream.name for served in self.streams]
         if name is None:
             if len(names) > 1:
@@ -107,7 +107,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
 
 
 def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
-    """Reads a configuration from TOML; relative paths start at the working directory.
+    """Parses TOML; relative paths start at the working directory.
 
     Raises:
         ConfigError: the text is not TOML or not valid; the message has all faults.
@@ -133,7 +133,7 @@ def _tree(text: str) -> dict[str, Any]:
 def _checked(
     tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
 ) -> Config:
-    """Validates a file and the environment; each fault names its variable or line."""
+    """Validates file and environment; faults name their variable or line."""
     variables = override(tree, environ, folder)
     try:
         return _config(tree, folder)
@@ -183,7 +183,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
 
 
 def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
-    """Resolves a table's TLS paths from the configuration's folder; loads the files."""
+    """Resolves a table's TLS paths from the folder, and loads the files."""
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(table, key)) is not None:

@@ -23,7 +23,7 @@ def is_endpoint(url: str) -> bool:
 
 
 def redacted(url: str) -> str:
-    """Returns the scheme, hosts and ports of a URL; the other parts can have a secret.
+    """Returns a URL's scheme, hosts and ports; other parts can be secret.
 
     Example:
         >>> redacted("rediss://me:s3cret@cache:6380/3?password=s3cret")
@@ -91,7 +91,7 @@ def _kind(value: object) -> str:
 
 
 def is_showable(text: str) -> bool:
-    """Returns whether a text is not an address, which can have a password; a `Path` of a URL has ``:/``."""
+    """Returns whether a text is not an address, which can have a password."""
     return "@" not in text and ":/" not in text
 
 

@@ -207,12 +207,12 @@ class Kafka(Table):
         return settings if self.member is None else settings | {"group_instance_id": self.member}
 
     def numbered(self, number: int) -> Self:
-        """Returns the table of one of several processes, with member ``NAME-0``, ``NAME-1``, …."""
+        """Returns the table of one of several processes, as member ``NAME-0``, …."""
         return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 
 class Redis(Table):
-    """``[redis]``: the connection to Redis; `worker.config.redaction` redacts the URL."""
+    """``[redis]``: the connection to Redis; messages redact the URL."""
 
     url: Annotated[str, Field(repr=False), must(address.read, address.ALLOWED)] = "redis://localhost:6379/0"
     """URL of Redis: `redis://host:port/number`, `unix://path`,
@@ -333,7 +333,7 @@ class DeadLetters(Table):
 
 
 class QueryTable(Table):
-    """``[[streams.queries]]``: a named set of values, or the most frequent values."""
+    """``[[streams.queries]]``: a set of values, or the most frequent values."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """Name of the query: 1 to 200 characters, no control characters."""

@@ -18,7 +18,7 @@ def split(value: object) -> object:
 
 
 def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
-    """Returns a validator that refuses other values and names the allowed ones."""
+    """Returns a validator that rejects values and names the allowed ones."""
 
     def validate(value: Any) -> Any:
         if not holds(value):
@@ -68,7 +68,7 @@ FOREVER = "forever"
 
 
 def window(name: str) -> str:
-    """Returns the name of a window if it is valid; raises ValueError with the allowed names."""
+    """Returns a valid window name; raises ValueError with the allowed names."""
     try:
         if name != ALL:
             parse(name)

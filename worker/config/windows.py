@@ -49,12 +49,12 @@ class Cost:
 
     @property
     def kept(self) -> int | None:
-        """Maximum number of final windows on the snapshot topic; None if they stay forever."""
+        """Maximum number of final windows on the topic; None if kept forever."""
         return None if self.kept_of is None else sum(self.kept_of.values())
 
     @property
     def named(self) -> Mapping[str, int]:
-        """Maximum number of windows of each name that the head lists; 0 if windows stay forever."""
+        """Maximum number of windows per name in the head; 0 if kept forever."""
         kept = self.kept_of
         return {name: 0 if kept is None else n + kept[name] for name, n in self.open_of.items()}
 
@@ -65,12 +65,12 @@ class Cost:
 
     @property
     def messages(self) -> int:
-        """Maximum number of a snapshot's messages with frequencies; large domains need several chunks for each."""
+        """Maximum number of frequency messages; large domains split each of them."""
         return (1 + self.open) * len(METHODS)
 
 
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
-    """Returns the maximum cost of windows; ``retain`` is in milliseconds, or None to keep final windows forever."""
+    """Returns the maximum cost; ``retain`` is in ms (None: keep windows)."""
     windows = windowing.parsed
     # open windows start by the newest timestamp, and end after the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
@@ -81,7 +81,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
-    """Returns the sorted windows of a stream, or None without windows; raises ConfigError for invalid windows."""
+    """Returns a stream's sorted windows, or None; raises ConfigError."""
     try:
         windows = parse_all(tuple(table.windows))
     except ValueError as error:
@@ -100,7 +100,7 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
 
 
 def retained(table: StreamTable) -> int | None:
-    """Returns the retention of final windows in milliseconds; None to keep them forever."""
+    """Returns the retention of final windows in ms; None to keep them forever."""
     return None if table.retain == FOREVER else milliseconds(table.retain)
 
 

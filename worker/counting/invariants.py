@@ -106,7 +106,7 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    """Checks the numbers of records and reports: each record has at least one report."""
+    """Checks sums of records and reports; a record has at least one report."""
     if ALL not in state.cells:
         yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
         return

@@ -122,7 +122,7 @@ class Log(Protocol):
         """Returns the partitions that the group assigns to this worker."""
 
     def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str] | Unavailable | None]:
-        """Returns the group's committed (offset, metadata) of each partition, or None."""
+        """Returns the group's (offset, metadata) of each partition, or None."""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
         """Returns each log's (first offset, last stable offset)."""

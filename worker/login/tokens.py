@@ -1,4 +1,4 @@
-"""OAuth 2.0 tokens by client credentials (RFC 6749, section 4.4), renewed before they expire.
+"""OAuth 2.0 tokens by client credentials (RFC 6749 §4.4), with renewal.
 
 Kafka's client requests tokens in its heartbeat thread, so a request waits only without a valid token. While the
 endpoint fails, clients get the last valid token. An unused token is not renewed.
@@ -48,7 +48,7 @@ class Credentials:
 
 
 class Tokens:
-    """Tokens of one client; implements ``kafka.net.sasl.oauth.AbstractTokenProvider``."""
+    """Tokens of a client; implements kafka-python's AbstractTokenProvider."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -106,7 +106,7 @@ class Tokens:
 
 @functools.cache
 def tokens_of(credentials: Credentials) -> Tokens:
-    """Returns the tokens of credentials, shared by all clients of this process."""
+    """Returns the tokens of credentials, shared by this process's clients."""
     return Tokens(credentials)
 
 
@@ -153,7 +153,7 @@ def fetch(credentials: Credentials) -> tuple[str, float]:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that refuses redirects, which could send the secret to another host."""
+    """Refuses redirects, which could send the secret to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         """Returns no request."""

@@ -1,4 +1,4 @@
-"""Exporter of Redis memory and partition offsets, in a thread that counting never waits for."""
+"""Exporter of Redis memory and partition offsets, on a separate thread."""
 
 import threading
 from typing import Any
@@ -15,7 +15,7 @@ _EVERY_SECONDS = 15.0
 
 
 class Capacity(threading.Thread):
-    """Queries Redis and the brokers every 15 s, and exports the newest answers."""
+    """Queries Redis and brokers every 15 s, and exports the newest answers."""
 
     def __init__(self, config: Config, metrics: Metrics, stopping: threading.Event) -> None:
         super().__init__(name="capacity", daemon=True)
@@ -50,7 +50,7 @@ class Capacity(threading.Thread):
         self._metrics.capacity({name or url: info for name, info in memory.items()}, logs)
 
     def _offsets(self, admin: Any, served: Served) -> dict[int, tuple[int, int, int]]:
-        """Returns partition -> first offset, last stable offset, and the group's committed offset."""
+        """Returns partition -> first, last stable and committed offset."""
         described = topics.describe(admin, [served.topic])
         partitions = range(described[served.topic].partitions) if served.topic in described else range(0)
         bounds = topics.bounds(admin, served.topic, partitions, stable=True)

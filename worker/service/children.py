@@ -1,4 +1,4 @@
-"""Child processes, connected by a socket pair that closes when either side ends."""
+"""Child processes on a socket pair that closes when either side ends."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def python() -> list[str]:
-    """Returns the interpreter's command; it does not import from the working directory unless this process does."""
+    """Interpreter command; imports from the cwd only if this process does."""
     return [sys.executable, *([] if str(Path.cwd()) in sys.path else ["-P"])]
 
 

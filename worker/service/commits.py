@@ -1,4 +1,4 @@
-"""Scheduler of a stream's commits; a separate thread writes them while counting continues."""
+"""Scheduler of a stream's commits, written by a thread during counting."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class Commits:
         self._counted += seconds
 
     def turn(self) -> bool:
-        """Settles a written commit and starts the next at its time; returns whether a commit ended.
+        """Settles a commit, starts the next in time; returns whether one ended.
 
         Raises `StateLost` like `Ownership.commit`.
         """
@@ -55,7 +55,7 @@ class Commits:
         return ended
 
     def settle(self) -> None:
-        """Waits for the running commit and settles it. Raises `StateLost` like `Ownership.commit`."""
+        """Waits for the running commit; raises `StateLost` as `Ownership.commit`."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             self._ownership.settle(writing.result())

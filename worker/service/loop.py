@@ -1,4 +1,4 @@
-"""Loop of a stream's polling thread: polls, releases, counts, claims, commits and compares.
+"""Polling loop of a stream: polls, counts, claims, commits, compares.
 
 The module depends on neither Kafka nor Redis, so that the simulation can run it.
 """
@@ -39,13 +39,13 @@ class Polled(Log, Protocol):
         """Returns the partitions that were revoked since the last call."""
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, an empty set if the topic is missing, or None if unknown."""
+        """Returns the topic's partitions; empty if missing, None if unknown."""
 
     def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset and high watermark."""
 
     def take_refused(self) -> Mapping[int, tuple[Unavailable, float]]:
-        """Returns partitions that were refused since the last call, each with its error and seconds of refusal."""
+        """Returns newly refused partitions -> (error, seconds of refusal)."""
 
     def reads_all(self) -> bool:
         """Returns whether no partition's last fetch was refused."""
@@ -58,7 +58,7 @@ class Stopping(Protocol):
         """Returns whether a stop was requested."""
 
     def wait(self, timeout: float) -> bool:
-        """Waits for a request, at most ``timeout`` seconds; returns whether a stop was requested."""
+        """Waits for a request; returns whether a stop was requested."""
 
 
 class Loop:
@@ -85,7 +85,7 @@ class Loop:
         self._stopping, self._clock, self._sleep = stopping, clock, sleep
 
     def run(self, errors: Collection[Exception]) -> None:
-        """Runs until a stop is requested or ``errors`` has an error of the publishing thread.
+        """Runs until a stop, or until the publishing thread adds to ``errors``.
 
         The loop counts a large poll in slices. Between slices, it stays in the group, releases and commits. Raises
         `StateLost`; see `Ownership`.
@@ -139,7 +139,7 @@ class Loop:
         self._events.info("stream.finished", committed=ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:
-        """Counts for `_COUNT_SECONDS`, or one slice, and returns the seconds; the other batches stay queued."""
+        """Counts for `_COUNT_SECONDS` or one slice; returns the seconds."""
         oracle = self._stream.oracle
         size, cost = oracle.report_bytes, oracle.cost
         began = self._clock()

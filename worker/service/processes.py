@@ -1,4 +1,4 @@
-"""Parent of several worker processes on one machine, which are members of the same groups.
+"""Parent of several worker processes, members of the same groups.
 
 The parent starts, restarts and ends the children, and serves their probes and metrics. It does not use Redis, and reads
 only the snapshot topic, for the page. A child ends when its parent ends.
@@ -76,7 +76,7 @@ class Process:
         self.state = "starting"  # shown while the child does not answer
 
     def turn(self) -> None:
-        """Starts the process at its time, receives its port, or schedules a restart after its end."""
+        """Starts the process, receives its port, or schedules a restart."""
         if self._running is None:
             if time.monotonic() >= self._due:
                 self._start()
@@ -98,7 +98,7 @@ class Process:
         logger.info("process.started", process=self.number, pid=self._running.pid, restarts=self.restarts)
 
     def _hear(self) -> None:
-        """Receives the port if the process sent it: one short line, which always arrives in one piece."""
+        """Receives the port, a short line that always arrives in one piece."""
         assert self._line is not None
         try:
             said = self._line.recv(16, socket.MSG_DONTWAIT)
@@ -108,7 +108,7 @@ class Process:
             self.port, self.state = int(said), "does not answer"
 
     def _put_off(self, why: str) -> None:
-        """Schedules the restart; the wait doubles unless the process ran for `_LONGEST_RETRY`."""
+        """Schedules the restart; the wait doubles unless the process ran long."""
         now = time.monotonic()
         if now - self._began > _LONGEST_RETRY:
             self._wait = _FIRST_RETRY
@@ -134,7 +134,7 @@ class Process:
             self._running.kill()
 
     def end(self, deadline: float) -> int:
-        """Waits for the end and kills the process at the deadline; returns its exit code, 0 if it never served."""
+        """Kills the process at the deadline; returns the code, 0 if never served."""
         if self._running is None:
             return self.code or 0
         serves = self.port is not None
@@ -156,7 +156,7 @@ class Processes:
         self._asking = ThreadPoolExecutor(count, thread_name_prefix="ask")
 
     def turn(self) -> None:
-        """Starts and restarts children; the first compiles kernels before the others start and load them."""
+        """Starts children; the first compiles the kernels that the others load."""
         first, *others = self._all
         first.turn()
         if first.port is not None or first.code is not None:
@@ -186,7 +186,7 @@ class Processes:
         return [None if answer is None else answer.text for answer in self._ask("/metrics", merged.ACCEPTS)]
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether all serving children are healthy, and each child's facts."""
+        """Returns whether all serving children are healthy, and their facts."""
         good, facts = self._facts("/healthz")
         return all(well for well, process in zip(good, self._all, strict=True) if process.port), facts
 
@@ -196,7 +196,7 @@ class Processes:
         return all(good), facts
 
     def _facts(self, path: str) -> tuple[list[bool], health.Facts]:
-        """Returns whether each child answers a probe with 200, and each child's facts."""
+        """Returns whether each child answers a probe with 200, and their facts."""
         answers = self._ask(path, "application/json")
         facts = {
             str(process.number): process.state if answer is None else json.loads(answer.text)

@@ -1,4 +1,4 @@
-"""Publisher in a separate process, so that its computations do not hold the interpreter lock of counting.
+"""Publisher in a separate process, outside counting's interpreter lock.
 
 The parent sends the epoch of partition 0 and the partitions. The child sends its events, and the parent emits them. On
 a stop, the child publishes once more and ends. If the parent has ended, the child ends at once, and the next publisher
@@ -41,7 +41,7 @@ Update = tuple[int | None, Sequence[int], bool]
 
 
 class PublisherProcess:
-    """Publisher of a stream in a child process, with the interface of `Publisher.run`."""
+    """Publisher in a child process, with the interface of `Publisher.run`."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Returns an error that can be unpickled: a StateLost unchanged, any other error as a RuntimeError."""
+    """Returns StateLost unchanged, other errors as a picklable RuntimeError."""
     if isinstance(error, StateLost):
         return error
     portable = RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Factories of a stream's publisher and its parts, for both kinds of process."""
+"""Factories of the publisher and its parts, for both kinds of process."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ A snapshot holds the interpreter lock for 0.5 µs per value, so counting waits a
 
 
 def is_large(config: Config, served: Served) -> bool:
-    """Returns whether a stream's publisher needs a separate process; see `MOST_VALUES`."""
+    """Returns whether a publisher needs its own process; see `MOST_VALUES`."""
     windows = 1 if served.cost is None else 1 + served.cost.open
     return windows * served.stream.oracle.domain_size > MOST_VALUES * config.snapshots.every_seconds
 
@@ -38,7 +38,7 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
 def snapshot_producer_of(
     config: Config, served: Served, heartbeat: Callable[[], object], on_passed: OnPassed
 ) -> KafkaSnapshotProducer:
-    """Returns a stream's snapshot producer; it calls ``heartbeat`` during long reads and sends."""
+    """Returns the producer; long reads and sends call ``heartbeat``."""
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)

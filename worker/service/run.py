@@ -29,7 +29,7 @@ logger = structlog.get_logger("worker.service")
 
 
 def run(config: Config, parent: Parent | None = None) -> int:
-    """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
+    """Serves every stream until SIGTERM or SIGINT; returns the exit code.
 
     If the counts of a stream are lost, only that stream stops; the worker is not ready, and its exit code is 1. After a
     signal, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
@@ -85,7 +85,7 @@ class _Probes:
         self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether all threads respond, and the seconds since each stream's last step."""
+        """Returns whether threads respond, and seconds since each last step."""
         if not self._begun:
             return True, {"kernels": LOADING}
         now, idle = time.monotonic(), dict[str, float]()
@@ -104,7 +104,7 @@ class _Probes:
 
 
 def _stop(workers: Sequence[StreamWorker], server: health.HttpServer) -> int:
-    """Waits for the streams to finish; returns the exit code, or ends the process if a stream hangs."""
+    """Waits for the streams; returns the exit code, or exits if one hangs."""
     deadline = time.monotonic() + STOP_SECONDS
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))

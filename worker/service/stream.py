@@ -38,7 +38,7 @@ logger = structlog.get_logger("worker.service")
 
 
 class StreamWorker:
-    """Serves one stream: a polling thread that claims, counts and commits, and a publishing thread."""
+    """Serves one stream with a polling thread and a publishing thread."""
 
     def __init__(self, config: Config, served: Served, metrics: Metrics, stopping: threading.Event) -> None:
         self._config, self._served, self._metrics, self._stopping = config, served, metrics, stopping
@@ -60,7 +60,7 @@ class StreamWorker:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        """Serves until a stop, `StateLost` or `Displaced`; restarts after other errors."""
+        """Serves until a stop, `StateLost` or `Displaced`; retries other errors."""
         wait = _FIRST_RETRY
         try:
             while not self._stopping.is_set():
@@ -82,7 +82,7 @@ class StreamWorker:
             self.progress.ended = True
 
     def _stop(self, error: StateLost | Displaced) -> None:
-        """Reports that the stream stopped, with the remedy first because the cause can be long."""
+        """Logs that the stream stopped; the remedy precedes the cause."""
         self._metrics.up.labels(self.name).set(0)
         name = type(error).__name__
         if isinstance(error, StateLost) and error.remedy:
@@ -182,7 +182,7 @@ class StreamWorker:
         )
 
     def _warn_of_policy(self, settings: dict[str, object]) -> None:
-        """Warns if the brokers delete old records of the snapshot topic, which include the newest snapshot."""
+        """Warns of a cleanup policy that can delete the newest snapshot."""
         topic = self._config.snapshots.topic
         policy = topics.cleanup_policy(settings, topic)
         if policy not in (None, "compact"):
@@ -225,7 +225,7 @@ class StreamWorker:
         )
 
     def _close(self, close: Callable[[], None]) -> None:
-        """Closes a client; only logs a failure, so that the other clients are closed, too."""
+        """Closes a client; logs a failure, so that the others are closed, too."""
         try:
             close()
         except Exception as error:

@@ -70,7 +70,7 @@ def _count(path: Path, line: int, text: str | None) -> int:
 
 
 def draw(counts: Counts, users: int, seed: int) -> Crowd:
-    """Draws users in proportion to counts; raises `SimulationError` if all are 0.
+    """Draws users by counts; raises `SimulationError` if all counts are 0.
 
     Example:
         >>> crowd = draw(np.array([3, 0, 1]), users=1000, seed=7)

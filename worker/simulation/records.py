@@ -21,7 +21,7 @@ def records(
     json_share: float = 0.0,
     malformed_share: float = 0.0,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields record values with their numbers of reports, 0 for a malformed record.
+    """Yields record values with their number of reports (0: malformed).
 
     The shares are probabilities of JSON, and of a malformed record before a good one. `seed` draws only these.
     """

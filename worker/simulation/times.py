@@ -6,7 +6,7 @@ import numpy as np
 
 
 def spread(users: int, *, begin: int, end: int, jitter: int, seed: int) -> Callable[[int], int]:
-    """Returns a function from the number of earlier users to a record's timestamp.
+    """Returns a function from a user's index to a record's timestamp.
 
     Spreads users evenly from `begin` to `end`, in milliseconds since the epoch. A record is up to `jitter` earlier, but
     not before `begin`.
