@@ -118,7 +118,7 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
 
 
 def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
-    """Returns the head of a stream's newest snapshot; see `KafkaSnapshotProducer.head`.
+    """Returns a stream's newest head; see `KafkaSnapshotProducer.head`.
 
     Raises `StateLost`: the head cannot be read. Raises `Unavailable`: the brokers do not answer, or a
     transaction stays open.

@@ -29,7 +29,7 @@ class OpenTransactions:
 def find_open_transactions(
     admin: KafkaAdminClient, topic: str, partitions: Collection[int]
 ) -> list[OpenTransactions]:
-    """Returns the partitions of a topic with records above the last stable offset."""
+    """Returns partitions with records above the last stable offset."""
     latest = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
     # read the high watermark first: records written between the two reads must not look blocked
     high = admin.list_partition_offsets(latest)

@@ -1,1 +1,1 @@
-"""Wraps the Kafka client library: workarounds, the raw fetch hook, connections, topics, errors, a reader."""
+"""Wraps the Kafka client library: workarounds, fetch hook, topics, reader."""

@@ -1,4 +1,4 @@
-"""Connects an admin client; reports the wait, and the reason for a failure, which the library only logs."""
+"""Connects an admin client; reports the wait and the reason of a failure."""
 
 import logging
 import re
@@ -58,7 +58,7 @@ def connect(
 
 
 class ConnectionReason(logging.Handler):
-    """Keeps the logged reason of the last failed connection; `str` formats it as a suffix."""
+    """Keeps the last failed connection's logged reason; `str` makes a suffix."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -98,7 +98,7 @@ def listening() -> Iterator[ConnectionReason]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Sends the client's connection log only to `listening` within the context."""
+    """Sends the client's connection log only to `listening`, in the context."""
     logger = quirks.CONNECTIONS
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)

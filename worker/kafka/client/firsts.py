@@ -87,7 +87,7 @@ def fetchable(
 
 
 def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:
-    """Returns a fetch request for at most one batch that the broker answers at once."""
+    """Returns a request for at most one batch, answered without waiting."""
     topics: dict[str, list[Any]] = {}
     for tp, offset in offsets.items():
         epoch = cluster.leader_epoch_for_partition(tp)

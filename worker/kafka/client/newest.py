@@ -1,4 +1,4 @@
-"""Reads the newest records of a topic for display, within bounds of memory and time."""
+"""Reads a topic's newest records for display; bounds memory and time."""
 
 import contextlib
 import time
@@ -59,7 +59,7 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns all records; none if they exceed `room` bytes or arrive too late."""
+    """Returns all records; none if larger than `room` bytes, or too late."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

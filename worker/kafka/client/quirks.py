@@ -100,7 +100,7 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
             raise
 
     def _step(self) -> Any:
-        """Continues the handshake; returns the function to wait with, or None at its end."""
+        """Continues the handshake; returns its wait function, None at the end."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -126,7 +126,7 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 
 
 def mend_connections() -> None:
-    """Makes every client of this process use `Plain`, `Tls`, `Answer` and `Tokens`.
+    """Makes all clients use `Plain`, `Tls`, `Answer` and `Tokens`.
 
     It replaces library classes, as no client has an argument for them. Call it before creating a client; repeated calls
     change nothing.
@@ -208,7 +208,7 @@ def retry_lost_requests(producer: KafkaProducer) -> None:
 
 
 def refuse_end_retries(producer: KafkaProducer) -> None:
-    """Makes a transactional producer fail instead of retrying the end of a transaction.
+    """Makes a producer fail instead of retrying the end of a transaction.
 
     Upstream retries it after a lost connection, and the next transaction has the same epoch: a delayed first request
     may commit a part of the next transaction. And upstream retries without end on retriable codes. After the failure a
@@ -232,7 +232,7 @@ def refuse_end_retries(producer: KafkaProducer) -> None:
 
 
 def drop(producer: KafkaProducer) -> None:
-    """Closes a producer without flushing; its successor aborts the transaction.
+    """Closes a producer unflushed; its successor aborts the transaction.
 
     Upstream's ``close(timeout=0)`` first flushes, and raises before closing if something is unsent or was split. Gone
     when it closes.
@@ -275,7 +275,7 @@ def leave_on_close(consumer: KafkaConsumer) -> None:
 
 
 def displaced(consumer: KafkaConsumer) -> bool:
-    """Returns whether another process joined the group under this member's name.
+    """Returns whether another process joined the group as this member.
 
     Upstream only logs this, stops the heartbeat, and keeps polling its old partitions. Gone when ``poll`` raises it.
     """

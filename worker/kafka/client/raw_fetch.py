@@ -1,4 +1,4 @@
-"""The raw fetch hook: returns a fetch's bytes instead of kafka-python's record objects.
+"""The raw fetch hook: returns bytes instead of kafka-python's records.
 
 It replaces the library's private class ``PartitionRecords``, which decodes one partition's fetch. The library manages
 sessions, groups, epochs, rebalances and positions. This code runs inside the library's poll, so it must not raise.
@@ -32,12 +32,12 @@ class Fetched:
 
     @property
     def offset(self) -> int:
-        """The offset that the library compares: it skips records below the fetch offset."""
+        """Offset that the library compares with the fetch offset, to skip records."""
         return max(self.end - 1, self.start)
 
 
 class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Yields one partition's fetch as one `Fetched`; yields nothing if it is empty."""
+    """Yields one partition's fetch as one `Fetched`; nothing if empty."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
         if (fetched := self._fetched(records)) is not None:

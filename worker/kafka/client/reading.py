@@ -82,7 +82,7 @@ def _load_kernels() -> None:
 
 
 def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore, cap: int = LARGEST) -> None:
-    """Makes a consumer return `Record`s; see `connect` and `raw_fetch.install_decoder`."""
+    """Makes a consumer return `Record`s; see `raw_fetch.install_decoder`."""
     raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed, cap))
 
 
@@ -94,7 +94,7 @@ class _Decoder:
         self._suspects = set[tuple[str, int, int, str]]()
 
     def __call__(self, topic: str, partition: int, fetched: Fetched) -> Iterator[tuple[int, Record | None]]:
-        """Yields (position, record before it or None) pairs; see `raw_fetch.Decode`."""
+        """Yields (position, record before it or None); see `raw_fetch.Decode`."""
         reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, self._cap)])
         while (part := reader.read_keyed(self._arena, self._begins)) is not None:
             failing = {

@@ -44,7 +44,7 @@ _FORGIVEN_SECONDS = 10.0
 
 
 class Answers:
-    """Removes the errors of single partitions from the brokers' answers to a consumer."""
+    """Removes errors of single partitions from brokers' answers."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._fetches = deque[tuple[int, KafkaError]]()
@@ -61,7 +61,7 @@ class Answers:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[dict[TopicPartition, KafkaError]]:
-        """Yields a dict that collects errors of offset requests: partition -> error."""
+        """Yields a dict that collects errors of offset requests by partition."""
         self._asked = {}
         yield self._asked
 
@@ -74,7 +74,7 @@ class Answers:
         return self._topics.get(topic)
 
     def _describing(self, update: Callable[[Any], Any], cluster: Any) -> Callable[[Any], Any]:
-        """Keeps a topic's known partitions while the brokers report an error for the topic."""
+        """Keeps a topic's known partitions while brokers report a topic error."""
         # upstream drops them, so members lose their partitions; after INVALID_TOPIC_EXCEPTION it never retries
 
         def updated(metadata: Any) -> Any:
@@ -145,7 +145,7 @@ class Answers:
     def _take_out(
         self, topics: list[tuple[str, list[Any]]], kept: tuple[type[KafkaError], ...]
     ) -> dict[TopicPartition, KafkaError]:
-        """Removes the partitions with an error from a response, except errors in `kept`."""
+        """Removes partitions with an error, except errors in `kept`."""
         refused = {}
         for topic, partitions in topics:
             for one in list(partitions):

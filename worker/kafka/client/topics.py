@@ -65,7 +65,7 @@ class Topic:
 
     @property
     def ahead(self) -> int | None:
-        """Largest lead of timestamps over the broker's clock in ms; None if unlimited."""
+        """Maximum timestamp lead over the broker's clock in ms; None if unlimited."""
         if self.append_time:
             return 0
         bound = self.number("message.timestamp.after.max.ms")
@@ -239,7 +239,7 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 def bounds(
     admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Returns each partition's (first offset, end); `stable`: the end is the last stable offset."""
+    """Returns (first offset, end); `stable`: the end is the last stable one."""
     both = [TopicPartition(topic, partition) for partition in partitions]
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))

@@ -1,4 +1,4 @@
-"""Reads dead letters: the reason, origin and contents of rejected and late records.
+"""Reads dead letters: the reason, origin and contents of each record.
 
 The content comes from untrusted writers to the topic of reports, so only its printable characters reach a terminal.
 """

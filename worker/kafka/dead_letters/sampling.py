@@ -27,7 +27,7 @@ class _Bucket:
     room: float = BYTES_AT_ONCE
 
     def most(self, now: float) -> int:
-        """Refills the bucket; returns the number of small dead letters that it allows now."""
+        """Refills the bucket; returns how many small dead letters it allows."""
         passed, self.at = now - self.at, now
         self.dead_letters = min(DEAD_LETTERS_A_SECOND, self.dead_letters + passed * DEAD_LETTERS_A_SECOND)
         self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
@@ -59,7 +59,7 @@ class Sample:
         self._buckets: dict[str, _Bucket] = {}
 
     def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Returns the ascending indices of the rejected records to send; O(records).
+        """Returns the ascending indices of rejected records to send; O(records).
 
         `verdicts`: (m,) uint8, see `ldp.frames.Decoded`.
         """

@@ -1,4 +1,4 @@
-"""Sends malformed records, and late ones if configured, to the dead-letter topic.
+"""Sends malformed records, and optionally late ones, as dead letters.
 
 Delivery is at least once: a commit first flushes the dead letters below its offset, so a crash in between repeats them.
 Above a rate they are a sample, see `sampling`. The key is ``topic/partition/offset``; the headers are named as in Kafka
@@ -74,7 +74,7 @@ def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
 
 
 def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
-    """Connects the producer of a stream's dead letters. Raises `Unavailable`: the brokers do not answer."""
+    """Connects the dead-letter producer; raises `Unavailable` without brokers."""
     quirks.mend_connections()
     try:
         return KafkaProducer(
@@ -94,7 +94,7 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
 
 
 class KafkaDeadLetters:
-    """The dead letters of one stream; implements `worker.counting.ports.DeadLetters`.
+    """The dead letters of a stream; implements `ports.DeadLetters`.
 
     `producer` is closed by `close`; `on_acknowledged` is called for each acknowledged dead letter; `attempt`
     returns a context manager around each send, which reports failures to readiness.
@@ -117,7 +117,7 @@ class KafkaDeadLetters:
         self._waiting = 0
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
-        """Sends a sample of a batch's rejected and unreadable records, without waiting.
+        """Sends a sample of rejected and unreadable records, without waiting.
 
         Raises `Unavailable`: too many dead letters are unacknowledged, or the topic is missing.
 

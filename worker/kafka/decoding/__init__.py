@@ -1,1 +1,1 @@
-"""Decodes record batches to columns: codecs, checksums and records, without the client library."""
+"""Decodes record batches to columns, without the client library."""

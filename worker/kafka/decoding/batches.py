@@ -17,7 +17,7 @@ from worker.kafka.decoding.memory import Window, big16_at, big32_at, big64_at, b
 
 
 class State(IntEnum):
-    """The outcome of a batch: read, skipped, or the reason why it is unreadable."""
+    """The outcome of a batch: read, skipped, or why it is unreadable."""
 
     READ = 0
     PASSED = 1
@@ -63,7 +63,7 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """Returns the batch's bytes; 0 if cut off, the rest if its length is negative."""
+    """Returns the batch's length; 0 if cut off, the rest if negative."""
     left = batches[1] - at
     if left < LEAST:
         return 0
@@ -226,7 +226,7 @@ def classify(
 
 @njit(cache=True, nogil=True)
 def _is_abort_marker(batches: Window, row: Any) -> bool:
-    """Returns whether a batch is an abort marker: its record's key is a version and the type 0."""
+    """Returns whether a batch is an abort marker (key: version, type 0)."""
     if not row.attributes & CONTROL or row.attributes & CODEC:
         return False
     end = row.place + row.size
@@ -239,7 +239,7 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns a zigzag varint of at most 5 or 10 bytes, and the index after it."""
+    """Returns a zigzag varint of at most 5 or 10 bytes, and the next index."""
     # after a damaged varint this and all later indices are beyond the end: callers check only the last index
     highest = np.uint64(0x0F if most == 5 else 0x01)  # largest valid last byte
     number: Any = np.uint64(0)
@@ -255,7 +255,7 @@ def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, inline="always")  # a call would return its tuple through memory
 def _next_varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """Does the same as `_varint`; reads one or two bytes without a bounds check."""
+    """Same as `_varint`; reads one or two bytes without a bounds check."""
     first = byte_at(of, at)
     if first < 0x80:
         return first >> 1 ^ -(first & 1), at + 1
@@ -329,7 +329,7 @@ def decode_records(
 
 @njit(cache=True, nogil=True)
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """Returns end (−1 if damaged), time and offset deltas, value bounds, whether key or headers exist."""
+    """Returns end or −1, deltas, value bounds, whether key or headers exist."""
     # Only lengths are compared with the available bytes. Other reads beyond the end stay within `AHEAD`, and return an
     # index that is not the end.
     damaged = -1, 0, 0, 0, 0, False
@@ -438,7 +438,7 @@ def _is_whole(records: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
-    """Returns whether bytes start with a prefix; a null key starts with the empty prefix."""
+    """Returns whether bytes have a prefix; a null key has the empty one."""
     size, same = prefix[1], 0
     if size > (end - at if at >= 0 else 0):
         return False

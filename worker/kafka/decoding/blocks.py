@@ -92,7 +92,7 @@ def _repeat(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
-    """Repeats a short pattern: by bytes until it is `WIDE`, then in wide copies."""
+    """Repeats a short pattern by bytes up to `WIDE`, then in wide copies."""
     wide = distance * ((WIDE + distance - 1) // distance)
     k = 0
     while k < length and (k < wide or to + length + WIDE > data[1]):
@@ -170,7 +170,7 @@ def _lz4_block(
 
 @njit(cache=True, nogil=True)
 def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
-    """Returns (FLG, block limit, content size or −1, index after the header); all −1 if invalid."""
+    """Returns (FLG, block limit, content size or −1, next index), or all −1."""
     if end - at < 7 or little32_at(of, at) != 0x184D2204:
         return -1, -1, -1, -1
     flags, most = byte_at(of, at + 4), byte_at(of, at + 5)

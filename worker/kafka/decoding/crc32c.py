@@ -29,7 +29,7 @@ _ONES = 0xFFFFFFFF
 
 
 def _tables() -> npt.NDArray[np.int64]:
-    """Returns tables whose row j has the checksum of each byte followed by j zero bytes."""
+    """Returns tables: row j has checksums of a byte and j zero bytes."""
     tables = np.zeros((8, 256), np.uint32)
     tables[0] = np.arange(256)
     for _ in range(8):
@@ -64,7 +64,7 @@ _with_word, _with_byte = _instruction(64), _instruction(8)
 
 @njit(cache=True, nogil=True)
 def by_instruction(of: Window, begin: int, end: int) -> int:
-    """Returns the checksum of a range by the instruction; needs `HAS_INSTRUCTION`."""
+    """Returns a range's checksum by instruction; needs `HAS_INSTRUCTION`."""
     crc = _ONES
     while end - begin >= 8:
         crc = _with_word(crc, little64_at(of, begin))

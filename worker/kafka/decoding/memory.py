@@ -1,4 +1,4 @@
-"""Reads and writes bytes of an array in kernels, at any alignment and without reference counting.
+"""Unaligned array access in kernels without reference counting.
 
 A window is an array's address and size. Passing an array between kernels counts references, which costs more than
 reading a varint. A window is valid as long as the array, inside the kernel that received the array. Indices are checked

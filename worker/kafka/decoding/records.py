@@ -255,7 +255,7 @@ class Reader:
         return n > 0
 
     def _unpack(self, arena: Arena) -> tuple[npt.NDArray[np.uint8], tuple[npt.NDArray[np.int64], ...], int]:
-        """Decompresses batches; returns the data, the arrays for the columns, and the next row."""
+        """Decompresses batches; returns data, column arrays and the next row."""
         rows, data, fields = self._rows, arena.data, arena.fields
         i, to, budget = self._next, 0, GROUP
         while True:
@@ -281,7 +281,7 @@ class Reader:
         return data, fields if data is arena.data else _fields(to), i
 
     def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
-        """Decompresses gzip or zstd; other codecs come here only for lack of capacity."""
+        """Decompresses gzip or zstd; other codecs only for lack of capacity."""
         section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
         codec = row["attributes"] & CODEC
         if codec == GZIP:
@@ -302,7 +302,7 @@ class Reader:
 
 
 def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Truncates values and headers; returns the rows without long keys, and the offsets of long keys."""
+    """Truncates values and headers; returns other rows and long-key offsets."""
     np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
     np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
     is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)

@@ -137,7 +137,7 @@ def check_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int
 
 @njit(cache=True, nogil=True)
 def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> tuple[int, int, int]:
-    """Returns a frame's content size or −1, window, and index after its header; all −1 if damaged."""
+    """Returns content size (or −1), window, next index; all −1 if damaged."""
     single = flags >> 5 & 1
     windows = 1 - single
     names = (1 << (flags & 3)) >> 1  # 0, 1, 2 or 4 bytes
@@ -160,7 +160,7 @@ def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> t
 
 @njit(cache=True, nogil=True)
 def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns the index after the last block, negative if damaged, and the most output of the blocks."""
+    """Returns the index after the blocks (< 0: damaged) and most output."""
     held = 0
     while end - at >= 3:
         header = _little_endian(of, at, 3)

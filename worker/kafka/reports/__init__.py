@@ -1,1 +1,1 @@
-"""The topic of reports: reading with and without joining the group, and sending."""
+"""The topic of reports: reads, as a group member or not, and sends."""

@@ -1,4 +1,4 @@
-"""Reads one stream's topic as a member of its consumer group; implements `ports.Log`.
+"""Reads a stream's topic as a group member; implements `ports.Log`.
 
 A `Prefetch` decodes fetched bytes ahead of the counts. A position in this module is the next offset to return; the
 client's position is ahead of it.
@@ -179,7 +179,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             raise unavailable(error, "reading", self._topic) from error
 
     def _check_membership(self) -> None:
-        """Detects what the client does not report: a lost member name, and new partitions."""
+        """Detects what the client hides: a lost member name, new partitions."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
@@ -194,7 +194,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         )
 
     def _moved(self) -> bool:
-        """Restores every position after a rebalance; returns whether there was one."""
+        """Restores all positions after a rebalance; returns whether one occurred."""
         # the client resets a partition that was lost and regained to the committed offset
         if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
             return False
@@ -245,7 +245,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
     def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
-        """Returns partition -> (error, seconds since the first error) of new refusals."""
+        """Returns new refusals as partition -> (error, seconds since the first)."""
         return {
             partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
             for partition, (error, seconds) in self._refusals.take_new().items()
@@ -281,7 +281,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             ) from error
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
-        """Returns each log's last stable offset, and its high watermark at the last fetch.
+        """Returns each log's last stable offset and last fetched high watermark.
 
         It reads the high watermark first: records written in between must not look blocked by a transaction.
         """
@@ -325,7 +325,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return {tp.partition: first for tp, first in found.items()}
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
-        """Commits offsets as a member of the current generation, else raises `NotOwner`."""
+        """Commits offsets as a current member, else raises `NotOwner`."""
         if self.generation() is None:
             raise NotOwner
         return super().confirm(offsets)

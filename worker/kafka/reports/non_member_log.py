@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class KafkaNonMemberLog:
-    """One stream's topic and group, for a client that is not a member; for one thread."""
+    """A stream's topic and group, for a non-member; for one thread."""
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer, self._topic = consumer, topic
@@ -68,7 +68,7 @@ class KafkaNonMemberLog:
         )
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata) of each partition with a commit."""
+        """Returns the committed (offset, metadata) of partitions with a commit."""
         found = {}
         for partition in partitions:
             ask = partial(
@@ -114,7 +114,7 @@ class KafkaNonMemberLog:
 
 
 def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step; raises `Unavailable` for Kafka errors, except those of `_MEMBERS`."""
+    """Runs a step; raises `Unavailable` for errors outside `_MEMBERS`."""
     try:
         return step()
     except _MEMBERS:

@@ -1,4 +1,4 @@
-"""Requests offsets as a group member, with an answer or an error for each partition."""
+"""Requests offsets as a member; an answer or error for each partition."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class Offsets:
-    """The log's and the group's offsets of one topic; a part of `worker.counting.ports.Log`."""
+    """The log's and the group's offsets of a topic; a part of `ports.Log`."""
 
     def __init__(self, consumer: Any, topic: str, answers: Answers) -> None:
         self._consumer, self._topic, self._answers = consumer, topic, answers

@@ -1,4 +1,4 @@
-"""Decodes fetched bytes ahead of the counts, on its own thread, within a budget of bytes.
+"""Decodes fetched bytes ahead of counting, on a thread, within a budget.
 
 Decoding and counting release the interpreter lock. Two arenas alternate, so a returned chunk stays valid until the next
 call.

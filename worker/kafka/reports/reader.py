@@ -1,4 +1,4 @@
-"""Classifies a stream's newest records as the worker does, to report rejections."""
+"""Classifies newest records as the worker does, to report rejections."""
 
 from collections import Counter
 from dataclasses import dataclass, field

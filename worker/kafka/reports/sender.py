@@ -48,7 +48,7 @@ class _Unacknowledged:
         self._waiting += size
 
     def settle(self, at_most: int) -> None:
-        """Collects acknowledgements until at most `at_most` bytes are unacknowledged."""
+        """Waits until at most `at_most` bytes are unacknowledged."""
         while self._pending and (self._pending[0][0].is_done or self._waiting > at_most):
             future, reports, size = self._pending.popleft()
             self._waiting -= size

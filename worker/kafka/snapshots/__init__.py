@@ -1,1 +1,1 @@
-"""The topics of snapshots and rows: one transaction per snapshot, and the readers."""
+"""Snapshot and row topics: one transaction per snapshot, and the readers."""

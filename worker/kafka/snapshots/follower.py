@@ -164,7 +164,7 @@ class Follower:
             return True
 
     def _follow(self, consumer: Any) -> None:
-        """Reads from the topic's beginning until `idle_seconds` pass without a request."""
+        """Reads from the beginning until `idle_seconds` pass without a request."""
         with self._changed:
             self._begin()
             self._why = "not read to its end yet"

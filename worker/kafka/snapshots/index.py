@@ -1,4 +1,4 @@
-"""Index of complete snapshots on the snapshot topic. Stores offsets, not contents.
+"""Index of complete snapshots on the snapshot topic, as offsets.
 
 A snapshot is one transaction, so a reader finds its messages between two offsets.
 """
@@ -78,7 +78,7 @@ class _Part:
 
 
 class SnapshotIndex:
-    """The newest complete snapshots that the newest head of their stream lists.
+    """The newest complete snapshots that their stream's newest head lists.
 
     A head lists its own snapshot of all time. It lists a window by name, and by start if the head has starts. The
     window's sequence number must not exceed the head's number. If both are equal, the window's identity must derive
@@ -214,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot of a deleted head or body; returns whether it existed."""
+        """Drops the snapshot of a deleted head or body; returns if it existed."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None

@@ -77,7 +77,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "starting to publish to", self._topic.name) from error
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
-        """Publishes messages and rows in one transaction; steps 7 to 9 of `Publisher.tick`."""
+        """Publishes in one transaction; steps 7 to 9 of `Publisher.tick`."""
         try:
             # Step 7.
             self._producer.begin_transaction()
@@ -93,7 +93,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "publishing to", self._topic.name) from error
 
     def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
-        """Sends messages; bounds the unacknowledged bytes so that no message expires."""
+        """Sends messages; bounds unacknowledged bytes so that none expires."""
         sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
         for message in messages:
             self._heartbeat()
@@ -132,7 +132,7 @@ class KafkaSnapshotProducer:
             quirks.drop(producer)
 
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
-        """Reads the stream's newest head, from the topic's end backwards in growing ranges.
+        """Reads the newest head backwards from the end, in growing ranges.
 
         It opens its own clients, so any thread may call it. The result is the key's newest record that is a
         valid head, see `Head.read`; other records and unreadable batches are skipped. Callers also check the

@@ -43,7 +43,7 @@ def read_snapshot(
     on_passed: reading.OnPassed,
     stall_seconds: float = reading.STALL_SECONDS,
 ) -> Snapshot:
-    """Reads an indexed snapshot's messages, and a window's labels, and assembles them.
+    """Reads an indexed snapshot and a window's labels, and assembles them.
 
     Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer
     version wrote it. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
@@ -82,7 +82,7 @@ def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
 
 
 class SnapshotReader:
-    """Follows the snapshots of one stream from the topic's beginning; a context manager.
+    """Follows a stream's snapshots from the beginning; a context manager.
 
     It indexes the offsets of each complete snapshot, and reads only the contents of the requested one.
 
@@ -124,7 +124,7 @@ class SnapshotReader:
         self._consumer.close()
 
     def latest(self, timeout_seconds: float) -> Snapshot | None:
-        """Returns the latest snapshot not returned before; None if none arrives in time.
+        """Returns the latest snapshot not returned before; None after a time-out.
 
         Raises `NewerSchema`: a newer version wrote it.
         """
@@ -194,7 +194,7 @@ class SnapshotReader:
         return self._index.find(self.stream, self._window, self._start)
 
     def _fresh(self) -> Snapshot | None:
-        """Returns the latest snapshot; None if it was returned before or is unreadable."""
+        """Returns the latest snapshot; None if not new or unreadable."""
         self._changed, entry = False, self._entry()
         if entry is None or entry == self._shown:
             return None

@@ -1,4 +1,4 @@
-"""Removes a stream from Kafka: its messages, its rows, and its consumer group."""
+"""Removes a stream from Kafka: messages, rows and consumer group."""
 
 from collections.abc import Collection, Mapping
 
@@ -62,7 +62,7 @@ def delete_messages(
 
 
 def members(admin: KafkaAdminClient, group: str) -> int | None:
-    """Returns the number of a group's members; None if the group does not exist.
+    """Returns a group's number of members; None if there is no group.
 
     Raises `KafkaError`: the brokers do not answer.
     """
