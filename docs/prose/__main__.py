@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from docs.prose.texts import CODE, DATA, DOCUMENT, FEWEST_WORDS, MESSAGE, Text, texts_of
+from docs.prose.texts import CODE, DATA, DOCUMENT, FEWEST_WORDS, MESSAGE, PRODUCT, Text, texts_of
 
 ROOT = Path(__file__).parents[2]
 LIMITS: dict[str, int] = DATA["limits"]
@@ -57,8 +57,11 @@ def matches(text: Text) -> Iterator[Finding]:
 
 
 def errors(text: Text) -> Iterator[Finding]:
-    """Yields the patterns of a text, and the sentences of a document that are too long."""
+    """Yields the patterns, the long sentences of a document, and the long docstring head of product code."""
     yield from matches(text)
+    if len(text.headline) > LIMITS["headline"] and text.path.startswith(PRODUCT):
+        message = f"at most {LIMITS['headline']} characters in the first line of a docstring"
+        yield Finding("headline", message, text.headline)
     for sentence in sentences(text.text) if text.kind == DOCUMENT else ():
         n = words(sentence)
         if n > LIMITS["sentence"] and not _excepted(text.path, sentence, "long-sentence"):
