@@ -1,4 +1,4 @@
-"""Post-processing methods: Base, the paper's ten (Section IV), and one more."""
+"""Post-processing: Base, the paper's ten methods (Section IV), one more."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Indices = npt.NDArray[np.intp]
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
-    """Returns the sum over a set, the answer of every method but Post-Pos. O(m)."""
+    """Returns the sum over a set, as all methods but Post-Pos do. O(m)."""
     return exact_sum(frequencies[indices])
 
 

@@ -143,7 +143,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
 
 
 def _interpolation() -> tuple[Vector, Vector]:
-    """Returns Chebyshev points on [0, 1] and the matrix that interpolates at half cells."""
+    """Returns Chebyshev points on [0, 1] and the matrix to half-cell values."""
     angles = np.arange(DEGREE + 1) * np.pi / DEGREE
     halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
     at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)

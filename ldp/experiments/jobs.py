@@ -43,7 +43,7 @@ QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Mean of `count` repeats at (m,) points, and the sums of squared deviations.
+    """Mean of `count` repeats at (m,) points, and sums of squared deviations.
 
     `each` has the (count, m) repeats, or is None if only the mean is known.
     """

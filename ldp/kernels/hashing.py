@@ -129,7 +129,7 @@ def _text(value: int, text: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_text(text: Any, length: int) -> int:
-    """Increments digits; returns the first changed place, or −1 if they grow longer."""
+    """Increments digits; returns the first changed place, or −1 if longer."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48

@@ -133,7 +133,7 @@ class OLH(Oracle):
         return seed, sampling.respond(self._bucket(seed, value), self.g, self.E)
 
     def _bucket(self, seed: int, value: int) -> int:
-        """Returns H(v) in constant time, with one xxHash32 for each possible length."""
+        """Returns H(v) in constant time, with one xxHash32 per possible length."""
         bucket = HASHES[self.hash]
         if self.hash != "xxh32":
             return bucket(seed, value, self.g)

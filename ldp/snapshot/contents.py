@@ -93,7 +93,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """Slots of the rows on a topic; windows up to `until` (ms) may use `older`."""
+    """Slots of a topic's rows; windows up to `until` (ms) may use `older`."""
 
     topic: str
     slots: Slots

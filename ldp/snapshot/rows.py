@@ -187,7 +187,7 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns the rows of a snapshot for its slots `places`. O(d log d + rows).
+    """Returns a snapshot's rows for its slots `places`. O(d log d + rows).
 
     Raises KeyError if the snapshot lacks Base or one of the methods.
 

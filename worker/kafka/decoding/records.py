@@ -119,7 +119,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """About the record's memory in bytes."""
+        """Approximate memory of the record, in bytes."""
         return _OVERHEAD + len(self.key or b"") + len(self.value or b"") + len(self.raw_headers)
 
     @property
