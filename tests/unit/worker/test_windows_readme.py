@@ -26,7 +26,7 @@ def test_documented_bounds_match_the_configuration():
     text = " ".join(SECTION.split())
     assert f"more than {MOST_PANES:,} panes or {MOST_BYTES >> 30} GiB of counts per partition" in text
     assert f"{MOST_OPEN} windows open at once, {MOST_KEPT:,} final windows on the topic" in text
-    assert f"or {MOST_SNAPSHOT >> 30} GiB of a snapshot" in text
+    assert f"or {MOST_SNAPSHOT >> 30} GiB per snapshot" in text
     a_second = "may be open for {} s, or for 1 s per {} MiB if that is longer"
     assert a_second.format(transaction_seconds(0), 16) in text
     assert transaction_seconds(100 * 16 << 20) == 100
