@@ -103,7 +103,12 @@ def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatc
     ],
 )
 def test_the_script_cleans_up_after_a_signal(number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, str(SCRIPT)], stdout=subprocess.PIPE, text=True) as script:
+    kafka, redis = services.free_ports(
+        2
+    )  # another run of the tests may take the usual ports at the same time
+    code = f"import services; services.USUAL.update(kafka={kafka}, redis={redis}); raise SystemExit(services.main())"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=SCRIPT.parent, stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
         lines = [script.stdout.readline() for _ in range(3)]
         assert lines[2] == "Ctrl-C stops both and deletes their data.\n"
@@ -111,10 +116,10 @@ def test_the_script_cleans_up_after_a_signal(number: signal.Signals) -> None:
         started = pids(folder)
         assert all(alive(pid) for pid in started)
         script.send_signal(number)
-        code = script.wait(60)
+        exited = script.wait(60)
     # after SIGKILL it is the guard that cleans up, a moment later
     until(lambda: not folder.exists() and not any(map(alive, started)), "nothing left")
-    assert code == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    assert exited == (-signal.SIGKILL if number == signal.SIGKILL else 0)
 
 
 @pytest.mark.integration
