@@ -94,7 +94,7 @@ def test_rows_over_the_topic_limit_are_refused():
 
 def test_the_page_has_the_limits_and_columns():
     section = page("guides/databases")
-    assert f"{MOST_AT_ONCE_ROWS:,} rows of a snapshot or {MOST_ROWS:,} of a stream" in section
+    assert f"{MOST_AT_ONCE_ROWS:,} rows per snapshot or {MOST_ROWS:,} rows per stream" in section
     assert f"the {TOP} most frequent values" in section
     columns = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     said = [name for names in columns for name in re.findall(r"`(\w+)`", names)]
