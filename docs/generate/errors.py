@@ -60,8 +60,8 @@ def _commands(group: click.Group) -> Iterator[tuple[str, str]]:
     for name, command in sorted(group.commands.items()):
         texts = [part for part in (command.help or "").split("\n\n") if "\b" not in part]
         texts += [f"`{one.opts[0]}`: {one.help}" for one in command.params if isinstance(one, click.Option)]
-        said = [" ".join(each.split()) for text in texts for each in re.split(r"(?<=\.)\s", text)]
-        if found := [each for each in said if _EXIT.search(each)]:
+        sentences = [" ".join(each.split()) for text in texts for each in re.split(r"(?<=\.)\s", text)]
+        if found := [each for each in sentences if _EXIT.search(each)]:
             yield f"`{'ldp' if group is ldp.cli.cli else 'ldp-worker'} {name}`", " ".join(found)
 
 

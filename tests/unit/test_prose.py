@@ -57,3 +57,10 @@ def test_texts_are_found_without_their_code():
 def test_a_long_sentence_of_a_document_is_an_error():
     assert [found.rule for found in errors(Text("document", "x", 1, "a " * 41))] == ["long-sentence"]
     assert list(errors(Text("document", "x", 1, "a " * 40))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "wrong"), [("ldp/a.py", 73, True), ("ldp/a.py", 72, False), ("tests/a.py", 73, False)]
+)
+def test_a_long_first_line_of_a_product_docstring_is_an_error(path, length, wrong):
+    assert [found.rule for found in errors(Text("code", path, 1, "a", "a" * length))] == ["headline"] * wrong

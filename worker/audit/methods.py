@@ -196,7 +196,7 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
 def _expect_answers(
     method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
 ) -> None:
-    """Compares sum and answers with the frequencies, for Post-Pos with Base."""
+    """Compares sum and answers with the frequencies; uses Base for Post-Pos."""
     off = len(found) * of.rounding + short
     expect_number(f"{method}: sum", body["sum"], total, off)
     summed = of.base if method == "post-pos" else found

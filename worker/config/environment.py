@@ -81,7 +81,7 @@ def _secret_in(path: Path, variable: str) -> str:
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
-    """Returns whether a key's value is always text, even if all digits."""
+    """Returns whether a key takes only text, so that digits stay text."""
     kinds = _kinds(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 

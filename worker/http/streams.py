@@ -106,7 +106,7 @@ class Streams:
             return counted
 
     def _rate(self, stream: str) -> float | None:
-        """Returns reports per second, or None without a recent earlier request."""
+        """Returns reports per second; None without an earlier sample to compare."""
         with self._lock:
             (then, before), (now, at_last) = self._before[0], self._before[-1]
         if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:

@@ -71,7 +71,7 @@ class Metrics:
         )
         self.with_key_or_headers = counter(
             "records_with_key_or_headers_total",
-            "Records with a key or headers, either of which can link a report to a device or a session.",
+            "Records with a key or headers, which can link a report to a device or a session.",
         )
         self.alarms = counter(
             "alarms_total",

@@ -297,7 +297,7 @@ def test_a_new_snapshot_with_a_shown_number_is_shown(config, log):
 def watch(monkeypatch, tmp_path, log):
     monkeypatch.setattr(Topic, "a_poll", 1000)  # so that the existing records are read at any time
     monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
-    monkeypatch.setattr("worker.cli.watch.why_none", lambda config, served: "nobody knows")
+    monkeypatch.setattr("worker.cli.watch.why_none", lambda config, served: "the cause is unknown")
     path = tmp_path / "worker.toml"
     path.write_text(GOOD, encoding="utf-8")
     return lambda *args: CliRunner().invoke(cli, ["watch", "--config", str(path), "--timeout", "0.1", *args])
@@ -423,7 +423,7 @@ def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     log.clear()
     result = watch("--once", "--window", "1h")
     assert result.stderr == (
-        "ldp-worker: no window '1h' of s (on the topic: all) in topic ldp-snapshots after 0.1 s; nobody knows\n"
+        "ldp-worker: no window '1h' of s (on the topic: all) in topic ldp-snapshots after 0.1 s; the cause is unknown\n"
     )
 
 
