@@ -66,7 +66,8 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
         histories = {str(file): State.read(file) for file in files}
     except ValueError as error:
         raise Refused(str(error)) from None
-    snapshots = SnapshotTopic(settings, config.transactional_id(name), config.snapshots.topic)
+    identity, table = config.transactional_id(name), config.snapshots
+    snapshots = SnapshotTopic(settings, identity, table.topic, compression=table.compression)
     with (
         contextlib.closing(KafkaNonMemberLog.connect(settings, group, served.topic)) as log,
         connect(config.redis) as client,

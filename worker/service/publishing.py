@@ -41,7 +41,8 @@ def snapshot_producer_of(
     """Returns the producer; long reads and sends call ``heartbeat``."""
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
-    topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
+    table = config.snapshots
+    topic = SnapshotTopic(config.kafka.client(), identity, table.topic, most_bytes, table.compression)
     return KafkaSnapshotProducer(
         topic, stream, rows=config.rows.topic, heartbeat=heartbeat, on_passed=on_passed
     )

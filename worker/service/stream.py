@@ -242,14 +242,14 @@ class StreamWorker:
             return None
 
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
-        stream, topic = self._served.stream, self._served.topic
+        stream, topic, codec = self._served.stream, self._served.topic, self._config.snapshots.compression
         with brokers.listening() as reason:
             try:
                 with self.progress.attempt(Step.CONNECT):
                     member = settings | self._config.kafka.membership()
                     log = KafkaLog.connect(member, group, topic, self._config.kafka.memory_bytes)
                     try:
-                        producer = connect_producer(settings, stream.name)
+                        producer = connect_producer(settings, stream.name, codec)
                     except Exception:
                         log.close()
                         raise

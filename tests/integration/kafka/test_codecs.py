@@ -1,4 +1,4 @@
-"""Each codec, as kafka-python, librdkafka and Java frame it, is read and counted."""
+"""Each codec is read as other clients frame it, and written to the worker's topics."""
 
 import shutil
 import struct
@@ -11,7 +11,7 @@ from deploy.local import services
 from ldp import frames
 from tests.support.harness import TIMEOUT_SECONDS, World
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
+pytestmark = pytest.mark.integration
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 """Indexed by the codec bits of a batch's attributes."""
@@ -50,6 +50,7 @@ def pipe(command, data):
     assert done.returncode == 0, done.stderr.decode(errors="replace")
 
 
+@pytest.mark.long
 def test_every_codec_is_read_as_python_librdkafka_and_java_write_it(world, local_services):
     """Snappy differs most: librdkafka writes it raw, the other two use xerial's frames."""
     kcat = services.program("kcat", "kcat")
@@ -78,3 +79,31 @@ def test_every_codec_is_read_as_python_librdkafka_and_java_write_it(world, local
     world.start()
     world.assert_right(world.covered())
     assert world.workers[0].metric("records_total", outcome="rejected") == 0
+
+
+@pytest.fixture
+def publishing(local_services, tmp_path):
+    services = local_services.kafka.address, local_services.redis.address
+    with World(*services, tmp_path, partitions=1, domain_size=400, rows={}) as world:
+        yield world
+
+
+def test_snapshots_rows_and_dead_letters_have_the_configured_codec(publishing, local_services):
+    world, producer = publishing, publishing.open_producer()
+    topics = [world.config.snapshots.topic, world.config.rows.topic, world.config.dead_letters.topic]
+    read = dict.fromkeys(topics, 0)
+    for codec in ["gzip", *CODECS]:  # first the default
+        world.environ["LDP_WORKER_SNAPSHOTS__COMPRESSION"] = codec
+        if read[topics[0]] == 0:
+            del world.environ["LDP_WORKER_SNAPSHOTS__COMPRESSION"]
+        (worker,) = world.start()
+        producer.send(world.topic, b"malformed" * 100, partition=0)
+        producer.flush()
+        world.send(20)
+        assert world.covered().reports == len(world.sent.reports)  # from messages of all codecs
+        assert worker.terminate() == 0
+        for topic in topics:
+            new = batches(local_services, topic, 0)[read[topic] :]
+            read[topic] += len(new)
+            large = {one for one, _, size in new if size > 200}
+            assert large == {codec}, (topic, new)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka.codec import gzip_encode
 from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.base import Generation
 from kafka.future import Future
@@ -20,6 +21,7 @@ from kafka.net import manager, transport
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import EndTxnHandler, ProducerIdAndEpoch, TransactionManager
 from kafka.protocol.frame import KafkaBytes
+from kafka.record import default_records
 from kafka.structs import MemberState, OffsetAndTimestamp
 
 from worker.kafka.client import quirks
@@ -187,6 +189,20 @@ def test_every_client_connects_with_the_patched_transports():
     assert (manager.KafkaTCPTransport, manager.KafkaSSLTransport) == (quirks.Plain, quirks.Tls)
     made = inspect.getsource(manager.KafkaConnectionManager._build_transport)
     assert made.count("KafkaTCPTransport(") == made.count("KafkaSSLTransport(") == 1
+
+
+def test_gzip_has_the_fast_level_as_no_producer_has_an_argument_for_it(monkeypatch):
+    monkeypatch.setattr(default_records, "gzip_encode", gzip_encode)
+    assert not [name for name in KafkaProducer.DEFAULT_CONFIG if "level" in name]
+    assert [_extra_flags(), quirks.compress("gzip"), _extra_flags()] == [2, {"compression_type": "gzip"}, 4]
+    assert quirks.compress("none") == {"compression_type": None}
+
+
+def _extra_flags():
+    """The byte of a gzip header that is 2 for the level 9, and 4 for the level 1."""
+    batch = default_records.DefaultRecordBatchBuilder(2, 1, False, -1, -1, -1, 1 << 20)
+    batch.append(0, 0, None, b"0" * 1000, [])
+    return batch.build()[batch.header_size_in_bytes() + 8]
 
 
 REFUSED = """

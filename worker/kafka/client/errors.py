@@ -18,6 +18,7 @@ _CLOCK = (
     " {topic}, as ldp-worker create-topics does"
 )
 _ACLS = "grant this user the missing right in the brokers' ACLs; docs/operate/secure.md lists the rights"
+_CODEC = "set snapshots.compression to a codec that the brokers accept on topic {topic}"
 _TRANSACTIONS = (
     "use brokers that support transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published"
     " in transactions"
@@ -69,8 +70,8 @@ REMEDIES: Mapping[str, str] = {
     "NotLeaderForPartition": _LEADER,
     "KafkaStorage": "check the disks and the logs of the brokers",
     "PolicyViolation": "change the configuration, or the brokers' policy that the error names",
-    "UnsupportedCodec": "let the brokers accept lz4 on topic {topic}: compression.type=producer",
-    "UnsupportedCompressionType": "let the brokers accept lz4 on topic {topic}: compression.type=producer",
+    "UnsupportedCodec": _CODEC,
+    "UnsupportedCompressionType": _CODEC,
     "ThrottlingQuota": "raise this user's quota",
     "QuotaViolation": "raise this user's quota",
     "OutOfOrderSequence": _PRODUCER,

@@ -10,9 +10,11 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.codec import gzip_encode
 from kafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -29,6 +31,7 @@ from kafka.protocol import parser
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import EndTxnRequest
+from kafka.record import default_records
 from kafka.structs import MemberState
 
 from worker.login import Tokens
@@ -167,6 +170,19 @@ OUTLIVES_REFUSALS = {"enable_idempotence": False}
 Upstream, one record that is too large for its topic makes an idempotent producer fail permanently. Gone when only that
 record fails.
 """
+
+
+_GZIP_LEVEL = 1
+
+
+def compress(codec: str) -> dict[str, Any]:
+    """Returns a producer's argument for a codec; gzip has level 1.
+
+    Upstream compresses with level 9, which takes 7 times the CPU and saves 7 to 12 % of the bytes. The level
+    holds for the process, because no producer has an argument for it. Gone when a producer has one.
+    """
+    default_records.gzip_encode = partial(gzip_encode, compresslevel=_GZIP_LEVEL)
+    return {"compression_type": None if codec == "none" else codec}
 
 
 def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:

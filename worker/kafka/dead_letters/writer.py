@@ -73,14 +73,14 @@ def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
     return bytes(value[:PREFIX_BYTES]), headers
 
 
-def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
+def connect_producer(settings: Mapping[str, Any], stream: str, compression: str = "gzip") -> KafkaProducer:
     """Connects the dead-letter producer; raises `Unavailable` without brokers."""
     quirks.mend_connections()
     try:
         return KafkaProducer(
             **settings,
             client_id=f"ldp-worker-{stream}-dead-letters",
-            compression_type="lz4",
+            **quirks.compress(compression),
             linger_ms=50,  # batching pays: a request costs 10 dead letters; a commit waits up to 50 ms
             batch_size=1 << 14,
             acks="all",

@@ -42,7 +42,8 @@ def delete_messages(
     It first fences off the stream's publisher. It also deletes the keys in `known`, in case a second listing misses
     some. Raises `KafkaError`: the brokers did not confirm the deletion.
     """
-    topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
+    identity, table = config.transactional_id(stream), config.snapshots
+    topic = SnapshotTopic(config.kafka.client(), identity, table.topic, compression=table.compression)
     producer = topic.producer()
     try:
         producer.init_transactions()

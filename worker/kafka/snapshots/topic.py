@@ -15,7 +15,7 @@ UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
 """Exceptions from reading a message that belongs to no valid snapshot."""
 
 _BYTES_PER_SECOND = 16 << 20
-"""Lowest expected rate of a publisher: 1/4 of the rate on two cores shared with the broker."""
+"""Lowest expected rate of a publisher: less than half of the rate on two cores shared with the broker."""
 
 
 def transaction_seconds(most_bytes: int) -> int:
@@ -37,9 +37,10 @@ class SnapshotTopic:
         transactional_id: str,
         name: str,
         most_bytes: int = 0,
+        compression: str = "gzip",
     ) -> None:
         self._settings, self._id, self.name = settings, transactional_id, name
-        self._most_bytes = most_bytes
+        self._most_bytes, self._compression = most_bytes, compression
 
     def producer(self) -> Any:
         """Connects a producer; `init_transactions` fences off its predecessor."""
@@ -52,7 +53,7 @@ class SnapshotTopic:
             delivery_timeout_ms=TIMEOUT_SECONDS * 1000,
             request_timeout_ms=TIMEOUT_SECONDS * 1000 // 2,
             max_block_ms=TIMEOUT_SECONDS * 1000,
-            compression_type="lz4",
+            **quirks.compress(self._compression),
             linger_ms=5,
             max_request_size=reading.LARGEST,
             allow_auto_create_topics=False,
