@@ -15,6 +15,7 @@ from prometheus_client import (
     Histogram,
     Info,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 from ldp.alarms.watch import TESTS
@@ -37,6 +38,7 @@ class Metrics:
     """
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._define_counting()
         self._define_partitions()
@@ -153,7 +155,9 @@ class Metrics:
         self.std_error = gauge(
             "snapshot_standard_error", "Standard error of Base for a value of frequency 0."
         )
-        self.sum = gauge("snapshot_sum", "Sum of Base over the domain, which is 1 except for noise.")
+        self.sum = gauge(
+            "snapshot_total_frequency", "Sum of Base over the domain, which is 1 except for noise."
+        )
         self.sum_deviation = gauge(
             "snapshot_sum_deviation",
             "Distance of Base's sum from 1 in standard errors; 0 for a protocol whose sum is always 1.",

@@ -104,7 +104,7 @@ CASES = {
             ("snapshots_total",): 1,
             ("snapshot_sequence",): 6,
             ("snapshot_reports",): 40,
-            ("snapshot_sum",): pytest.approx(1),
+            ("snapshot_total_frequency",): pytest.approx(1),
             ("snapshot_standard_error",): ESTIMATE.sigma,
             ("snapshot_sum_deviation",): 1.5,
             ("snapshot_incomplete_partitions", "cause", "gap"): 1,
@@ -183,7 +183,7 @@ class Listening:
             (sample.name.removeprefix("ldp_worker_"), frozenset(sample.labels.items())): sample.value
             for family in self.metrics.registry.collect()
             for sample in family.samples
-            if sample.name.startswith("ldp_worker_") and not sample.name.endswith(("_created", "_bucket"))
+            if sample.name.startswith("ldp_worker_") and not sample.name.endswith("_bucket")
         }
 
 
