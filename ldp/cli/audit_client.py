@@ -82,8 +82,8 @@ def audit_client(
     computes a lower bound of the ε spent. If the client answers line by line, it also compares the times of different
     values. The tested values are the first, the last, and some between.
 
-    --vectors takes a file or a folder, such as tests/vectors/wire-1/reports, and tests a client with scripted coins. A
-    seed in hexadecimal precedes each value, and the frames must equal those of the vectors.
+    --vectors takes a file or a folder, such as tests/vectors/wire-1/reports of the source tree, and tests a client with
+    scripted coins. A seed in hexadecimal precedes each value, and the frames must equal those of the vectors.
 
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301

@@ -1,6 +1,8 @@
 """The generated pages in docs/reference are up to date and complete."""
 
+import ast
 import re
+from importlib.resources import files
 
 import click
 import pytest
@@ -23,6 +25,21 @@ def test_a_generated_page_is_up_to_date(name):
 def rows(name):
     """Returns the first cells of the tables of a page."""
     return set(re.findall(r"(?m)^\| `([^`]+)` \|", page(f"reference/{name}")))
+
+
+@pytest.mark.parametrize("package", [ldp, worker])
+def test_no_help_or_message_points_at_a_file_that_is_not_installed(package):
+    texts = [
+        CliRunner().invoke(package.cli.cli, [name, "--help"]).output for name in package.cli.cli.commands
+    ]
+    for path in files(package.__name__).rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        texts += [
+            node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings
+        ]
+    found = [text for text in texts if re.search(r"\b(docs|deploy|tests)/", str(text))]
+    assert [text for text in found if "source tree" not in " ".join(text.split())] == []
 
 
 def keys(table, prefix=""):

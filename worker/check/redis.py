@@ -126,7 +126,10 @@ def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
         lacks = "appendfsync and proto-max-bulk-len"
         lacks = "version, memory, maxmemory-policy and appendonly" if info else lacks
         text = f"it refuses {refused} to this user, as managed services do; not checked: {lacks}"
-        hint = "allow this user INFO and CONFIG GET, or compare the service's settings with docs/operate/redis.md"
+        hint = (
+            "allow this user +info and +config|get, or compare the service's settings: version 6.2 or newer,"
+            " maxmemory-policy noeviction, appendonly yes, appendfsync everysec"
+        )
         # a user with only the documented permissions cannot use CONFIG
         findings.append(Finding(Level.WARNING if info else Level.OK, "redis", text, hint))
     if anyone:

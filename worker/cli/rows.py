@@ -23,7 +23,9 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line has the estimate of a value or a query in one window, by one method. docs/guides/databases.md lists columns.
+    A line has the estimate of a value or a query in one window, by one method. Columns: stream, window_name,
+    window_start, method, query (empty for a value), rank by Base, value, label, estimate, low, high, window_end, n,
+    sequence, final, complete. Times are in milliseconds.
 
     \b
     ldp-worker rows > rows.jsonl

@@ -12,7 +12,11 @@ _CERTIFICATE = (
     "Redis rejects or requires a client certificate: correct redis.ssl_certfile and redis.ssl_keyfile"
 )
 _TLS = "Redis closes the connection and may require TLS: write rediss:// in redis.url, or correct its port"
-RIGHTS = "allow this user the commands and keys that docs/operate/redis.md lists, with ACL SETUSER"
+RIGHTS = (
+    "with ACL SETUSER, allow this user for each stream ~{STREAM:*}:meta ~{STREAM:*}:window:* ~{STREAM:*}:staged:* and"
+    " +hgetall +hget +hmget +exists +get +set +rename +persist +hset +del +evalsha +eval +info +scan +unlink; in a"
+    " cluster also +cluster|slots +command +asking"
+)
 """The remedy if a user lacks a right."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
 _FULL = "free memory in Redis or raise its maxmemory: it rejects writes while it is full"

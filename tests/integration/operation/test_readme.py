@@ -32,15 +32,12 @@ def test_the_instructions_of_the_readme_work(tmp_path, kafka, redis_url, monkeyp
     def here(text):
         for name in ("colour-reports", "ldp-snapshots"):
             text = text.replace(name, f"{name}-{own}")
-        return (
-            text.replace('"colours', f'"colours-{own}')
-            .replace("b'colours", f"b'colours-{own}")
-            .replace("localhost:9092", kafka)
-        )
+        return text.replace('"colours', f'"colours-{own}')
 
     (tmp_path / "worker.toml").write_text(here(toml), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for name, value in {
+        "LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": kafka,
         "LDP_WORKER_REDIS__URL": redis_url,
         "LDP_WORKER_HTTP__PORT": "0",
         "LDP_WORKER_SNAPSHOTS__TOPIC": f"ldp-snapshots-{own}",

@@ -27,6 +27,7 @@ from ldp.snapshot import (
     slots,
     take,
 )
+from tests.support.docs import blocks, page
 
 LABELS = ("red", "green", 'a "quoted" / 🟣 one', "Grün, grau", "blue")
 WINDOW = Period("1h", 7_200_000, 10_800_000, final=True)
@@ -175,6 +176,16 @@ def test_duckdb_reads_rows_with_their_types(tmp_path):
         f"SELECT epoch_ms(window_start), label FROM read_json('{file}') WHERE rank = 1 AND query = ''"
     )
     assert best == [["1970-01-01 02:00:00", "blue"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"), [((), "0 rows"), (encode_rows(taken(), slots(["base"], 4, (), 5)), "blue")]
+)
+def test_the_block_for_duckdb_runs_with_and_without_rows(rows, found, tmp_path):
+    script = blocks(page("guides/databases"), "sh")[0].split("<<'END'\n")[1].removesuffix("END\n")
+    (tmp_path / "rows.jsonl").write_bytes(b"".join(row.value + b"\n" for row in rows))
+    command = [sys.executable, "-c", script]
+    assert found in subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
 
 PLACE = RowKey("colours", "1h", 7_200_000, "base", "", 1)

@@ -17,7 +17,11 @@ _CLOCK = (
     "correct the clock of this machine or of the brokers, or set message.timestamp.type=LogAppendTime on topic"
     " {topic}, as ldp-worker create-topics does"
 )
-_ACLS = "grant this user the missing right in the brokers' ACLs; docs/operate/secure.md lists the rights"
+_ACLS = (
+    "grant this user the missing right in the brokers' ACLs: Read on the group and on the topics of reports and"
+    " snapshots, Write on the topics of snapshots, rows and dead letters and on the transactional id, DescribeConfigs"
+    " for check"
+)
 _CODEC = "set snapshots.compression to a codec that the brokers accept on topic {topic}"
 _TRANSACTIONS = (
     "use brokers that support transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published"
