@@ -105,6 +105,7 @@ def test_a_retried_error_is_reported_at_once(progress, now):
         ),
         (kafka_errors.TransactionalIdAuthorizationFailedError(), "grant this user the missing right"),
         (kafka_errors.GroupAuthorizationFailedError(), "grant this user the missing right"),
+        (kafka_errors.UnsupportedCompressionTypeError(), "set snapshots.compression to a codec"),
         (kafka_errors.NotEnoughReplicasError(), "start the brokers that hold replicas of topic snapshots"),
         (kafka_errors.CoordinatorNotAvailableError(), "internal topics"),
         (kafka_errors.MessageSizeTooLargeError(), "raise max.message.bytes of topic snapshots"),
