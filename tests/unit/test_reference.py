@@ -29,15 +29,12 @@ def rows(name):
 
 @pytest.mark.parametrize("package", [ldp, worker])
 def test_no_help_or_message_points_at_a_file_that_is_not_installed(package):
-    texts = [
-        CliRunner().invoke(package.cli.cli, [name, "--help"]).output for name in package.cli.cli.commands
-    ]
+    cli = package.cli.cli
+    texts = [CliRunner().invoke(cli, [name, "--help"]).output for name in cli.commands]
     for path in files(package.__name__).rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        texts += [
-            node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings
-        ]
+        texts += [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in docstrings]
     found = [text for text in texts if re.search(r"\b(docs|deploy|tests)/", str(text))]
     assert [text for text in found if "source tree" not in " ".join(text.split())] == []
 

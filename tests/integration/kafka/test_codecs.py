@@ -81,29 +81,19 @@ def test_every_codec_is_read_as_python_librdkafka_and_java_write_it(world, local
     assert world.workers[0].metric("records_total", outcome="rejected") == 0
 
 
-@pytest.fixture
-def publishing(local_services, tmp_path):
-    services = local_services.kafka.address, local_services.redis.address
-    with World(*services, tmp_path, partitions=1, domain_size=400, rows={}) as world:
-        yield world
-
-
-def test_snapshots_rows_and_dead_letters_have_the_configured_codec(publishing, local_services):
-    world, producer = publishing, publishing.open_producer()
-    topics = [world.config.snapshots.topic, world.config.rows.topic, world.config.dead_letters.topic]
-    read = dict.fromkeys(topics, 0)
-    for codec in ["gzip", *CODECS]:  # first the default
-        world.environ["LDP_WORKER_SNAPSHOTS__COMPRESSION"] = codec
-        if read[topics[0]] == 0:
-            del world.environ["LDP_WORKER_SNAPSHOTS__COMPRESSION"]
-        (worker,) = world.start()
-        producer.send(world.topic, b"malformed" * 100, partition=0)
-        producer.flush()
-        world.send(20)
-        assert world.covered().reports == len(world.sent.reports)  # from messages of all codecs
-        assert worker.terminate() == 0
-        for topic in topics:
-            new = batches(local_services, topic, 0)[read[topic] :]
-            read[topic] += len(new)
-            large = {one for one, _, size in new if size > 200}
-            assert large == {codec}, (topic, new)
+def test_snapshots_rows_and_dead_letters_have_the_configured_codec(local_services, tmp_path):
+    servers = local_services.kafka.address, local_services.redis.address
+    with World(*servers, tmp_path, partitions=1, domain_size=400, rows={}) as world:
+        producer, table = world.open_producer(), world.config
+        read = {table.snapshots.topic: 0, table.rows.topic: 0, table.dead_letters.topic: 0}
+        for codec in CODECS:
+            world.environ = {"LDP_WORKER_SNAPSHOTS__COMPRESSION": codec} if codec != "gzip" else {}  # default
+            (worker,) = world.start()
+            producer.send(world.topic, b"malformed" * 100, partition=0)
+            world.send(20)
+            assert world.covered().reports == len(world.sent.reports)  # from messages of all codecs
+            assert worker.terminate() == 0
+            for topic in read:
+                new = batches(local_services, topic, 0)[read[topic] :]
+                read[topic] += len(new)
+                assert {one for one, _, size in new if size > 200} == {codec}, (topic, new)

@@ -18,8 +18,6 @@ from worker.cli import cli
 README = page("README.md")
 TUTORIAL = page("tutorials/first-stream")
 WORKER = Path(sys.executable).with_name("ldp-worker")
-
-
 PLAIN = "import sys; sys.modules.update(dict.fromkeys(['lz4', 'lz4f', 'lz4framed', 'snappy', 'zstandard']))\n"
 """Hides the codecs that kafka-python does not install."""
 

@@ -184,8 +184,7 @@ def test_duckdb_reads_rows_with_their_types(tmp_path):
 def test_the_block_for_duckdb_runs_with_and_without_rows(rows, found, tmp_path):
     script = blocks(page("guides/databases"), "sh")[0].split("<<'END'\n")[1].removesuffix("END\n")
     (tmp_path / "rows.jsonl").write_bytes(b"".join(row.value + b"\n" for row in rows))
-    command = [sys.executable, "-c", script]
-    assert found in subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert found in subprocess.check_output([sys.executable, "-c", script], cwd=tmp_path, text=True)
 
 
 PLACE = RowKey("colours", "1h", 7_200_000, "base", "", 1)

@@ -123,8 +123,8 @@ def test_member_names_are_valid_in_kafka(name):
         ),
         ("[kafka]\nssl_cafile = 7" + STREAM, "kafka.ssl_cafile: a number given; a path is needed, in quotes"),
         (
-            "[snapshots]\ncompression = 'brotli'" + STREAM,
-            "snapshots.compression: a text given; allowed is 'gzip', 'lz4', 'snappy', 'zstd' or 'none'",
+            "[snapshots]\ncompression = 'br'" + STREAM,
+            "snapshots.compression: a text given; allowed is 'gzip', 'l",
         ),
         (
             "[kafka]\nsecurity_protocol = 'TLS'" + STREAM,
