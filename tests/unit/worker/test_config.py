@@ -122,10 +122,7 @@ def test_member_names_are_valid_in_kafka(name):
             "kafka.bootstrap_servers: an empty list given; at least one is",
         ),
         ("[kafka]\nssl_cafile = 7" + STREAM, "kafka.ssl_cafile: a number given; a path is needed, in quotes"),
-        (
-            "[snapshots]\ncompression = 'br'" + STREAM,
-            "snapshots.compression: a text given; allowed is 'gzip', 'l",
-        ),
+        ("[snapshots]\ncompression = 'br'" + STREAM, "snapshots.compression: a text given; allowed is"),
         (
             "[kafka]\nsecurity_protocol = 'TLS'" + STREAM,
             "kafka.security_protocol: a text given; allowed is 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
