@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ldp.files import Aggregator, Rejected
     from ldp.stream import Stream
 
+_COMPILING_SECONDS = 4  # CPU time of the first run of an installation
 _PLACES = 3  # Malformed records that are listed per reason
 
 
@@ -69,12 +70,15 @@ def aggregate(
 
     ldp merge adds state files, and ldp estimate reads them. --state writes the file even without any report.
     """  # noqa: D301
+    from ldp import kernels
     from ldp.files import Aggregator
     from ldp.state import State
 
     stream = printing.named(stream)
     kept = _Rejections(rejected)
     aggregator = Aggregator(stream, kept.add, most_reports)
+    if not kernels.is_compiled():
+        echo(f"ldp: compiling once, about {_COMPILING_SECONDS} s of a free core", err=True)
     with opened(files, lambda: amount(aggregator.reports, "report")) as sources:
         for source, file in sources:
             aggregator.read(file, source)

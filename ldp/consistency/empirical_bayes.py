@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from ldp.consistency.baseline import threshold
 from ldp.consistency.normalization import project_on_simplex
@@ -124,6 +123,8 @@ def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
     concave problem is better by more than TOLERANCE in the mean logarithm. likelihoods are (m, k), with any scale per
     row; counts are (m,).
     """
+    from scipy.optimize import nnls  # takes 0.3 s to import
+
     shares = counts / counts.sum()
     roots = np.sqrt(shares)
     k = likelihoods.shape[1]

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
 from ldp.consistency.normalization import project_on_simplex
 from ldp.estimate import Estimate, Vector, check_estimate
@@ -83,6 +82,8 @@ def prior_exponent(n: int, d: int) -> float:
         return 0.0
     if excess(STEEPEST) >= 0.0:
         return STEEPEST
+    from scipy.optimize import brentq  # takes 0.3 s to import
+
     return float(brentq(excess, 0.0, STEEPEST, xtol=1e-13, rtol=1e-14))
 
 

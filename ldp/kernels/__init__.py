@@ -1,14 +1,17 @@
 """Compiled loops: hashing, bits, subsets, a transform, frames.
 
-The first call of a kernel compiles it and caches it on disk; `warm` compiles all kernels. The cache key contains the
-CPU and the time stamp of the kernel's file, so kernels do not call kernels of other files. All kernels release the GIL,
-and none allocates memory in proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a
-cast after each step keeps a loop narrow.
+The first call of a kernel compiles it and caches it on disk. `warm` compiles all kernels, and
+`ldp.oracles.partitioned.warm` those of a stream. The cache key contains the CPU and the time stamp of the kernel's
+file, so kernels do not call kernels of other files. All kernels release the GIL, and none allocates memory in
+proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast after each step keeps a
+loop narrow.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +40,7 @@ __all__ = [
     "gather",
     "hash_mul32",
     "hash_xxh32",
+    "is_compiled",
     "least_text",
     "read_frames",
     "walsh_hadamard",
@@ -45,6 +49,12 @@ __all__ = [
 
 HASH: dict[str, Callable[..., npt.NDArray[np.int64]]] = {"mul32": hash_mul32, "xxh32": hash_xxh32}
 COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xxh32}
+
+
+def is_compiled() -> bool:
+    """Returns whether an earlier process has compiled kernels for this Python."""
+    found = f"frames.read_frames-*.py{sys.version_info[0]}{sys.version_info[1]}*.nbi"
+    return any(Path(str(read_frames.stats.cache_path)).glob(found))
 
 
 def warm() -> None:

@@ -18,23 +18,26 @@ def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> Non
     """
     n, size = bits.shape
     wire = bits.reshape(-1)
-    together = max(1, RUN // size)  # reports in a run
+    together = RUN // size or 1  # reports in a run
     sums = np.empty((8, RUN), np.uint8)
     for left in range(0, size, RUN):
-        width = min(RUN, size - left)
+        width = RUN if size - left > RUN else size - left
         for start in range(0, n, 255 * together):
-            used = min(together, n - start) * width
-            sums[:, :used] = 0
-            for i in range(start, min(start + 255 * together, n), together):
+            used = (together if together < n - start else n - start) * width
+            stop = start + 255 * together if start + 255 * together < n else n
+            for b in range(8):
+                for j in range(used):
+                    sums[b, j] = 0
+            for i in range(start, stop, together):
                 first = i * size + left
-                run = wire[first : first + min(together, n - i) * width]
+                run = wire[first : first + (together if together < n - i else n - i) * width]
                 for b in range(8):
                     total = sums[b]
                     for j in range(run.size):
                         total[j] = uint8(total[j] + uint8(uint8(run[j] >> uint8(b)) & uint8(1)))
             for j in range(used):
                 v = 8 * (left + j % width)
-                for b in range(min(8, state.size - v)):
+                for b in range(8 if state.size - v > 8 else state.size - v):
                     state[v + b] += sums[b, j]
 
 

@@ -21,15 +21,16 @@ _Bytes = npt.NDArray[np.uint8]
 
 # no reference counts, because no kernel here owns an array: they would make a byte of text five times as expensive
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-_compiled: Callable[[_F], _F] = njit(**_OPTIONS)
-_inlined: Callable[[_F], _F] = njit(forceinline=True, **_OPTIONS)
+_INNER: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # compile faster
+_called: Callable[[_F], _F] = njit(**_INNER)
+_inlined: Callable[[_F], _F] = njit(forceinline=True, **_INNER)
 
 _WORD = 8  # bytes copied together
 _HEAD = (1 << 8 * HEADER_BYTES) - 1
 
 _QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(ord, '",-:=\\')
 _LIST, _LIST_ENDS, _OBJECT_ENDS = map(ord, "[]}")
-_ZERO, _NINE, _SPACE, _U = map(ord, "09 u")
+_ZERO, _NINE, _SPACE, _U, _A, _F_CAPITAL = map(ord, "09 uAF")
 _KEYS = (np.frombuffer(b"fingerprint", np.uint8), np.frombuffer(b"reports", np.uint8))
 _LARGE = 1 << 40  # larger integers are replaced by this one, which exceeds every field
 
@@ -72,7 +73,7 @@ def least_text(size: int, fields: int) -> int:
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
-@_compiled
+@njit(no_cfunc_wrapper=True, **_OPTIONS)
 def read_frames(
     data: _Bytes,
     begins: npt.NDArray[np.int64],
@@ -108,7 +109,8 @@ def read_frames(
     for k in range(HEADER_BYTES):
         head |= uint64(header[k]) << uint64(8 * k)
     total = before = 0
-    last = min(ends[-1], data.size) if ends.size else 0
+    last = ends[-1] if ends.size else 0
+    last = last if last < data.size else data.size
     for i in range(begins.size):
         begin, end = begins[i], ends[i]
         if begin < before or end < begin or end > last:
@@ -130,7 +132,7 @@ def read_frames(
 # Binary frames
 
 
-@_compiled
+@_called
 def _read_binary(
     data: _Bytes,
     begin: int,
@@ -186,7 +188,7 @@ def _put(reports: _Bytes, place: int, word: int) -> None:
 # JSON frames: a function parses the text at an index and returns the index after it, or −1 if it does not match
 
 
-@_compiled
+@_called
 def _read_json(
     data: _Bytes,
     begin: int,
@@ -236,20 +238,21 @@ def _reports(
 ) -> tuple[int, int, int]:
     """Parses the list of reports; returns also their number and the verdict."""
     size, least, most = rules
-    kept = min(most, (end - at) // least)  # more reports are never accepted and overwrite one place
+    kept = (end - at) // least
+    kept = kept if kept < most else most  # more reports are never accepted and overwrite one place
     count, verdict = 0, Verdict.ACCEPTED.value
     at = _mark(data, at, end, _LIST)
     if _byte(data, at, end) == _LIST_ENDS:
         return at + 1, 0, Verdict.LENGTH.value
     while at >= 0:
-        to = place + min(count, kept) * size
+        to = place + (count if count < kept else kept) * size
         if _byte(data, at, end) == _QUOTE:
             at, wrong = _base64(data, at + 1, end, size, reports, to)
             if len(fields):
                 wrong = Verdict.JSON.value
         else:
             at, wrong = _numbers(data, at, end, fields, reports, to)
-        verdict = max(verdict, wrong)  # JSON prevails over RANGE
+        verdict = verdict if verdict > wrong else wrong  # JSON prevails over RANGE
         count += 1
         at = _space(data, at, end)
         if _byte(data, at, end) == _LIST_ENDS:
@@ -303,7 +306,8 @@ def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
         return at + 1, 0
     number = 0
     while _ZERO <= digit <= _NINE:
-        number = min(10 * number + digit - _ZERO, _LARGE)
+        number = 10 * number + digit - _ZERO
+        number = number if number < _LARGE else _LARGE
         at += 1
         digit = _byte(data, at, end)
     return at, -number if negative else number
@@ -351,7 +355,7 @@ def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, 
     same = True
     for k in range(2 * FINGERPRINT_BYTES):
         at, code = _character(data, at, end)
-        if not 0 <= code < len(_HEX) or _HEX[code] < 0 or ord("A") <= code <= ord("F"):
+        if not 0 <= code < len(_HEX) or _HEX[code] < 0 or _A <= code <= _F_CAPITAL:
             return -1, False
         same &= _HEX[code] == header[1 + k // 2] >> (0 if k % 2 else 4) & 15
     return (at + 1 if _byte(data, at, end) == _QUOTE else -1), same
@@ -393,7 +397,7 @@ def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
     return at + 6, code
 
 
-@_compiled
+@_called
 def _wide(data: _Bytes, at: int, end: int) -> tuple[int, int]:
     """Parses a multi-byte character; rejects overlong forms and surrogates."""
     first = _byte(data, at, end)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 BLOCK = 4096  # counters transformed together, which fit the first-level cache
 
+# a function that only kernels call compiles faster without an entry for Python
+_inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-@njit(cache=True, nogil=True)
+
+@_inner
 def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
     """Runs the steps on counters at a distance of `half` or more."""
     while half < counters.size:

@@ -55,6 +55,9 @@ def _prefer_512_bits(_typing: Any) -> Any:
 
 _wide: Any = intrinsic(_prefer_512_bits)
 
+# a function that only kernels call compiles faster without an entry for Python
+_inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _shifted(x: np.uint32, by: int) -> np.uint32:
@@ -104,7 +107,7 @@ def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32
     return _multiply(_rotate(_add(h, add), turn), multiplier)
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _tiles(number: int) -> npt.NDArray[np.uint32]:
     """Allocates (number, TILE) words, aligned to cache lines."""
     words = np.empty(number * TILE + 16, np.uint32)
@@ -112,7 +115,7 @@ def _tiles(number: int) -> npt.NDArray[np.uint32]:
     return words[skip : skip + number * TILE].reshape(number, TILE)
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _text(value: int, text: Any) -> int:
     """Writes the decimal digits of a value and returns their number."""
     length = 1
@@ -127,7 +130,7 @@ def _text(value: int, text: Any) -> int:
     return length
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _next_text(text: Any, length: int) -> int:
     """Increments digits; returns the first changed place, or −1 if longer."""
     at = length - 1
@@ -141,14 +144,14 @@ def _next_text(text: Any, length: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _step_at(place: int, length: int) -> int:
     """Returns the step of xxHash32 that reads a place in the text."""
     lanes = length // 4
     return place // 4 if place < 4 * lanes else place - 3 * lanes
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
     """Returns the addend, rotation and multiplier of a step of xxHash32."""
     lanes = length // 4
@@ -197,12 +200,12 @@ def count_mul32(
     uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
-    one = uint32(min(g, 1))  # 1, hidden from the compiler, so that it uses one masked addition
+    one = uint32(g > 1)  # 1, hidden from the compiler, so that it uses one masked addition
     tiles = _tiles(3)
     own, low, width = tiles[0], tiles[1], tiles[2]
     whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
     for start in range(0, seeds.size, TILE):
-        used = min(TILE, seeds.size - start)
+        used = TILE if seeds.size - start > TILE else seeds.size - start
         for i in range(used):
             own[i] = seeds[start + i]
             # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; −0.5 exceeds the error of a float, and 0.5/g is less than 1/g
@@ -211,8 +214,9 @@ def count_mul32(
             after = (r + 1) * whole + np.int64(np.ceil(((r + 1) * part - 0.5) * inverse))
             low[i] = first
             width[i] = after - first
-        width[used:] = 0
         size = (used + GROUP - 1) // GROUP * GROUP
+        for i in range(used, size):
+            width[i] = 0
         for v in range(state.size):
             e, a, b, c = _words_of(v)
             hits = uint32(0)
@@ -222,7 +226,7 @@ def count_mul32(
             state[v] += hits
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _divisor(g: int) -> tuple[int, int, np.uint32]:
     """Returns m, 32 − k and the inverse of m modulo 2³², for g = 2^k·m, m odd."""
     odd, back = g, 32  # rotr by k is rotl by 32 − k
@@ -235,7 +239,7 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
     return odd, back, inverse
 
 
-@njit(cache=True, nogil=True)
+@_inner
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
     """Fills the constants that test h mod g = b, for each b of a tile."""
     odd, _, inverse = _divisor(g)
@@ -243,8 +247,9 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
         b = buckets[i]
         offset[i] = b if odd == 1 else _multiply(b, inverse)
         limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # exclusive bound
-    offset[buckets.size :] = 0xFFFFFFFF  # above any mask
-    limit[buckets.size :] = 0
+    for i in range(buckets.size, offset.size):
+        offset[i] = 0xFFFFFFFF  # above any mask
+        limit[i] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -259,7 +264,7 @@ def count_xxh32(
     `count_mul32`.
     """
     _wide()
-    one = uint32(min(g, 1))  # as in count_mul32
+    one = uint32(g > 1)  # as in count_mul32
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
@@ -267,8 +272,9 @@ def count_xxh32(
     tiles = _tiles(2)
     offset, limit = tiles[0], tiles[1]
     for start in range(0, seeds.size, TILE):
-        used = min(TILE, seeds.size - start)
-        after[0, :used] = seeds[start : start + used]
+        used = TILE if seeds.size - start > TILE else seeds.size - start
+        for i in range(used):
+            after[0, i] = seeds[start + i]
         _fill_multiples(offset, limit, buckets[start : start + used], g)
         size = (used + GROUP - 1) // GROUP * GROUP
         length = 1

@@ -56,7 +56,8 @@ def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
     runs are (2, r): the place of each run and the index after its last item. The kernel writes out, (n·size,) uint8,
     and ends, (m,) int64, the index in ``out`` after the last item of each place.
     """
-    ends[:] = 0
+    for place in range(ends.size):
+        ends[place] = 0
     first = total = 0
     for run in range(runs.shape[1]):
         ends[runs[0, run]] += runs[1, run] - first

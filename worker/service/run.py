@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import structlog
 
 from ldp import kernels
+from ldp.oracles import partitioned
 from worker.config import Config
+from worker.config.streams import Served
 from worker.counting import lateness
 from worker.http import server as health
 from worker.kafka.decoding import records
@@ -23,6 +25,7 @@ from worker.service.loop import STOP_SECONDS
 from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120  # Maximum duration of a loop step; a longer one means that the Kafka client hangs
+_COMPILING_SECONDS = 10  # CPU time of the first start of an installation
 LOADING = "compiling kernels or loading compiled kernels"
 
 logger = structlog.get_logger("worker.service")
@@ -47,7 +50,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
         port=server.server_port,
         streams=[worker.name for worker in workers],
     )
-    _warm(probes)
+    _warm(probes, config.streams)
     if parent is not None:
         parent.serving(server.server_port)
         parent.on_gone(stopping.set)
@@ -63,12 +66,15 @@ def run(config: Config, parent: Parent | None = None) -> int:
     return _stop(workers, server)
 
 
-def _warm(probes: "_Probes") -> None:
-    logger.info("kernels.loading")
+def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
+    """Compiles the kernels of the streams' protocols, or loads them from the cache."""
+    logger.info("kernels.loading", compiling_seconds=0 if kernels.is_compiled() else _COMPILING_SECONDS)
     began = time.monotonic()
-    kernels.warm()
     records.warm()
-    lateness.warm()
+    for served in streams:
+        partitioned.warm(served.stream)
+    if any(served.cost for served in streams):  # they have windows
+        lateness.warm()
     probes.begin()
     logger.info("kernels.loaded", seconds=round(time.monotonic() - began, 1))
 

@@ -15,7 +15,7 @@ class Hanging(StreamWorker):
         time.sleep(3600)
 
 run.StreamWorker, run._STUCK_SECONDS = Hanging, 0.5
-run.kernels.warm = run.records.warm = run.lateness.warm = lambda: None
+run.partitioned.warm = run.records.warm = run.lateness.warm = lambda *_: None
 sys.exit(run.run(config.load(Path(sys.argv[1]), {})))
 """
 LOADS = """
@@ -46,13 +46,13 @@ def answer(path):
     except HTTPError as error:
         return error.code, error.read().decode()
 
-def warm():
+def warm(_):
     print("loading:", answer("/healthz"), answer("/readyz"))
     for worker in listening.workers:  # it took long
         worker.progress.heartbeat_at = worker.progress.publisher_heartbeat_at = -10.0 * run._STUCK_SECONDS
 
 run.StreamWorker, run.health.listen = Beating, listening
-run.kernels.warm, run.records.warm, run.lateness.warm = warm, lambda: None, lambda: None
+run.partitioned.warm, run.records.warm, run.lateness.warm = warm, lambda: None, lambda: None
 sys.exit(run.run(config.load(Path(sys.argv[1]), {})))
 """
 TOML = """
