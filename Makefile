@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 # uv installs 10 times as fast as pip, because it does not compile every module; pip supports more ways to reach an index.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCKS := requirements-dev.lock requirements.lock requirements-docs.lock tests/support/engines/requirements.lock
@@ -21,17 +22,24 @@ help: ## List the targets
 
 venv: $(STAMP) ## Build .venv from the hash-pinned lock, if it changed
 
-$(STAMP): requirements-dev.lock pyproject.toml
+# What the demo needs: the commands and the packages of requirements.lock, installed with uv and hatchling
+$(RUNTIME): requirements.lock requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"this is Python {v[0]}.{v[1]}; 3.11 or newer is needed: make PYTHON=python3.12 ...")'
-	@echo "building $(VENV) from requirements-dev.lock ..." >&2
+	@echo "building $(VENV) from requirements.lock: $$(grep -c == $<) packages, about 0.5 GB ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV)
-	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock > $(VENV)/uv.lock
-	@$(PIP) --require-hashes -r $(VENV)/uv.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock || $(PIP) --require-hashes -r requirements-dev.lock
+	@sed -nE '/^(editables|hatchling|packaging|pathspec|pluggy|trove-classifiers|uv)==/,/[^\\]$$/p' requirements-dev.lock > $(VENV)/tools.lock
+	@$(PIP) --require-hashes -r $(VENV)/tools.lock
+	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $< || $(PIP) --require-hashes -r $<
 	@$(PIP) --no-deps --no-build-isolation --editable .
-	@touch $(STAMP)
+	@touch $@
 
-demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(MAKE) --no-print-directory $(RUNTIME)
+	@echo "adding the tools of development to $(VENV): $$(grep -c == $<) packages, about 1.7 GB together ..." >&2
+	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $< || $(PIP) --require-hashes -r $<
+	@touch $@
+
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(RUNTIME)) ## Run the main job end to end on real data; KEEP=1 leaves it running
 	@$(BIN)/python -m deploy.demo.demo $(if $(KEEP),--keep)
 
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25
