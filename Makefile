@@ -27,7 +27,7 @@ $(RUNTIME): requirements.lock requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"this is Python {v[0]}.{v[1]}; 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	@echo "building $(VENV) from requirements.lock: $$(grep -c == $<) packages, about 0.5 GB ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV)
-	@sed -nE '/^(editables|hatchling|packaging|pathspec|pluggy|trove-classifiers|uv)==/,/[^\\]$$/p' requirements-dev.lock > $(VENV)/tools.lock
+	@sed -nE '/^(editables|hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers|uv)==/,/[^\\]$$/p' requirements-dev.lock > $(VENV)/tools.lock
 	@$(PIP) --require-hashes -r $(VENV)/tools.lock
 	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $< || $(PIP) --require-hashes -r $<
 	@$(PIP) --no-deps --no-build-isolation --editable .
