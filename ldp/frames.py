@@ -163,7 +163,11 @@ def decode(
     body = np.empty(kernels.frames_capacity(span, size, len(bounds)), np.uint8)
     counts, verdicts = np.empty(begins.size, np.int64), np.empty(begins.size, np.uint8)
     rules = (size, kernels.least_text(size, len(bounds)), most)
-    total = kernels.read_frames(data, begins, ends, header, rules, fields, body, counts, verdicts)
+    columns = data, begins, ends, header, rules, fields, body, counts, verdicts
+    json_first = begins.size > 0 and data[begins[0] : begins[0] + 1].tobytes() == bytes([wire.JSON_BEGINS])
+    total = kernels.read_frames(*columns, True if json_first else None)
+    if total == -2:  # only a stream that also has JSON compiles the parser
+        total = kernels.read_frames(*columns, True)
     if total < 0:
         raise ValueError(_BOUNDS.format(data.size))
     reports = body[: total * size].view(oracle.report_dtype)

@@ -1,7 +1,7 @@
 """Compiled loops: hashing, bits, subsets, a transform, frames.
 
 The first call of a kernel compiles it and caches it on disk. `warm` compiles all kernels, and
-`ldp.oracles.partitioned.warm` those of a stream. The cache key contains the CPU and the time stamp of the kernel's
+`ldp.compiling.warm` those of a stream. The cache key contains the CPU and the time stamp of the kernel's
 file, so kernels do not call kernels of other files. All kernels release the GIL, and none allocates memory in
 proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast after each step keeps a
 loop narrow.
@@ -54,7 +54,8 @@ COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xx
 def is_compiled() -> bool:
     """Returns whether an earlier process has compiled kernels for this Python."""
     found = f"frames.read_frames-*.py{sys.version_info[0]}{sys.version_info[1]}*.nbi"
-    return any(Path(str(read_frames.stats.cache_path)).glob(found))
+    folder = str(count_bits.stats.cache_path)  # shared by all files of this package
+    return any(Path(folder).glob(found))
 
 
 def warm() -> None:
@@ -82,6 +83,6 @@ def warm() -> None:
     data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # the types that decode passes
     reports, fields = np.zeros(1, np.uint8), np.zeros((0, 2), np.int64)
-    read_frames(
-        data, bounds, bounds, data, (1, 1, 1), fields, reports, np.zeros(0, np.int64), np.zeros(0, np.uint8)
-    )
+    rest = data, (1, 1, 1), fields, reports, np.zeros(0, np.int64), np.zeros(0, np.uint8)
+    read_frames(data, bounds, bounds, *rest, None)
+    read_frames(data, bounds, bounds, *rest, True)

@@ -22,6 +22,7 @@ _Bytes = npt.NDArray[np.uint8]
 # no reference counts, because no kernel here owns an array: they would make a byte of text five times as expensive
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 _INNER: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # compile faster
+_compiled: Callable[[_F], _F] = njit(**_OPTIONS)
 _called: Callable[[_F], _F] = njit(**_INNER)
 _inlined: Callable[[_F], _F] = njit(forceinline=True, **_INNER)
 
@@ -73,7 +74,7 @@ def least_text(size: int, fields: int) -> int:
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
-@njit(no_cfunc_wrapper=True, **_OPTIONS)
+@_compiled
 def read_frames(
     data: _Bytes,
     begins: npt.NDArray[np.int64],
@@ -84,6 +85,7 @@ def read_frames(
     reports: _Bytes,
     counts: npt.NDArray[np.int64],
     verdicts: _Bytes,
+    json: Any,
 ) -> int:
     """Classifies records and copies the reports of accepted records; O(bytes).
 
@@ -99,9 +101,11 @@ def read_frames(
         reports: (`frames_capacity`,) uint8, written.
         counts: (m,) int64, written: reports of each accepted record, else 0.
         verdicts: (m,) uint8, written: a `Verdict` each.
+        json: True; or None to compile without the parser of JSON, and to stop before JSON.
 
     Returns:
-        The number of reports; or −1 if the records are not ascending ranges of the data.
+        The number of reports; −1 if the records are not ascending ranges of the data; −2 if `json` is None
+        and a record is JSON.
     """
     size, _, most = rules
     common = HEADER_BYTES + size if size <= _WORD and most else -1
@@ -120,6 +124,8 @@ def read_frames(
         if end - begin == common and end + _WORD <= data.size and _word(data, begin) & uint64(_HEAD) == head:
             _put(reports, total * size, _word(data, begin + HEADER_BYTES))
         elif end > begin and data[begin] == JSON_BEGINS:
+            if json is None:
+                return -2
             count, verdict = _read_json(data, begin, end, header, rules, fields, reports, total * size)
         else:
             count, verdict = _read_binary(data, begin, end, header, rules, reports, total * size)

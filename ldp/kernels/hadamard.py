@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +11,10 @@ from numba import njit
 
 BLOCK = 4096  # counters transformed together, which fit the first-level cache
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 # a function that only kernels call compiles faster without an entry for Python
-_inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner: Callable[[_F], _F] = njit(**_INNER)
 
 
 @_inner

@@ -7,7 +7,7 @@ which stay in 32 bits: the hash needs this modulus, and loops vectorise at full 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +55,10 @@ def _prefer_512_bits(_typing: Any) -> Any:
 
 _wide: Any = intrinsic(_prefer_512_bits)
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 # a function that only kernels call compiles faster without an entry for Python
-_inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner: Callable[[_F], _F] = njit(**_INNER)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -9,13 +9,11 @@ import numpy as np
 
 from ldp import kernels
 from ldp.arguments import check_counting, check_reports
-from ldp.frames import decode
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ldp.oracles.oracle import Oracle
-    from ldp.stream import Stream
 
 
 def accumulate_partitioned(
@@ -57,25 +55,6 @@ def accumulate_partitioned(
         for first in range(0, len(part), most):
             oracle.accumulate_checked(state, part[first : first + most])
             yield
-
-
-def warm(stream: Stream) -> None:
-    """Compiles the kernels that decode and count a stream's reports, or loads them.
-
-    It decodes and counts no reports as a worker does. The kernels of `Oracle.support` are included.
-    """
-    nothing, oracle = np.empty(0, np.int64), stream.oracle
-    reports = decode(stream, b"", nothing, nothing).reports
-    states = [oracle.zeros(), oracle.zeros()]
-    for counted in (states[:1], states):
-        runs = np.array([[0], [0]])
-        for _ in accumulate_partitioned(oracle, counted, reports, runs, 1):
-            pass
-        oracle.accumulate(states[0], reports)
-    if "bits" in oracle.fields:
-        kernels.count_ones(oracle.column(reports, "bits"))
-    if oracle.name in ("hadamard", "pgr"):
-        kernels.walsh_hadamard(np.zeros(2, np.int64))
 
 
 def together(

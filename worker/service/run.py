@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from ldp import kernels
-from ldp.oracles import partitioned
+from ldp import compiling, kernels
 from worker.config import Config
 from worker.config.streams import Served
 from worker.counting import lateness
@@ -57,6 +56,9 @@ def run(config: Config, parent: Parent | None = None) -> int:
     for worker in workers:
         worker.start()
     Capacity(config, metrics, stopping).start()
+    for warm in (compiling.warm_json, records.warm_codecs):  # compiled while the streams count
+        if not stopping.is_set():
+            warm()
     while not stopping.wait(1):
         good, facts = probes.healthy()
         if not good:
@@ -72,7 +74,7 @@ def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
     began = time.monotonic()
     records.warm()
     for served in streams:
-        partitioned.warm(served.stream)
+        compiling.warm(served.stream)
     if any(served.cost for served in streams):  # they have windows
         lateness.warm()
     probes.begin()

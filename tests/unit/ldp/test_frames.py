@@ -302,9 +302,8 @@ def test_decoding_never_writes_beyond_its_buffer(oracle, most):
         counts, verdicts = np.empty(len(records), np.int64), np.empty(len(records), np.uint8)
         rules = (size, kernels.least_text(size, len(fields)), most)
         header = np.frombuffer(b"\x01" + stream.fingerprint, np.uint8)
-        total = kernels.read_frames(
-            np.frombuffer(data, np.uint8), begins, ends, header, rules, fields, reports, counts, verdicts
-        )
+        outputs = fields, reports, counts, verdicts, True
+        total = kernels.read_frames(np.frombuffer(data, np.uint8), begins, ends, header, rules, *outputs)
         assert (reports[room:] == 0xA5).all()
         assert total == counts.sum() == counts[verdicts == 0].sum()
         assert counts[0] == (3000 if most > 1 and texts[0] == [sound] * 3000 else 0)
@@ -318,7 +317,10 @@ def test_false_bounds_are_detected_before_writing_beyond_the_buffer():
     reports, fields = np.full(10_000, 0xA5, np.uint8), np.array([[200, 1]])
     begins, ends = np.array([0, 0]), np.array([5000, 8])
     columns = np.empty(2, np.int64), np.empty(2, np.uint8)
-    assert kernels.read_frames(data, begins, ends, header, (1, 2, 1 << 62), fields, reports, *columns) == -1
+    assert (
+        kernels.read_frames(data, begins, ends, header, (1, 2, 1 << 62), fields, reports, *columns, None)
+        == -1
+    )
     assert (reports[kernels.frames_capacity(8, 1, 1) :] == 0xA5).all()
     with pytest.raises(ValueError, match="ascend"):
         frames.decode(stream, data, begins, ends)

@@ -254,7 +254,7 @@ def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
 def test_kernels_compile_on_first_use_and_load_from_the_cache():
     """For every protocol and size, a worker's reports use only kernels that its stream's `warm` compiled."""
     code = (
-        "import numpy as np, ldp, ldp.oracles.partitioned\n"
+        "import numpy as np, ldp, ldp.compiling\n"
         "from ldp import kernels\n"
         "loops = {name: loop for name, loop in vars(kernels).items()\n"
         "         if hasattr(loop, 'signatures') and not name.startswith('_')}\n"
@@ -266,7 +266,7 @@ def test_kernels_compile_on_first_use_and_load_from_the_cache():
         "        stream, rng = ldp.Stream('s', oracle), np.random.default_rng(1)\n"
         "        reports = oracle.perturb([0, 1, 2], rng=rng)\n"
         "        [loop._reset_overloads() for loop in loops.values()]\n"
-        "        ldp.oracles.partitioned.warm(stream)\n"
+        "        ldp.compiling.warm(stream), ldp.compiling.warm_json()\n"
         "        compiled = {name: list(loop.signatures) for name, loop in loops.items()}\n"
         "        frames = ldp.frames.encode(stream, reports) + ldp.frames.encode_json(stream, reports)\n"
         "        bounds = np.array([0, 5 + reports.nbytes, len(frames)])\n"

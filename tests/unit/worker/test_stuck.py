@@ -15,7 +15,7 @@ class Hanging(StreamWorker):
         time.sleep(3600)
 
 run.StreamWorker, run._STUCK_SECONDS = Hanging, 0.5
-run.partitioned.warm = run.records.warm = run.lateness.warm = lambda *_: None
+run.compiling.warm = run.records.warm = run.lateness.warm = lambda *_: None
 sys.exit(run.run(config.load(Path(sys.argv[1]), {})))
 """
 LOADS = """
@@ -52,7 +52,7 @@ def warm(_):
         worker.progress.heartbeat_at = worker.progress.publisher_heartbeat_at = -10.0 * run._STUCK_SECONDS
 
 run.StreamWorker, run.health.listen = Beating, listening
-run.partitioned.warm, run.records.warm, run.lateness.warm = warm, lambda: None, lambda: None
+run.compiling.warm, run.records.warm, run.lateness.warm = warm, lambda: None, lambda: None
 sys.exit(run.run(config.load(Path(sys.argv[1]), {})))
 """
 TOML = """

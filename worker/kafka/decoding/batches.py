@@ -6,8 +6,9 @@ No kernel reads or writes outside its arrays: it compares each length with the a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +61,10 @@ _MAGIC = 16
 _LAST_OFFSET = 2**63 - 1
 _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 # a function that only kernels call compiles faster without an entry for Python
-_inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner: Callable[[_F], _F] = njit(**_INNER)
 
 
 @_inner

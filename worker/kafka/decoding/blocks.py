@@ -310,12 +310,13 @@ def unpack(
     data: npt.NDArray[np.uint8],
     to: int,
     budget: int,
+    compressed: Any,
 ) -> tuple[int, int, int]:
     """Decompresses the records of batches until the budget is spent.
 
     `rows`: from `batches.classify`; ``begin`` and ``stop`` are set, ``state`` may become CODEC or SIZE;
     `data`: (capacity + SLACK,) uint8, output; `to`: the number of bytes filled before; `budget`: bytes of output;
-    failures are charged too.
+    failures are charged too; `compressed`: True; or None to compile without Snappy and LZ4, and to stop before them.
 
     Returns:
         The next row (another codec, or no capacity or budget left), the bytes filled, and the budget left.
@@ -328,6 +329,8 @@ def unpack(
             most = min(row.cap, data.size - SLACK - to)
             if codec == 0:
                 stop = _none(of, at, end, made, to, to + most)
+            elif compressed is None:
+                break
             elif codec == SNAPPY:
                 stop = _snappy(of, at, end, made, to, to + most)
             elif codec == LZ4:

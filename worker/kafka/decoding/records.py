@@ -67,7 +67,7 @@ from worker.kafka.decoding.batches import (
     read_headers,
     scan_headers,
 )
-from worker.kafka.decoding.blocks import DAMAGED, FULL, GZIP, SLACK, ZSTD, unpack
+from worker.kafka.decoding.blocks import DAMAGED, FULL, GZIP, LZ4, SLACK, SNAPPY, ZSTD, unpack
 from worker.kafka.decoding.crc32c import check
 from worker.kafka.decoding.streams import unpack_gzip, unpack_zstd
 
@@ -95,6 +95,7 @@ class Arena:
         self.zstd = zstandard.ZstdDecompressor()
         self.data = _data(ROOM)
         self.fields = _fields(ROOM)
+        self.compressed: bool | None = None  # True after the first batch in Snappy or LZ4
 
 
 @dataclass(frozen=True)
@@ -259,10 +260,13 @@ class Reader:
         rows, data, fields = self._rows, arena.data, arena.fields
         i, to, budget = self._next, 0, GROUP
         while True:
-            i, to, budget = unpack(self._fetched, rows, i, self._last, data, to, budget)
+            i, to, budget = unpack(self._fetched, rows, i, self._last, data, to, budget, arena.compressed)
             if i == self._last or budget <= 0:
                 break
             row, room = rows[i], data.size - SLACK - to
+            if arena.compressed is None and row["attributes"] & CODEC in (SNAPPY, LZ4):
+                arena.compressed = True
+                continue
             most = min(int(row["cap"]), room)
             made = self._unpack_one(row, data[to : to + most + 1], arena)
             if made == FULL and most < row["cap"]:
@@ -332,7 +336,7 @@ def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
 
 
 def warm() -> None:
-    """Compiles every kernel, or loads it from the cache.
+    """Compiles the kernels of uncompressed and gzip batches, or loads them from the cache.
 
     Example:
         >>> warm()
@@ -342,4 +346,10 @@ def warm() -> None:
     scan_headers(fetched)
     Reader(fetched, 0, [(1, 1)], [(0, None)]).read(Arena())
     Reader(fetched, 0, [(1, 1)], [(0, None)]).read_keyed(Arena(), fetched)
+
+
+def warm_codecs() -> None:
+    """Compiles the kernels of compressed batches, or loads them from the cache."""
+    fetched, rows = np.zeros(HEADER, np.uint8), np.zeros(1, ROW)
+    unpack(fetched, rows, 0, 0, fetched, 0, 0, True)
     unpack_zstd(fetched, fetched, zstandard.ZstdDecompressor())

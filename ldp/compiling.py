@@ -1,0 +1,36 @@
+"""Compiles the kernels of a stream before its first report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ldp import kernels
+from ldp.frames import decode
+from ldp.oracles.grr import GRR
+from ldp.oracles.partitioned import accumulate_partitioned
+from ldp.stream import Stream
+
+
+def warm(stream: Stream) -> None:
+    """Compiles the kernels that count a stream's binary reports, or loads them.
+
+    It decodes and counts an empty batch as a worker does. The kernels of `Oracle.support` are included.
+    """
+    nothing, oracle = np.empty(0, np.int64), stream.oracle
+    reports = decode(stream, b"", nothing, nothing).reports
+    states = [oracle.zeros(), oracle.zeros()]
+    for counted in (states[:1], states):
+        runs = np.array([[0], [0]])
+        for _ in accumulate_partitioned(oracle, counted, reports, runs, 1):
+            pass
+        oracle.accumulate(states[0], reports)
+    if "bits" in oracle.fields:
+        kernels.count_ones(oracle.column(reports, "bits"))
+    if oracle.name in ("hadamard", "pgr"):
+        kernels.walsh_hadamard(np.zeros(2, np.int64))
+
+
+def warm_json() -> None:
+    """Compiles the decoder of JSON reports, or loads it; see `warm`."""
+    at = np.array([0, 1])
+    decode(Stream("json", GRR("1", domain_size=2)), b"{", at[:1], at[1:])
