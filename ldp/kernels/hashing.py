@@ -202,7 +202,7 @@ def count_mul32(
     uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
-    one = uint32(g > 1)  # 1, hidden from the compiler, so that it uses one masked addition
+    one = uint32(g if g < 1 else 1)  # 1, hidden from the compiler, so that it uses one masked addition
     tiles = _tiles(3)
     own, low, width = tiles[0], tiles[1], tiles[2]
     whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
@@ -266,7 +266,7 @@ def count_xxh32(
     `count_mul32`.
     """
     _wide()
-    one = uint32(g > 1)  # as in count_mul32
+    one = uint32(g if g < 1 else 1)  # as in count_mul32
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
