@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_text
 from ldp.consistency import EXTRA, METHODS
-from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.intervals.binomial_tail import top_bounds
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
+from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
 _KEPT = 16

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from ldp.arguments import as_indices
 from ldp.consistency.normalization import norm_sub
-from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.confidence_sequence import Moments
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.rated_estimate import RatedEstimate
+from ldp.summation import exact_sum
 
 
 class SetVariance:

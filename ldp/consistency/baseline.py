@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from ldp.consistency.method import Indices
-from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.summation import exact_sum
 
 FALSE_POSITIVES = 2
 """Base-Cut's α: expected number of absent values above the threshold (Section IV.A)."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
+from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.summation import exact_sum
 
 
 def norm(estimate: Estimate) -> Vector:

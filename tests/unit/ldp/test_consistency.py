@@ -12,7 +12,7 @@ from scipy.stats import norm as gaussian
 import ldp
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.normalization import project_on_simplex
-from ldp.consistency.summation import BLOCK, exact_sum
+from ldp.summation import BLOCK, exact_sum
 
 pytestmark = pytest.mark.statistical
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
-from ldp.estimate import Vector
+Vector = npt.NDArray[np.float64]
 
 BLOCK = 8192  # numbers summed together: they fit the first-level cache and need 13 bits for carries
 
