@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from ldp import notebook
 from ldp.arguments import as_integer
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.binomial_tail import top_bounds
+from ldp.summation import exact_sum
 
 if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle
@@ -28,6 +30,7 @@ MOST_MERGED = 1 << 43
 """Largest number of reports for which float64 frequencies determine each count."""
 
 
+_HONEST = 6.0  # Standard errors that honest reports exceed with a probability below 3·10⁻⁸
 _SHOWN = 10  # Values that a notebook shows
 
 
@@ -154,6 +157,56 @@ class Estimate:
         p, q = float(self.oracle.p), float(self.oracle.q)
         return confidence_sequence.of_values(self.known_counts(values), self.n, p, q, level)
 
+    @property
+    def sum_deviation(self) -> float:
+        """Distance of Base's sum from its mean 1, in standard errors; 0 if the sum is constant.
+
+        A large distance reveals reports that do not follow the protocol, by mistake or by poisoning. If the sum of
+        counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By Bernstein's inequality, honest
+        reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6. V is the largest variance
+        of one report's share, b the largest contribution of one independent part. O(d), plus the cost of
+        `Oracle.sum_law` for the first estimate of a protocol.
+
+        Example:
+            >>> import ldp
+            >>> oue = ldp.OUE("1", domain_size=4)
+            >>> round(oue.estimate([600, 370, 370, 368], n=1100).sum_deviation, 2)  # a hundred reports of all ones
+            8.49
+        """
+        variance, step = _sum_law(self.oracle)
+        off = (exact_sum(self.frequencies) - 1.0) * float(self.n * (self.oracle.p - self.oracle.q))
+        return _deviation(off, self.n * variance, step) if variance else 0.0
+
+    @property
+    def warning(self) -> str | None:
+        """Sentence that says why the counts cannot be of honest reports, or None.
+
+        The frequencies have the wrong sum (`sum_deviation`), or one of them is far outside [0, 1]. Honest reports have
+        a warning with a probability below 10⁻⁷. O(d).
+
+        Example:
+            >>> import ldp
+            >>> ldp.OUE("4", domain_size=3).estimate([1000, 10, 1000], n=1000).warning
+            'these are not counts of 1,000 honest oue reports: the frequencies sum to 4.06, 53 standard errors from 1'
+        """
+        subject = f"these are not counts of {self.n:,} honest {self.oracle.name} reports:"
+        if abs(sigmas := self.sum_deviation) > _HONEST:
+            total = exact_sum(self.frequencies)
+            return f"{subject} the frequencies sum to {total:.3g}, {abs(sigmas):.2g} standard errors from 1"
+        p, q = float(self.oracle.p), float(self.oracle.q)
+        limit = math.sqrt(_HONEST**2 + 2.0 * math.log(self.oracle.domain_size))
+        for value, nearest, share in (
+            (self.frequencies.argmax(), 1.0, p),
+            (self.frequencies.argmin(), 0.0, q),
+        ):
+            f = float(self.frequencies[value])
+            off = abs(f - min(max(f, 0.0), 1.0)) * self.n * (p - q)
+            sigmas = _deviation(off, self.n * share * (1.0 - share), 1.0)
+            if sigmas > limit:
+                name = self._name(value)
+                return f"{subject} {name} has the frequency {f:.3g}, {sigmas:.2g} standard errors from {nearest:.0f}"
+        return None
+
     def within(self, start: int, end: int) -> Estimate:
         """Returns the estimate with the window [start, end) in milliseconds.
 
@@ -226,6 +279,7 @@ class Estimate:
         )
         rows = zip(map(self._name, values), self.frequencies[values], low, high, strict=True)
         caption = f"{self._about()}; standard error {100 * self.sigma:.2g} %"
+        caption += f". Warning: {self.warning}" if self.warning else ""
         return notebook.table(caption, rows, 0.95, oracle.domain_size - values.size)
 
     def _about(self) -> str:
@@ -369,3 +423,13 @@ def _checked(window: Window) -> Window:
         raise TypeError(f"a window is (start, end), got {window!r}")
     start = as_integer("a window's start", window[0], -(1 << 63), (1 << 63) - 2)
     return start, as_integer("a window's end", window[1], start + 1, (1 << 63) - 1)
+
+
+def _deviation(off: float, variance: float, step: float) -> float:
+    """Returns a distance in standard errors, reduced for steps as Bernstein's bound is."""
+    return off / math.sqrt(variance + step * abs(off) / 3.0) if off else 0.0
+
+
+@lru_cache(maxsize=64)
+def _sum_law(oracle: Oracle) -> tuple[float, float]:
+    return oracle.sum_law()

@@ -6,10 +6,8 @@ post-processed values.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +18,6 @@ from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.intervals.binomial_tail import top_bounds
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
-from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
 _KEPT = 16
@@ -267,38 +264,3 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     oracle = estimate.oracle
     counts = estimate.nearest_counts(top(estimate, k))
     return top_bounds(counts, estimate.n, oracle.p, oracle.q, oracle.domain_size, level)
-
-
-def sum_deviation(estimate: Estimate) -> float:
-    """Returns the distance of Base's sum from its mean 1, in standard errors.
-
-    A large distance reveals reports that do not follow the protocol, by mistake or by poisoning. If all reports support
-    the same number of values, the distance is 0 (`Oracle.sum_law`).
-
-    If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By Bernstein's inequality,
-    honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6. V is the largest variance
-    of one report's share, b the largest contribution of one independent part. O(d), plus the cost of `Oracle.sum_law`
-    for the first estimate of a protocol.
-
-    Raises:
-        TypeError: an argument that is not an Estimate.
-
-    Example:
-        >>> import ldp
-        >>> oue = ldp.OUE("1", domain_size=4)
-        >>> round(sum_deviation(oue.estimate([600, 370, 370, 368], n=1100)), 2)  # a hundred reports of all ones
-        8.49
-    """
-    check_estimate(estimate)
-    variance, step = _sum_law(estimate.oracle)
-    if not variance:
-        return 0.0
-    off = (exact_sum(estimate.frequencies) - 1.0) * float(
-        estimate.n * (estimate.oracle.p - estimate.oracle.q)
-    )
-    return off / math.sqrt(estimate.n * variance + step * abs(off) / 3.0)
-
-
-@lru_cache(maxsize=64)
-def _sum_law(oracle: Oracle) -> tuple[float, float]:
-    return oracle.sum_law()

@@ -38,7 +38,7 @@ def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
     ldp estimate --document colours.json counts.json --top 3
     echo '{"reports": 9, "supports": {"green": 5, "red": 4}}' > counts.json
 
-    The output has the format of ldp aggregate.
+    The output has the format of ldp aggregate. Counts that honest reports cannot have cause a warning.
     """  # noqa: D301
     from ldp.state import MAGIC
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ldp.cli.command import NAME, amount, write
-from ldp.terminal import printable_json, screen
+from ldp.terminal import echo, printable_json, screen
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
@@ -41,6 +41,8 @@ class Printing:
             self._snapshot(stream, estimate, Cut(offsets, {}))
         else:
             self._table(stream, estimate, Cut(offsets, {}), self.top)
+        if warning := estimate.labelled(stream.labels).warning:
+            echo(f"Warning: {warning}", err=True)
 
     def _snapshot(self, stream: Stream, estimate: Estimate, cut: Cut) -> None:
         from ldp.consistency import METHODS

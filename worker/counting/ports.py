@@ -348,7 +348,7 @@ class Events(Protocol):
         """Reports whether this worker publishes the stream's snapshots."""
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Reports a published snapshot; see `ldp.query.sum_deviation`."""
+        """Reports a published snapshot; see `Estimate.sum_deviation`."""
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
         """Reports the end of closed windows by name, and the highest timestamp."""

@@ -274,7 +274,7 @@ class Publisher:
         if taken.estimate is not None:
             self._written |= {one.period: plan.written(one) for one in due}
             self._recommended = {name: found.method for name, found in taken.snapshot.recommended.items()}
-            self._events.published(taken.snapshot, ldp.query.sum_deviation(taken.estimate))
+            self._events.published(taken.snapshot, taken.estimate.sum_deviation)
             self._recommender.offer(sequence, taken.estimate)
             self._comparer.compare(taken.finals, self._events.compared)
         return True

@@ -7,7 +7,6 @@ import pytest
 
 import ldp
 from ldp.oracles import ORACLES
-from ldp.query import sum_deviation
 from tests.unit.ldp.test_laws import SMALL, reports
 from tests.unit.worker import test_recommender
 
@@ -47,10 +46,9 @@ def test_sum_of_honest_reports_is_within_its_law(oracle, n):
     populations = [np.eye(d, dtype=np.int64)[0] * n, rng.multinomial(n, np.full(d, 1 / d))]
     bound = math.sqrt(2 * math.log(2 * 3 * 2 * RUNS * len(HONEST) / 1e-6))
     for users in populations:
-        found = np.array(
-            [sum_deviation(oracle.estimate(oracle.simulate(users, rng), n)) for _ in range(runs)]
-        )
+        found = np.array([oracle.estimate(oracle.simulate(users, rng), n).sum_deviation for _ in range(runs)])
         assert np.abs(found).max() < bound
+        assert oracle.estimate(oracle.simulate(users, rng), n).warning is None
         if oracle.sum_law() == (0.0, 0.0):
             assert not found.any()
         elif n == 10**6:
@@ -93,11 +91,28 @@ def poisoned(oracle, count):
 def test_the_sum_of_poisoning_reports_deviates(oracle):
     rng = np.random.default_rng(21)
     honest = oracle.perturb(rng.integers(60, size=20_000), rng=rng)
-    assert abs(sum_deviation(oracle.estimate_reports(honest))) < ALARM
-    assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, poisoned(oracle, 600)]))) > ALARM
+    assert abs(oracle.estimate_reports(honest).sum_deviation) < ALARM
+    assert oracle.estimate_reports(np.concatenate([honest, poisoned(oracle, 600)])).sum_deviation > ALARM
     if oracle.name in ("oue", "sue"):
         none = np.zeros(600, oracle.report_dtype)
-        assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, none]))) < -ALARM
+        assert oracle.estimate_reports(np.concatenate([honest, none])).sum_deviation < -ALARM
+
+
+@pytest.mark.parametrize(
+    ("oracle", "supports", "reason"),
+    [
+        (ldp.OUE("4", 3), [10_000, 10_000, 10_000], "the frequencies sum to 6.11, "),
+        (ldp.OUE("4", 3), [0, 0, 0], "the frequencies sum to -0.11"),
+        (ldp.OLH("1", 4), [9000, 0, 3500, 0], "0 has the frequency 2.88, "),
+        (ldp.GRR("4", 3), [10_000, 0, 0], "0 has the frequency 1.04, "),
+        (ldp.GRR("4", 3), [0, 5000, 5000], "0 has the frequency -0.0187, "),
+    ],
+    ids=str,
+)
+def test_impossible_counts_have_a_warning(oracle, supports, reason):
+    estimate = oracle.estimate(supports, 10_000)
+    assert f"not counts of 10,000 honest {oracle.name} reports: {reason}" in str(estimate.warning)
+    assert f"Warning: {estimate.warning}" in estimate._repr_html_()
 
 
 def test_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
