@@ -15,6 +15,7 @@ from ldp import notebook
 from ldp.arguments import as_integer
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.binomial_tail import top_bounds
+from ldp.intervals.score import Of
 from ldp.summation import exact_sum
 
 if TYPE_CHECKING:
@@ -117,8 +118,11 @@ class Estimate:
         f = np.clip(self.frequencies, 0.0, 1.0)
         return np.sqrt((1.0 - f) * absent + f * present)
 
-    def interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
+    def interval(self, level: float = 0.95, of: Of = "reports") -> tuple[Vector, Vector]:
         """Returns pointwise score intervals around Base.
+
+        They cover the share among the n reports. With `of` "population", they cover the share in the population of
+        which the users are an independent sample, and are wider; see `ldp.intervals.score`.
 
         {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}: the count has exactly this variance when its true
         frequency in the population is f, so the interval covers with its level unless n·q is below about 5. It is not
@@ -129,11 +133,17 @@ class Estimate:
             (low, high), each (d,) float64. O(d).
 
         Raises:
-            ValueError: level is not strictly between 0 and 1.
+            ValueError: level is not strictly between 0 and 1; another `of`.
+
+        Example:
+            >>> import ldp
+            >>> estimate = ldp.GRR("4", domain_size=2).estimate([6000, 4000], n=10_000)
+            >>> [float(end[0].round(4)) for of in ("reports", "population") for end in estimate.interval(of=of)]
+            [0.601, 0.6064, 0.5937, 0.6136]
         """
         p, q = self.oracle.p, self.oracle.q
         inside, outside = float(p * (1 - p)), float(q * (1 - q))
-        return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
+        return score.interval(self.frequencies, self.n, p - q, inside, outside, level, of)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of (k,) values, or of all values.
@@ -226,6 +236,7 @@ class Estimate:
         more: Mapping[str, npt.ArrayLike] | None = None,
         *,
         level: float = 0.95,
+        of: Of = "reports",
         library: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Returns a data frame with a row for each value.
@@ -236,6 +247,7 @@ class Estimate:
         Args:
             more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
             level: coverage of the intervals.
+            of: what they cover; see `interval`.
             library: pandas or polars; None for the first that is installed.
 
         Raises:
@@ -251,7 +263,7 @@ class Estimate:
             0      0   red     60       0.72        0.1  0.53  0.90      0.72
             1      1  blue     40       0.28        0.1  0.10  0.47      0.28
         """
-        low, high = self.interval(level)
+        low, high = self.interval(level, of)
         columns: dict[str, Any] = {"value": np.arange(self.oracle.domain_size)}
         if self.labels is not None:
             columns["label"] = self.labels
@@ -275,7 +287,7 @@ class Estimate:
         """Renders the most frequent values with simultaneous intervals as HTML."""
         oracle, values = self.oracle, self.most_frequent(_SHOWN)
         low, high = top_bounds(
-            self.nearest_counts(values), self.n, oracle.p, oracle.q, oracle.domain_size, level=0.95
+            self.nearest_counts(values), self.n, oracle.p, oracle.q, oracle.domain_size, 0.95, "reports"
         )
         rows = zip(map(self._name, values), self.frequencies[values], low, high, strict=True)
         caption = f"{self._about()}; standard error {100 * self.sigma:.2g} %"

@@ -16,6 +16,7 @@ from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_text
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.intervals.binomial_tail import top_bounds
+from ldp.intervals.score import Of, check
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
 
@@ -171,11 +172,13 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
     return SetVariance(estimate.oracle, subset).std_error(estimate)
 
 
-def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def interval(
+    estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95, of: Of = "reports"
+) -> tuple[float, float]:
     """Returns a pointwise score interval around Base's answer for a set.
 
     It includes the covariance between values. For a set of one value it is `Estimate.interval`. It covers with its
-    level for one set in the given population unless n·q is small, and is not clipped to [0, 1]. The variance is exact
+    level for one set unless n·q is small, and is not clipped to [0, 1]. `of` is as for it. The variance is exact
     except for Hadamard and PGR, where it depends on the users' values and is weighted by Norm-Sub's frequencies
     (`SetVariance`).
 
@@ -184,7 +187,7 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
         Subset Selection, PGR with K = d). It costs as much as a `SetVariance`.
 
     Raises:
-        ValueError: as for `std_error`; level is not strictly between 0 and 1.
+        ValueError: as for `std_error`; level is not strictly between 0 and 1; another `of`.
         TypeError: indices that are not integers.
 
     Example:
@@ -194,7 +197,7 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
         ([0.651, 0.848], (1.0, 1.0))
     """
     check_estimate(estimate)
-    return SetVariance(estimate.oracle, subset).interval(estimate, level)
+    return SetVariance(estimate.oracle, subset).interval(estimate, level, of)
 
 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
@@ -231,7 +234,9 @@ def top(estimate: Estimate, k: int) -> Indices:
     return estimate.most_frequent(k)
 
 
-def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
+def top_interval(
+    estimate: Estimate, k: int, level: float = 0.95, of: Of = "reports"
+) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
     The data choose these values: they are frequent or overestimated (the winner's curse). Each side has half of the
@@ -242,14 +247,14 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     t(f_u).
 
     At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact law
-    of the counts (`ldp.intervals.binomial_tail`), in [0, 1].
+    of the counts (`ldp.intervals.binomial_tail`), in [0, 1]. `of` is as for `Estimate.interval`.
 
     Returns:
         (low, high), each (k,) float64, in the order of `top`. O(d log d).
 
     Raises:
         TypeError: k is not an integer.
-        ValueError: k outside 1..d; level is not strictly between 0 and 1.
+        ValueError: k outside 1..d; level is not strictly between 0 and 1; another `of`.
 
     Example:
         >>> import ldp
@@ -259,8 +264,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
         (array([0.153, 0.021]), array([0.267, 0.133]))
     """
     check_estimate(estimate)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    check(level, of)
     oracle = estimate.oracle
     counts = estimate.nearest_counts(top(estimate, k))
-    return top_bounds(counts, estimate.n, oracle.p, oracle.q, oracle.domain_size, level)
+    return top_bounds(counts, estimate.n, oracle.p, oracle.q, oracle.domain_size, level, of)

@@ -13,6 +13,7 @@ from ldp.consistency.normalization import norm_sub
 from ldp.estimate import Estimate, Vector
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.confidence_sequence import Moments
+from ldp.intervals.score import Of
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.summation import exact_sum
@@ -57,12 +58,12 @@ class SetVariance:
         scale = float(1 / (estimate.n * (self._oracle.p - self._oracle.q) ** 2))
         return math.sqrt(scale * ((1.0 - f) * outside + f * inside))
 
-    def interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
+    def interval(self, estimate: Estimate, level: float, of: Of = "reports") -> tuple[float, float]:
         """Returns `ldp.query.interval` for an estimate of the same protocol."""
         inside, outside = self._averages(estimate)
         f = np.array([exact_sum(estimate.frequencies[self.indices])])
         difference = self._oracle.p - self._oracle.q
-        (low,), (high,) = score.interval(f, estimate.n, difference, inside, outside, level)
+        (low,), (high,) = score.interval(f, estimate.n, difference, inside, outside, level, of)
         if inside == outside == 0.0:  # the whole domain, where f is 1 except for rounding
             return 1.0, 1.0
         return float(low), float(high)

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ldp.intervals.score import Of
 from ldp.snapshot import Snapshot
 from ldp.terminal import printable
 
@@ -18,14 +19,18 @@ METHODS = ("norm-sub", "base-cut", "power-ns")
 _LABEL, _BASE, _METHOD = 24, 28, 8  # Widths: longest label; Base with its interval; one method
 
 
-def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: int) -> Group:
+def most_frequent(
+    snapshot: Snapshot, methods: Sequence[str], top: int, width: int, of: Of = "reports"
+) -> Group:
     """Returns a table of the `top` most frequent values by Base, in per cent.
 
-    A summary line precedes it. Methods that do not fit in `width` follow in further tables.
+    A summary line precedes it. Methods that do not fit in `width` follow in further tables. Intervals cover the share
+    among the reports, or in the sampled population; see `Estimate.interval`.
     """
     methods = [method for method in methods if method in snapshot.bodies]
     base = snapshot.bodies["base"]
-    vectors = (base.frequencies, *snapshot.interval())
+    ends = snapshot.interval() if of == "reports" else snapshot.estimate().interval(snapshot.level, of)
+    vectors = (base.frequencies, *ends)
     values = np.argsort(-base.frequencies, kind="stable")[:top]
     labels = [
         str(value) if snapshot.labels is None else printable(snapshot.labels[value]) for value in values
@@ -49,6 +54,7 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
     return Group(
         f"the {len(values)} most frequent values of {len(base.frequencies)}, in %;"
         f" standard error of Base {percent(snapshot.std_error)} %{_spent(snapshot)}",
+        "intervals: share " + ("among the reports" if of == "reports" else "in the population"),
         *tables,
     )
 

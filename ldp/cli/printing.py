@@ -14,6 +14,7 @@ from ldp.terminal import echo, printable_json, screen
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
+    from ldp.intervals.score import Of
     from ldp.snapshot import Cut
     from ldp.stream import Stream
 
@@ -25,6 +26,7 @@ class Printing:
     name: str
     top: int | None
     methods: tuple[str, ...]
+    of: Of
 
     def named(self, stream: Stream) -> Stream:
         """Returns the stream with the name of --name."""
@@ -60,7 +62,7 @@ class Printing:
         snapshot = take(stream, estimate, cut, 1, methods=("base", *shown))
         console = screen()
         console.print(f"{stream.name}: {amount(estimate.n, 'report')}", style="bold", highlight=False)
-        console.print(table.most_frequent(snapshot, shown, top, console.width))
+        console.print(table.most_frequent(snapshot, shown, top, console.width, self.of))
 
 
 def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,6 +89,14 @@ _OPTIONS = (
         callback=_known,
         help="Method to print, repeatable. A table always has Base. Default: all methods, or three in a table.",
     ),
+    click.option(
+        "--of",
+        type=click.Choice(["reports", "population"]),
+        default="reports",
+        show_default=True,
+        help="What the table's intervals cover: the share among the reports, or in the population whose independent"
+        " sample they are.",
+    ),
 )
 
 
@@ -94,8 +104,12 @@ def printing_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options, which the command receives as ``printing``."""
 
     @functools.wraps(command)
-    def printed(*args: Any, name: str, top: int | None, methods: tuple[str, ...], **kwargs: Any) -> None:
-        command(*args, printing=Printing(name, top, methods), **kwargs)
+    def printed(
+        *args: Any, name: str, top: int | None, methods: tuple[str, ...], of: Of, **kwargs: Any
+    ) -> None:
+        if of != "reports" and top is None:
+            raise click.UsageError("--of population needs --top: snapshots have intervals of the reports")
+        command(*args, printing=Printing(name, top, methods, of), **kwargs)
 
     for option in reversed(_OPTIONS):
         printed = option(printed)

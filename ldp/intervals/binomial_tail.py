@@ -12,7 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import betaincinv, ndtr
+
+from ldp.intervals.score import Of
 
 Vector = npt.NDArray[np.float64]
 
@@ -45,16 +47,28 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
 
 
 def top_bounds(
-    counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float
+    counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float, of: Of
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous bounds for the k most frequent of d values.
 
     See `query.top_interval`. `counts` are (k,), p and q as for `lower_bound`; all intervals cover simultaneously
-    with probability `level` in (0, 1). O(k).
+    with probability `level` in (0, 1). For a sampled population the counts are Bin(n, q + f(p−q)), and the bounds are
+    those of Clopper and Pearson (1934). O(k).
     """
     risk = (1.0 - level) / 2.0
+    if of == "population":
+        low, high = _least(counts, n, risk / d), 1.0 - _least(n - counts, n, risk / counts.size)
+        return np.clip((low - float(q)) / float(p - q), 0.0, 1.0), np.clip(
+            (high - float(q)) / float(p - q), 0.0, 1.0
+        )
     low = lower_bound(counts, n, p, q, risk / d)
     return low, 1.0 - lower_bound(n - counts, n, 1 - q, 1 - p, risk / counts.size)
+
+
+def _least(counts: Vector, n: int, risk: float) -> Vector:
+    """Returns the lowest share x with Pr[Bin(n, x) ≥ c] ≥ risk for each count."""
+    found: Vector = betaincinv(np.maximum(counts, 1.0), n - counts + 1.0, risk)
+    return np.where(counts > 0.0, found, 0.0)
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:

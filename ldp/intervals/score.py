@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 Vector = npt.NDArray[np.float64]
+Of = Literal["reports", "population"]
+"""What an interval covers: the share among the n reports, or in the population of which they are a sample."""
+
+
+def check(level: float, of: Of) -> None:
+    """Raises ValueError for a level outside (0, 1), or another `of`."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    if of not in ("reports", "population"):
+        raise ValueError(f"of is {of!r}; allowed are 'reports' and 'population'")
 
 
 def interval(
-    estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float
+    estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float, of: Of
 ) -> tuple[Vector, Vector]:
     """Returns score intervals around (k,) estimates f̃.
 
@@ -22,19 +32,35 @@ def interval(
     for other users; `difference` is p − q. With b = a·(inside − outside)/2 and w = a·(variance at f = f̃), the ends are
     f̃ plus the roots of x² − 2bx − w. The root of larger magnitude is computed directly, the other as −w divided by it.
 
+    If the users are an independent sample of a population with the share f, X has the additional variance f(1−f)(p−q)².
+    For one value the result is then Wilson's interval of the count.
+
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).
 
     Raises:
-        ValueError: level, the coverage, is not strictly between 0 and 1.
+        ValueError: level, the coverage, is not strictly between 0 and 1; another `of`.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    check(level, of)
     z = -float(ndtri((1.0 - level) / 2.0))
     a = z * z * float(1 / (n * difference**2))
     b = a * (inside - outside) / 2.0
     # negative by rounding, or for estimates outside of [0, 1] if the variance nearly vanishes at that end
     w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
-    far = b + math.copysign(1.0, b) * np.sqrt(b * b + w)
+    low, high = _roots(np.full_like(w, b), w)
+    if of == "population":
+        k = z * z / n
+        sampled = _roots(
+            (b + k * (0.5 - estimated)) / (1.0 + k),
+            np.maximum(w + k * estimated * (1.0 - estimated), 0.0) / (1.0 + k),
+        )
+        # for f outside [0, 1] nothing is added, and the narrower interval's ends are the right ones
+        low, high = np.minimum(low, sampled[0]), np.maximum(high, sampled[1])
+    return estimated + low, estimated + high
+
+
+def _roots(b: Vector, w: Vector) -> tuple[Vector, Vector]:
+    """Returns the roots of x² − 2bx − w for w ≥ 0."""
+    far = b + np.copysign(np.sqrt(b * b + w), b)
     near = np.divide(-w, far, out=np.zeros_like(w), where=far != 0.0)
-    return estimated + np.minimum(near, far), estimated + np.maximum(near, far)
+    return np.minimum(near, far), np.maximum(near, far)

@@ -76,7 +76,8 @@ def test_standard_errors_match_the_binomial(oracle, n):
 @pytest.mark.parametrize("oracle", ORACLES, ids=repr)
 @pytest.mark.parametrize("n", [1, 30, 10**15])
 @pytest.mark.parametrize("level", [0.5, 0.999999])
-def test_an_interval_matches_its_definition(oracle, n, level):
+@pytest.mark.parametrize("of", ["reports", "population"])
+def test_an_interval_matches_its_definition(oracle, n, level, of):
     """Just inside each end the definition holds, just outside it does not: decided in exact arithmetic."""
     estimate = spread(oracle, n)
     p, q = oracle.p, oracle.q
@@ -84,9 +85,11 @@ def test_an_interval_matches_its_definition(oracle, n, level):
 
     def belongs(f, estimated):
         variance = (1 - f) * q * (1 - q) + f * p * (1 - p)
+        if of == "population":
+            variance += max(f * (1 - f), 0) * (p - q) ** 2
         return n * ((estimated - f) * (p - q)) ** 2 <= z * z * variance
 
-    low, high = estimate.interval(level)
+    low, high = estimate.interval(level, of)
     for v in range(0, oracle.domain_size, max(1, oracle.domain_size // 7)):
         f, below, above = (Fraction(x) for x in (estimate.frequencies[v], low[v], high[v]))
         assert below <= f <= above
@@ -102,6 +105,11 @@ def test_an_interval_matches_its_definition(oracle, n, level):
 def test_an_invalid_level_is_refused(level):
     with pytest.raises(ValueError, match=f"got {level}"):
         spread(ORACLES[0], 10).interval(level)
+
+
+def test_an_interval_of_anything_else_is_refused():
+    with pytest.raises(ValueError, match="of is 'users'; allowed are 'reports' and 'population'"):
+        spread(ORACLES[0], 10).interval(of="users")
 
 
 DAY = 86_400_000

@@ -100,6 +100,26 @@ def test_estimate_reads_states_and_counts():
     assert (done.exit_code, "counts need --document" in said(done)) == (2, True)
 
 
+def test_impossible_counts_are_estimated_with_a_warning(folder):
+    Path("d.json").write_text(json.dumps(ldp.Stream("s", ldp.OUE("4", 3)).document()))
+    Path("counts.json").write_text('{"reports": 1000, "supports": [1000, 1000, 1000]}')
+    done = run("estimate", "--document", "d.json", "counts.json", "--top", 3)
+    assert done.exit_code == 0
+    assert "203.73" in done.stdout
+    assert "Warning: these are not counts of 1,000 honest oue reports: the frequencies sum to 6.11" in done.stderr
+
+
+def test_a_table_has_intervals_of_the_reports_or_of_the_population(folder):
+    Path("d.json").write_text(json.dumps(ldp.Stream("s", ldp.GRR("4", 3)).document()))
+    Path("counts.json").write_text('{"reports": 20000, "supports": [10000, 5000, 5000]}')
+    counts = ("estimate", "--document", "d.json", "counts.json")
+    assert "share among the reports" in run(*counts, "--top", 1).stdout
+    assert "50.70 … 51.17" in run(*counts, "--top", 1).stdout
+    assert "share in the population" in run(*counts, "--top", 1, "--of", "population").stdout
+    assert "50.20 … 51.66" in run(*counts, "--top", 1, "--of", "population").stdout
+    assert "--of population needs --top" in run(*counts, "--of", "population").stderr
+
+
 @pytest.mark.parametrize("name", ORACLES)
 def test_records_in_columns_count_like_lines(name):
     stream = ldp.Stream("s", ldp.oracle(name, "1", 12))
