@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from ldp import analysis, consistency, frames, query, sampling, snapshot
-    from ldp.counts import estimate_counts
     from ldp.estimate import Estimate
     from ldp.oracles import (
         GRR,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRR", "OLH", "OUE", "PGR", "RAPPOR", "SUE", "Estimate", "HadamardResponse", "Oracle", "RatedResponse",
     "Response", "Stream", "SubsetSelection", "Unary", "analysis", "answer", "consistency",
-    "estimate_counts", "frames", "oracle", "query", "sampling", "snapshot",
+    "frames", "oracle", "query", "sampling", "snapshot",
 ]
 # fmt: on
 
@@ -52,7 +51,6 @@ _ORACLES = "GRR HadamardResponse OLH OUE Oracle PGR RAPPOR RatedResponse Respons
 _HOMES = dict.fromkeys(_ORACLES.split(), "ldp.oracles") | {
     "Estimate": "ldp.estimate",
     "Stream": "ldp.stream",
-    "estimate_counts": "ldp.counts",
     "answer": "ldp.query",
 }
 

@@ -28,37 +28,8 @@ _MOST = (1 << 63) - 1
 _SUMS = ("supports", "counters")
 
 
-def estimate_counts(
-    oracle: Oracle,
-    reports: int,
-    *,
-    supports: npt.ArrayLike | None = None,
-    counters: npt.ArrayLike | None = None,
-) -> Estimate:
-    """Returns the estimate from external counts of n ≥ 1 reports.
-
-    Pass either `supports`, (d,) integers, or `counters`, (state_size,) integers; see `Oracle.estimate`.
-
-    Raises:
-        TypeError: neither or both of the two arguments, or numbers that are not integers.
-        ValueError: counts that n reports cannot have, or of the wrong length.
-
-    Example:
-        >>> import ldp
-        >>> hadamard = ldp.HadamardResponse("1", domain_size=3)
-        >>> estimate_counts(hadamard, 100, counters=[20, 30, 25, 25]).counts
-        array([45, 50, 45])
-    """
-    if (supports is None) == (counters is None):
-        raise TypeError("pass either supports, one per value, or counters, the protocol's state")
-    n = as_integer("reports", reports, 1, _MOST)
-    if supports is None:
-        return oracle.estimate_state(checked_state(oracle, n, counters), n)
-    return oracle.estimate(supports, n)
-
-
 def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
-    """Returns the estimate from a JSON document of counts of a stream.
+    """Returns the labelled estimate from a JSON document of a stream's counts.
 
     Raises:
         TypeError: a part of the wrong type.
@@ -83,10 +54,12 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
     names = stream.labels if which == "supports" else None
     sums = document[which]
     numbers = _of_object(which, sums, size, names) if isinstance(sums, Mapping) else _of_list(which, sums)
-    return estimate_counts(stream.oracle, document["reports"], **{which: numbers})
+    n, oracle = as_integer("reports", document["reports"], 1, _MOST), stream.oracle
+    counts = numbers if which == "supports" else oracle.support(checked_state(oracle, n, numbers))
+    return oracle.estimate(counts, n).labelled(stream.labels)
 
 
-def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Checks counters; returns them as a state of n reports: (state_size,)."""
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):

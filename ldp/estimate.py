@@ -318,8 +318,11 @@ class Estimate:
         return np.clip(nearest, 0.0, self.n)
 
     def known_counts(self, values: Indices | None = None) -> Vector:
-        """Returns support counts as (k,) float64; see `support`."""
-        counts = self.support() if self.counts is None else self.counts
+        """Returns support counts, recovered from frequencies if necessary: (k,).
+
+        Raises ValueError for frequencies that are not from counts, or more than 2⁴³ reports.
+        """
+        counts = self._recovered() if self.counts is None else self.counts
         return (counts if values is None else counts[values]).astype(np.float64)
 
     def merge(self, *others: Estimate) -> Estimate:
@@ -358,14 +361,11 @@ class Estimate:
                 )
         windows, labels = windows_and_labels(merged)
         n = sum(estimate.n for estimate in merged)
-        counts = np.sum([estimate.support() for estimate in merged], axis=0)
+        counts = np.sum([one._recovered() for one in merged], axis=0)  # noqa: SLF001  # of the same class
         return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
 
-    def support(self) -> Counts:
-        """Returns support counts, recovered from frequencies if necessary: (d,).
-
-        Raises ValueError for frequencies that are not from counts, or more than 2⁴³ reports.
-        """
+    def _recovered(self) -> Counts:
+        """Returns the support counts (d,) after comparing them with the frequencies."""
         if self.n > MOST_MERGED:
             raise ValueError(f"the estimate has {self.n} reports; merging allows at most {MOST_MERGED}")
         p, q = self.oracle.p, self.oracle.q

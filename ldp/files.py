@@ -205,7 +205,9 @@ class Aggregator:
 
     def estimate(self) -> Estimate:
         """Returns Base with the stream's labels; ValueError without reports."""
-        return self.stream.oracle.estimate_state(self.state, self.reports).labelled(self.stream.labels)
+        return self.stream.oracle.estimate(self.stream.oracle.support(self.state), self.reports).labelled(
+            self.stream.labels
+        )
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
         oracle = self.stream.oracle

@@ -98,7 +98,9 @@ class State:
         records = as_integer("records", self.records, min(reports, 1), reports)
         state = checked_state(self.stream.oracle, reports, self.counters)
         if reports:
-            self.stream.oracle.estimate_state(state, reports)  # raises ValueError for impossible counters
+            self.stream.oracle.estimate(
+                self.stream.oracle.support(state), reports
+            )  # raises ValueError for impossible counters
         counters = np.array(self.counters, np.int64)
         counters.flags.writeable = False
         rejected = _checked_reasons(self.rejected)
@@ -187,7 +189,7 @@ class State:
 
     def estimate(self) -> Estimate:
         """Returns Base with windows and labels; ValueError without reports."""
-        estimate = self.stream.oracle.estimate_state(self.counters, self.reports)
+        estimate = self.stream.oracle.estimate(self.stream.oracle.support(self.counters), self.reports)
         return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
     # The file

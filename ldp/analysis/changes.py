@@ -182,7 +182,7 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
     _check(before, after, level, at_least)
     p, q = float(before.oracle.p), float(before.oracle.q)
     law = _Law(value_laws(p, q), (p, p * (1.0 - p)), (q, q * (1.0 - q)))
-    counts = [estimate.support().astype(np.float64) for estimate in (before, after)]
+    counts = [estimate.known_counts() for estimate in (before, after)]
     test = _Test(counts[0], before.n, counts[1], after.n, law, before.oracle.domain_size, level)
     return _found([test], level, at_least)
 
@@ -212,9 +212,7 @@ def between_sets(
         if values.size == before.oracle.domain_size:  # its frequency is 1
             inside, outside = (inside[0], 0.0), (outside[0], 0.0)
         law = _Law(set_laws(inside, outside, most), inside, outside)
-        totals = [
-            estimate.support()[values].sum(keepdims=True).astype(np.float64) for estimate in (before, after)
-        ]
+        totals = [estimate.known_counts(values).sum(keepdims=True) for estimate in (before, after)]
         tests.append(_Test(totals[0], before.n, totals[1], after.n, law, len(queries), level))
     return _found(tests, level, at_least)
 

@@ -183,12 +183,17 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports that support each value: (d,) int64."""
+        """Returns the number of reports that support each value: (d,) int64.
+
+        For reports at several rates, these are the reports of each value at each rate: (2·rates,).
+        """
         arguments.check_state(state, self.state_size)
         return state.copy()
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
         """Returns the unbiased estimate f̃ = (c/n − q)/(p − q) (Equation 2).
+
+        A frequency is the share of a value among the users of the n reports. For a state pass `support(state)`.
 
         Args:
             counts: (d,) integers, the support of each value, 0 ≤ c ≤ n.
@@ -212,12 +217,8 @@ class Oracle(Described, ABC):
         frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
         return Estimate(frequencies, n, self, counts=counts)
 
-    def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """Returns the estimate from a state of n reports; see `estimate`."""
-        return self.estimate(self.support(state), n)
-
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
-        """Returns the estimate from (n,) reports.
+        """Returns the estimate from (n,) reports; see `estimate`.
 
         Raises:
             TypeError: an array that is not of `report_dtype`.
@@ -234,7 +235,7 @@ class Oracle(Described, ABC):
             )
         state = self.zeros()
         self._accumulate(state, reports)
-        return self.estimate_state(state, reports.size)
+        return self.estimate(self.support(state), reports.size)
 
     # The law of Φ over Ψ, for simulation and for the error of sets
 

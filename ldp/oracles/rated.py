@@ -107,19 +107,11 @@ class RatedResponse(Response):
             raise ValueError(f"a report has a rate that is not one of the {len(self.rates)} declared rates")
         kernels.count_indices(state, 2 * reports["rate"] + reports["value"])
 
-    def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports of each value over all rates: (2,) int64."""
-        counts: npt.NDArray[np.int64] = super().support(state).reshape(-1, 2).sum(axis=0)
-        return counts
+    def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
+        """Returns the estimate `ldp.oracles.rated_estimate.pooled` over all rates.
 
-    def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:  # noqa: ARG002  # of the contract
-        """Raises ValueError, because counts without rates determine no estimate."""
-        raise ValueError(
-            "supports are given, but do not contain the rates of the reports; pass the state's counters, two per rate"
-        )
-
-    def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """Returns the estimate `ldp.oracles.rated_estimate.pooled` over all rates."""
+        `counts` are (2·rates,): counts of values alone do not determine an estimate.
+        """
         from ldp.oracles.rated_estimate import pooled
 
-        return pooled(self, state, n)
+        return pooled(self, counts, n)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, ndtri
 
-from ldp.arguments import as_counts, as_integer, check_state, exact_total
+from ldp.arguments import as_counts, as_integer, exact_total
 from ldp.estimate import Counts, Estimate, Indices, Vector, windows_and_labels
 from ldp.intervals import confidence_sequence
 from ldp.oracles.response import Response, channel
@@ -89,7 +89,7 @@ class RatedEstimate(Estimate):
         Example:
             >>> from ldp import RatedResponse
             >>> rated = RatedResponse(["1/10", "9/10"])
-            >>> estimate = rated.estimate_state(np.array([3000, 1000, 2050, 1950]), n=8000)
+            >>> estimate = rated.estimate([3000, 1000, 2050, 1950], n=8000)
             >>> round(estimate.sigma, 3), round(estimate.combined().std_error, 3), round(estimate.combined().alike, 2)
             (0.039, 0.006, 0.05)
         """
@@ -133,11 +133,11 @@ class RatedEstimate(Estimate):
                 raise TypeError(f"an estimate is from {given!r}; merge needs estimates from {self.rated}")
             merged.append(other)
         windows, labels = windows_and_labels(merged)
-        state = np.sum([one.state for one in merged], axis=0).ravel()
-        both = pooled(self.rated, state, sum(one.n for one in merged))
+        counts = np.sum([one.state for one in merged], axis=0).ravel()
+        both = pooled(self.rated, counts, sum(one.n for one in merged))
         return replace(both, windows=windows, labels=labels)
 
-    def support(self) -> Counts:
+    def known_counts(self, values: Indices | None = None) -> Vector:  # noqa: ARG002  # of the contract
         """Raises ValueError, because counts exist only per rate; see `each`."""
         raise ValueError(
             "reports at several rates have no common counts; use the counts of each rate's estimate from each()"
@@ -148,37 +148,37 @@ class RatedEstimate(Estimate):
         return super(RatedEstimate, several)._about()
 
 
-def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedEstimate:
+def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate:
     """Returns the pooled estimate Σ_r (c_r − q_r·n_r)/(1−r) / n, rounded once.
 
     Args:
         rated: the protocol.
-        state: (2·rates,) int64: for each rate the reports of both values.
+        counts: (2·rates,) integers: for each rate the reports of both values.
         n: the number of reports, n ≥ 1.
 
     Raises:
-        TypeError: a state that is not int64, or an n that is not an integer.
-        ValueError: a state of another shape, or whose sum is not n; no report.
+        TypeError: counts or an n that are not integers.
+        ValueError: counts of another shape, or whose sum is not n; no report.
 
     Example:
         >>> from ldp import RatedResponse
-        >>> estimate = pooled(RatedResponse(["1/2", "3/4"]), np.array([30, 10, 25, 15]), n=80)
+        >>> estimate = pooled(RatedResponse(["1/2", "3/4"]), [30, 10, 25, 15], n=80)
         >>> estimate.frequencies.tolist(), round(estimate.sigma, 3)
         ([1.0, 0.0], 0.168)
     """
     n = as_integer("n", n, 1, (1 << 63) - 1)
-    check_state(state, rated.state_size)
-    as_counts(state, n, rated.state_size)
-    if (total := exact_total(state)) != n:
-        raise ValueError(f"the counters sum to {total}; each report counts once: the sum must be n = {n}")
-    by_rate = state.reshape(-1, 2).copy()
+    size = rated.state_size
+    if (shape := np.shape(counts)) != (size,):
+        raise ValueError(f"counts have the shape {shape}; two for each rate are ({size},)")
+    counts = as_counts(counts, n, size)
+    if (total := exact_total(counts)) != n:
+        raise ValueError(f"counts sum to {total}; each report counts once: the sum must be n = {n}")
+    by_rate = counts.reshape(-1, 2).copy()
     by_rate.flags.writeable = False
     sums, mean = [Fraction(0), Fraction(0)], Fraction(0)
-    for rate, counts in zip(rated.rates, by_rate.tolist(), strict=True):
-        q, reports = channel(rate)[1], sum(counts)
-        sums = [
-            before + (count - q * reports) / (1 - rate) for before, count in zip(sums, counts, strict=True)
-        ]
+    for rate, pair in zip(rated.rates, by_rate.tolist(), strict=True):
+        q, reports = channel(rate)[1], sum(pair)
+        sums = [before + (count - q * reports) / (1 - rate) for before, count in zip(sums, pair, strict=True)]
         mean += Fraction(reports, n) / (1 - rate) ** 2
     frequencies = np.array([float(each / n) for each in sums])
     # p − q = 1/√mean is irrational, so it is rounded to a fraction

@@ -262,7 +262,7 @@ class Snapshot(_BitForBit):
         estimate = (
             Estimate(base.frequencies, self.reports, oracle)
             if base.by_rate is None
-            else oracle.estimate_state(base.by_rate.ravel(), self.reports)
+            else oracle.estimate(base.by_rate.ravel(), self.reports)
         ).labelled(self.labels)
         window = self.window
         return (

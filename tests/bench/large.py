@@ -113,7 +113,7 @@ def _steps(services: Services, stream: ldp.Stream, state: Counts) -> dict[str, f
     with closing(snapshot_producer), closing(Snapshots(services.kafka.address, topic, stream.name)) as reader:
         snapshot_producer.open()
         laps.end("opened")
-        found = stream.oracle.estimate_state(state, 1_000_000)
+        found = stream.oracle.estimate(stream.oracle.support(state), 1_000_000)
         laps.end("estimate")
         taken = take(stream, found, Cut({0: 1}, {}), 1)
         laps.end("take")
@@ -244,7 +244,7 @@ def _publish(stream: ldp.Stream, busy: Busy, stopping: Busy) -> None:
     state[:1000] = 1000
     while not stopping.is_set():
         if busy.wait(0.1):
-            estimate = stream.oracle.estimate_state(state, int(state.sum()))
+            estimate = stream.oracle.estimate(stream.oracle.support(state), int(state.sum()))
             for part in encode(rounded(take(stream, estimate, Cut({0: 1}, {}), 1))):
                 gzip_encode(part.body, 1)
 

@@ -112,7 +112,7 @@ def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
 
 
 def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:
-    return stream.oracle.estimate_state(counts.state, counts.reports)
+    return stream.oracle.estimate(stream.oracle.support(counts.state), counts.reports)
 
 
 def _recorded(methods: Sequence[str]) -> tuple[str, ...] | None:

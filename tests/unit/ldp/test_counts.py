@@ -43,8 +43,9 @@ def test_counters_and_supports_yield_the_estimate_of_the_reports(name):
     reports = reports_of(oracle)
     expected = oracle.estimate_reports(reports)
     state = state_of(oracle, reports)
-    for given in ({"counters": state}, {"supports": oracle.support(state)}, {"counters": state.tolist()}):
-        found = ldp.estimate_counts(oracle, reports.size, **given)
+    stream = ldp.Stream("s", oracle)
+    for given in ({"counters": state.tolist()}, {"supports": oracle.support(state).tolist()}):
+        found = read_counts(stream, {"reports": reports.size} | given)
         assert found.n == expected.n
         assert np.array_equal(found.counts, expected.counts)
         assert np.array_equal(found.frequencies, expected.frequencies)

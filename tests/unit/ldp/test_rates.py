@@ -42,7 +42,7 @@ def by_the_specification(state):
 
 def test_the_pooled_estimate_matches_the_specification():
     state = state_of([(300, 700), (900, 100), (50, 450)], np.random.default_rng(1))
-    found = RATED.estimate_state(state, int(state.sum()))
+    found = RATED.estimate(state, int(state.sum()))
     assert found.frequencies == pytest.approx(by_the_specification(state), abs=1e-12)
     for name, method in METHODS.items():
         assert method(found).shape == (2,), name
@@ -50,7 +50,7 @@ def test_the_pooled_estimate_matches_the_specification():
 
 def test_a_single_rate_equals_a_response_with_its_p():
     state = np.array([0, 0, 700, 300, 0, 0])
-    found, alone = RATED.estimate_state(state, 1000), ldp.Response(1 - Fraction("0.4994798") / 2, 2)
+    found, alone = RATED.estimate(state, 1000), ldp.Response(1 - Fraction("0.4994798") / 2, 2)
     due = alone.estimate([700, 300], 1000)
     assert found.frequencies == pytest.approx(due.frequencies, rel=1e-12)
     assert found.sigma == pytest.approx(due.sigma, rel=1e-12)
@@ -71,7 +71,7 @@ def test_the_pooled_estimate_is_unbiased_for_any_choice_of_rates(users):
     truth = sum(high for _, high in users) / n
     errors, covered = [], 0
     for _ in range(repeats):
-        found = RATED.estimate_state(state_of(users, rng), n)
+        found = RATED.estimate(state_of(users, rng), n)
         errors.append(found.frequencies[1] - truth)
         low, high = found.interval(0.9)
         covered += low[1] <= truth <= high[1]
@@ -94,7 +94,7 @@ def test_inverse_variance_is_right_for_random_rates():
     for _ in range(repeats):
         sizes = rng.multinomial(n, [0.24, 0.4, 0.36])
         highs = rng.multivariate_hypergeometric(sizes, int(truth * n))
-        found = RATED.estimate_state(state_of(np.stack([sizes - highs, highs], axis=1), rng), n)
+        found = RATED.estimate(state_of(np.stack([sizes - highs, highs], axis=1), rng), n)
         said = found.combined(0.9)
         errors.append(said.frequencies[1] - truth)
         covered += said.low[1] <= truth <= said.high[1]
@@ -112,7 +112,7 @@ def test_inverse_variance_fails_and_warns_if_rates_depend_on_values():
     rng, n = np.random.default_rng(20_203), int(np.sum(TIED))
     truth = sum(high for _, high in TIED) / n
     for _ in range(20):
-        found = RATED.estimate_state(state_of(TIED, rng), n)
+        found = RATED.estimate(state_of(TIED, rng), n)
         said = found.combined(0.999999)
         assert not said.low[1] <= truth <= said.high[1]
         assert said.alike < 1e-9
@@ -124,7 +124,7 @@ def test_windows_merge_and_snapshots_preserve_the_estimate():
     rng, parts = np.random.default_rng(3), []
     states = [state_of([(30, 70), (90, 10), (5, 45)], rng) for _ in range(2)]
     for start, state in enumerate(states):
-        made = RATED.estimate_state(state, int(state.sum()))
+        made = RATED.estimate(state, int(state.sum()))
         window = snapshot.Period("1h", start * 3_600_000, (start + 1) * 3_600_000)
         taken = snapshot.take(STREAM, made, snapshot.Cut({0: 9}, {}), 1, window=window)
         encoded = snapshot.encode_window(taken)
@@ -141,14 +141,14 @@ def test_windows_merge_and_snapshots_preserve_the_estimate():
         again = snapshot.assemble_window("confidence", received, "1h", start * 3_600_000)
         assert again == taken
         parts.append(again.estimate())
-    both, due = parts[0].merge(parts[1]), RATED.estimate_state(sum(states), int(np.sum(states)))
+    both, due = parts[0].merge(parts[1]), RATED.estimate(sum(states), int(np.sum(states)))
     assert isinstance(both, RatedEstimate)
     assert (both.frequencies == due.frequencies).all()
     assert both.windows == ((0, 7_200_000),)
     with pytest.raises(TypeError, match="merge needs estimates from"):
         both.merge(ldp.Response("3/4", 2).estimate([1, 1], 2).within(0, 1))
     with pytest.raises(TypeError, match="merge needs estimates from"):
-        both.merge(ldp.RatedResponse(["1/2"]).estimate_state(np.array([1, 1]), 2).within(0, 1))
+        both.merge(ldp.RatedResponse(["1/2"]).estimate([1, 1], 2).within(0, 1))
 
 
 def test_a_state_refuses_an_undeclared_rate():
@@ -206,7 +206,7 @@ def test_the_process_of_several_rates_has_a_mean_of_at_most_one(users):
 
 def test_exactly_the_stated_poisoning_reports_move_the_estimate_out():
     state = np.array([300, 700, 200, 250, 90, 60])
-    estimate = RATED.estimate_state(state, 1600)
+    estimate = RATED.estimate(state, 1600)
     low, high = estimate.anytime_interval()
     needed = poisoning.tolerance(estimate, low, high)
 
@@ -215,7 +215,7 @@ def test_exactly_the_stated_poisoning_reports_move_the_estimate_out():
         for place in range(6):  # every report there is, each so often
             poisoned = state.copy()
             poisoned[place] += number
-            found = RATED.estimate_state(poisoned, 1600 + number).frequencies[value]
+            found = RATED.estimate(poisoned, 1600 + number).frequencies[value]
             out.append(not low[value] <= found <= high[value])
         return any(out)
 

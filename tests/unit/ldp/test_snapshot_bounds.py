@@ -24,7 +24,7 @@ def taken(oracle, level=0.9, merged=False):
     users = np.repeat(np.arange(8), [8000, 6000, 4000, 2000, 0, 0, 0, 0])
     state = oracle.zeros()
     oracle.accumulate(state, oracle.perturb(users, rng=np.random.default_rng(3)))
-    estimate = oracle.estimate_state(state, N)
+    estimate = oracle.estimate(oracle.support(state), N)
     if merged:
         estimate = ldp.Estimate(estimate.frequencies, N, oracle)
     queries = [SetQuery("pair", (0, 4)), SetQuery("one", (5,)), TopQuery("most", 3)]
@@ -87,7 +87,7 @@ def test_merged_frequencies_have_score_intervals_only():
 
 def test_reports_at_several_rates_have_bounds():
     rated = ldp.RatedResponse(["1/2", "3/4"])
-    estimate = rated.estimate_state(np.array([5000, 3000, 1200, 1000]), n=10_200)
+    estimate = rated.estimate([5000, 3000, 1200, 1000], n=10_200)
     stream = ldp.Stream("s", rated)
     queries = [SetQuery("both", (0, 1)), SetQuery("one", (1,)), TopQuery("most", 1)]
     base = snapshot.take(stream, estimate, Cut({0: 10_200}, {}), 1, queries).bodies["base"]

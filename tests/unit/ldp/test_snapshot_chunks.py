@@ -57,7 +57,7 @@ def test_numbers_are_read_as_float32_and_base_exactly():
             assert np.abs(due - vector).max() < whole.std_error / 100
         assert (own.sum, own.sets) == (body.sum, body.sets)
         assert own.tops[0].frequencies.tolist() == own.frequencies[own.tops[0].values].tolist()
-    assert read.estimate().support().tolist() == whole.estimate().support().tolist()
+    assert read.estimate().known_counts().tolist() == whole.estimate().known_counts().tolist()
     assert size(parts) < 0.55 * 8 * LARGE * sum(len(vectors(body)) for body in whole.bodies.values())
 
 

@@ -106,7 +106,10 @@ def test_impossible_counts_are_estimated_with_a_warning(folder):
     done = run("estimate", "--document", "d.json", "counts.json", "--top", 3)
     assert done.exit_code == 0
     assert "203.73" in done.stdout
-    assert "Warning: these are not counts of 1,000 honest oue reports: the frequencies sum to 6.11" in done.stderr
+    assert (
+        "Warning: these are not counts of 1,000 honest oue reports: the frequencies sum to 6.11"
+        in done.stderr
+    )
 
 
 def test_a_table_has_intervals_of_the_reports_or_of_the_population(folder):

@@ -143,7 +143,7 @@ def test_snapshots_of_every_protocol_are_shown(oracle):
     stream, rng = ldp.Stream("s", oracle), np.random.default_rng(5)
     state = oracle.zeros()
     oracle.accumulate(state, oracle.perturb(rng.integers(0, oracle.domain_size, 300), rng=rng))
-    taken = take(stream, oracle.estimate_state(state, 300), Cut({}, {}), 1)
+    taken = take(stream, oracle.estimate(oracle.support(state), 300), Cut({}, {}), 1)
     metrics = Metrics()
     Answers(metrics).show(Shown.of(taken, 0.0).answers)
     base = taken.bodies["base"].frequencies

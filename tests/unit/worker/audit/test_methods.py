@@ -36,7 +36,7 @@ def snapshot_of(stream, n, seed=1):
     state = oracle.zeros()
     oracle.accumulate(state, reports)
     queries = (SetQuery("some", range(0, d, 2) and tuple(range(0, d, 2))), TopQuery("most", min(3, d)))
-    return take(stream, oracle.estimate_state(state, n), Cut({}, {}), 3, queries)
+    return take(stream, oracle.estimate(oracle.support(state), n), Cut({}, {}), 3, queries)
 
 
 def expect(snapshot, change=lambda method, said: None, methods=METHODS):
