@@ -12,7 +12,7 @@ from ldp.stream import Stream
 
 
 def warm(stream: Stream) -> None:
-    """Compiles the kernels that count a stream's binary reports, or loads them.
+    """Compiles or loads the kernels that count a stream's binary reports.
 
     It decodes and counts an empty batch as a worker does. The kernels of `Oracle.support` are included.
     """

@@ -169,13 +169,13 @@ class Estimate:
 
     @property
     def sum_deviation(self) -> float:
-        """Distance of Base's sum from its mean 1, in standard errors; 0 if the sum is constant.
+        """Distance of Base's sum from its mean 1, in standard errors.
 
-        A large distance reveals reports that do not follow the protocol, by mistake or by poisoning. If the sum of
-        counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By Bernstein's inequality, honest
-        reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6. V is the largest variance
-        of one report's share, b the largest contribution of one independent part. O(d), plus the cost of
-        `Oracle.sum_law` for the first estimate of a protocol.
+        It is 0 if the sum is constant. A large distance reveals reports that do not follow the protocol, by mistake or
+        by poisoning. If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By
+        Bernstein's inequality, honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z =
+        6. V is the largest variance of one report's share, b the largest contribution of one independent part. O(d),
+        plus the cost of `Oracle.sum_law` for the first estimate of a protocol.
 
         Example:
             >>> import ldp
@@ -189,7 +189,7 @@ class Estimate:
 
     @property
     def warning(self) -> str | None:
-        """Sentence that says why the counts cannot be of honest reports, or None.
+        """Reason why honest reports cannot have these counts, or None.
 
         The frequencies have the wrong sum (`sum_deviation`), or one of them is far outside [0, 1]. Honest reports have
         a warning with a probability below 10⁻⁷. O(d).
@@ -247,7 +247,7 @@ class Estimate:
         Args:
             more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
             level: coverage of the intervals.
-            of: what they cover; see `interval`.
+            of: their estimand; see `interval`.
             library: pandas or polars; None for the first that is installed.
 
         Raises:
@@ -365,7 +365,7 @@ class Estimate:
         return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
 
     def _recovered(self) -> Counts:
-        """Returns the support counts (d,) after comparing them with the frequencies."""
+        """Returns support counts that match the frequencies: (d,)."""
         if self.n > MOST_MERGED:
             raise ValueError(f"the estimate has {self.n} reports; merging allows at most {MOST_MERGED}")
         p, q = self.oracle.p, self.oracle.q
@@ -438,7 +438,7 @@ def _checked(window: Window) -> Window:
 
 
 def _deviation(off: float, variance: float, step: float) -> float:
-    """Returns a distance in standard errors, reduced for steps as Bernstein's bound is."""
+    """Returns a distance in standard errors, reduced as in Bernstein's bound."""
     return off / math.sqrt(variance + step * abs(off) / 3.0) if off else 0.0
 
 

@@ -94,8 +94,8 @@ _OPTIONS = (
         type=click.Choice(["reports", "population"]),
         default="reports",
         show_default=True,
-        help="What the table's intervals cover: the share among the reports, or in the population whose independent"
-        " sample they are.",
+        help="Coverage of the table's intervals: the share among the reports, or in the population that the users are"
+        " an independent sample of.",
     ),
 )
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 Vector = npt.NDArray[np.float64]
 Of = Literal["reports", "population"]
-"""What an interval covers: the share among the n reports, or in the population of which they are a sample."""
+"""Estimand of an interval: the share among the n reports, or in the population that the users are a sample of."""
 
 
 def check(level: float, of: Of) -> None:
@@ -19,7 +19,7 @@ def check(level: float, of: Of) -> None:
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     if of not in ("reports", "population"):
-        raise ValueError(f"of is {of!r}; allowed are 'reports' and 'population'")
+        raise ValueError(f"`of` is {of!r}; allowed are 'reports' and 'population'")
 
 
 def interval(

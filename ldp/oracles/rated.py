@@ -110,7 +110,7 @@ class RatedResponse(Response):
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
         """Returns the estimate `ldp.oracles.rated_estimate.pooled` over all rates.
 
-        `counts` are (2·rates,): counts of values alone do not determine an estimate.
+        `counts` are (2·rates,): for each rate the reports of both values.
         """
         from ldp.oracles.rated_estimate import pooled
 

@@ -69,7 +69,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
 
 
 def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
-    """Compiles the kernels of the streams' protocols, or loads them from the cache."""
+    """Compiles or loads the kernels of the streams' protocols."""
     logger.info("kernels.loading", compiling_seconds=0 if kernels.is_compiled() else _COMPILING_SECONDS)
     began = time.monotonic()
     records.warm()

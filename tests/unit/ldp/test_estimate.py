@@ -108,7 +108,7 @@ def test_an_invalid_level_is_refused(level):
 
 
 def test_an_interval_of_anything_else_is_refused():
-    with pytest.raises(ValueError, match="of is 'users'; allowed are 'reports' and 'population'"):
+    with pytest.raises(ValueError, match="`of` is 'users'; allowed are 'reports' and 'population'"):
         spread(ORACLES[0], 10).interval(of="users")
 
 

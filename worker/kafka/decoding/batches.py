@@ -234,7 +234,10 @@ def classify(
 
 @_inner
 def _index(ascending: npt.NDArray[np.int64], number: int) -> int:
-    """Returns the index of a number, or −1; np.searchsorted takes 0.4 s to compile."""
+    """Returns the index of a number, or −1, without np.searchsorted.
+
+    np.searchsorted takes 0.4 s to compile.
+    """
     low, high = 0, ascending.size
     while low < high:
         middle = (low + high) // 2

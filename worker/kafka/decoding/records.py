@@ -336,7 +336,7 @@ def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
 
 
 def warm() -> None:
-    """Compiles the kernels of uncompressed and gzip batches, or loads them from the cache.
+    """Compiles or loads the kernels of uncompressed and gzip batches.
 
     Example:
         >>> warm()
@@ -349,7 +349,7 @@ def warm() -> None:
 
 
 def warm_codecs() -> None:
-    """Compiles the kernels of compressed batches, or loads them from the cache."""
+    """Compiles or loads the kernels of compressed batches."""
     fetched, rows = np.zeros(HEADER, np.uint8), np.zeros(1, ROW)
     unpack(fetched, rows, 0, 0, fetched, 0, 0, True)
     unpack_zstd(fetched, fetched, zstandard.ZstdDecompressor())
