@@ -270,6 +270,7 @@ def _snapshot(
         bodies={method: _body(body, queries) for method, body in bodies.items()},
         window=period(head["window"]),
         epsilon=head.get("epsilon"),
+        published=head.get("published"),
     )
 
 

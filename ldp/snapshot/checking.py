@@ -15,6 +15,7 @@ from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
 MOST_BYTES = 16 << 20  # Largest size of a head or a body
 _MOST = 2**63 - 1
 _LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot: exact in every JSON reader
+_LAST_TIME = 253_402_300_799_999  # End of the year 9999 in milliseconds
 _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
 _DEEPEST = 5  # Deepest nesting of a stream's public document
@@ -160,7 +161,10 @@ _SHARED = {
     "uncounted": _integers(0),
     "snapshot": _text("[0-9a-f]{32}", "32 hexadecimal digits"),
 }
-_SOMETIMES = {"epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational")}
+_SOMETIMES = {
+    "epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational"),
+    "published": _integer(0, _LAST_TIME),
+}
 _RULE = _fields(
     {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "hamming_weight": _flag},
     {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000)}

@@ -232,6 +232,7 @@ class Snapshot(_BitForBit):
         bodies: method -> its results; empty for a snapshot with only a head.
         window: the time window of the reports.
         epsilon: ε that one report of an explicit channel spends; None if the document has ε.
+        published: time of publication in ms since the epoch, by the publisher's clock; None for a file.
     """
 
     stream: str
@@ -250,6 +251,7 @@ class Snapshot(_BitForBit):
     bodies: Mapping[str, Body]
     window: Period = ALL_TIME
     epsilon: str | None = None
+    published: int | None = None
 
     def estimate(self) -> Estimate:
         """Returns Base as an estimate with window and labels.

@@ -45,6 +45,8 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
     }
     if snapshot.epsilon is not None:
         document["epsilon"] = snapshot.epsilon
+    if snapshot.published is not None:
+        document["published"] = snapshot.published
     return document | {"snapshot": snapshot.identity}
 
 

@@ -47,6 +47,7 @@ def take(
     identity: str | None = None,
     window: Period = ALL_TIME,
     complete: bool | None = None,
+    published: int | None = None,
 ) -> Snapshot:
     """Returns the snapshot of an estimate with all results. O(d log d).
 
@@ -64,6 +65,7 @@ def take(
             which is not enough if another snapshot can have the same number.
         window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
+        published: time of publication in ms since the epoch, not part of the default identity; None for a file.
 
     Raises:
         ValueError: no method, an unknown method, queries that conflict or exceed the domain, a level outside (0, 1).
@@ -71,8 +73,7 @@ def take(
     Example:
         >>> import ldp
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
-        >>> estimate = stream.oracle.estimate(np.array([50, 30, 20]), n=100)
-        >>> snapshot = take(stream, estimate, Cut({0: 100}, {}), sequence=1)
+        >>> snapshot = take(stream, stream.oracle.estimate([50, 30, 20], n=100), Cut({0: 100}, {}), sequence=1)
         >>> snapshot.reports, round(snapshot.bodies["norm-sub"].sum, 9)
         (100, 1.0)
     """
@@ -82,7 +83,7 @@ def take(
     bodies = _bodies(estimate, queries := tuple(queries), methods, level)
     asked = {query.name for query in queries}
     snapshot = replace(
-        announce(stream, cut, sequence, lineage, identity or "", estimate.n),
+        announce(stream, cut, sequence, lineage, identity or "", estimate.n, published),
         labels=stream.labels,
         complete=cut.complete if complete is None else complete,
         std_error=estimate.sigma,
@@ -101,6 +102,7 @@ def announce(
     lineage: Mapping[str, str] | None,
     identity: str,
     reports: int = 0,
+    published: int | None = None,
 ) -> Snapshot:
     """Returns a snapshot with only a head; arguments as for `take`."""
     return Snapshot(
@@ -119,6 +121,7 @@ def announce(
         recommended={},
         bodies={},
         epsilon=stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else None,
+        published=published,
     )
 
 
@@ -128,8 +131,9 @@ def window_identity(identity: str, name: str, start: int) -> str:
 
 
 def _identity(snapshot: Snapshot) -> str:
-    """Returns the default identity, a hash of the head."""
-    return _digest({name: value for name, value in shared_document(snapshot).items() if name != "snapshot"})
+    """Returns the default identity, a hash of the head without its time."""
+    shared = shared_document(snapshot)
+    return _digest({name: value for name, value in shared.items() if name not in ("snapshot", "published")})
 
 
 def _digest(content: object) -> str:

@@ -39,7 +39,7 @@ UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError,
 # Fields with equal values in all documents of a snapshot
 _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
-    *("gaps", "uncounted", "epsilon"),
+    *("gaps", "uncounted", "epsilon", "published"),
 )
 _INTERVALS = (
     "low",

@@ -1,5 +1,6 @@
 """Takes a planned snapshot: the messages and rows of one transaction."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,7 +42,8 @@ def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> 
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
-    taken = snapshot.announce(stream, cut, head.sequence + 1, named(stream, lineage), uuid4().hex)
+    origin = named(stream, lineage)
+    taken = snapshot.announce(stream, cut, head.sequence + 1, origin, uuid4().hex, published=_now())
     return Taken(taken, snapshot.encode(taken))
 
 
@@ -67,10 +69,9 @@ def take(
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
     """
-    head, stored = plan.head, plan.stored
+    head, stored, most = plan.head, plan.stored, content.rows.most_windows
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
-    progress, most = plan.cut.progress, content.rows.most_windows
-    after, gone = window_progress.kept(progress, periods, content.retain, come, most)
+    after, gone = window_progress.kept(plan.cut.progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
         _take,
@@ -82,6 +83,7 @@ def take(
         methods=content.methods,
         lineage=named(stream, lineage),
         identity=uuid4().hex,
+        published=_now(),
     )
     estimate = _estimate(stream, stored.total(stream))
     taken = of(estimate=estimate, recommended=recommended)
@@ -113,6 +115,11 @@ def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
 
 def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:
     return stream.oracle.estimate(stream.oracle.support(counts.state), counts.reports)
+
+
+def _now() -> int:
+    """Returns the time in ms since the epoch; no decision depends on it."""
+    return time.time_ns() // 1_000_000
 
 
 def _recorded(methods: Sequence[str]) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot import Cut, Incomplete
+from ldp.snapshot import Cut, Incomplete, checking
 from ldp.snapshot.documents import BASE_ONLY
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
@@ -52,6 +52,25 @@ def test_messages_survive_a_round_trip(domain_size, labelled):
     assert read.bodies["base"].low.tolist() == low.tolist()
     assert read.bodies["base"].high.tolist() == high.tolist()
     assert read.bodies["norm"].low is None
+
+
+def test_the_time_of_publication_is_in_head_and_bodies_but_not_in_the_identity():
+    stream, estimate, parts = make(3)
+    last = 253_402_300_799_999  # 9999-12-31 23:59:59.999
+    taken = snapshot.take(stream, estimate, CUT, 4, level=0.9, published=last)
+    assert taken.identity == parts[0].snapshot
+    encoded = snapshot.encode(taken)
+    assert snapshot.assemble("s", topic(encoded, 4)) == taken
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    documents = [json.loads(part.body) for part in encoded]
+    assert [document["published"] for document in documents] == [last] * len(parts)
+    for document in documents:
+        validator.validate(document)
+    for wrong in (-1, last + 1, 0.5, "7", True, None):
+        assert not validator.is_valid(documents[0] | {"published": wrong}), wrong
+        with pytest.raises(ValueError, match="published"):
+            checking.check_head(documents[0] | {"published": wrong})
+    assert "published" not in json.loads(parts[0].body)  # so the same reports give a file with the same bytes
 
 
 def test_a_head_without_bodies_follows_the_schema():

@@ -190,7 +190,13 @@ def test_snapshots_that_differ_by_one_bit_are_unequal():
     one = take()
     assert one == take()
     assert one != take(cut=replace(cut, uncounted=[1]))
-    for other in ({"sequence": 5}, {"recommended": {}}, {"level": 0.9}, {"cut": replace(cut, floors={0: 1})}):
+    for other in (
+        {"sequence": 5},
+        {"published": 5},
+        {"recommended": {}},
+        {"level": 0.9},
+        {"cut": replace(cut, floors={0: 1})},
+    ):
         assert one != take(**other)
     base = one.bodies["base"]
     zero = replace(base, frequencies=np.where(base.frequencies < 0, 0.0, base.frequencies))

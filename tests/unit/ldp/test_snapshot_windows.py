@@ -249,3 +249,4 @@ def test_a_window_derives_a_separate_identity():
     assert len({everything.identity, one.identity, other.identity}) == 3
     assert taken(hour(1), identity=given) == one
     assert taken(hour(1), identity="cd" * 16).identity != one.identity
+    assert taken(hour(1), identity=given, published=7).identity == one.identity

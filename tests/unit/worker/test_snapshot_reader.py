@@ -22,7 +22,7 @@ from worker.kafka.snapshots import reader as snapshots
 GOOD = WITHOUT_LABELS.replace("domain_size = 3", 'labels = ["red", "green", "blue"]')
 HOUR = 3_600_000
 STREAM = ldp.Stream("s", ldp.GRR("1", 3), ["red", "green", "blue"])
-Record = namedtuple("Record", "key value headers timestamp offset", defaults=[7])
+Record = namedtuple("Record", "key value headers offset", defaults=[7])
 
 
 def hour(start, *, final=False, name="1h", hours=1):
@@ -33,7 +33,10 @@ def taken(window=snapshot.ALL_TIME, sequence=1, progress=None, n=15, stream=STRE
     estimate = stream.oracle.estimate(np.array([n // 3] * 3), n)
     progress = progress or {"1h": Closed(0), "24h every 1h": Closed(0)}
     cut = Cut({0: sequence}, {}, floors={0: 0}, progress=progress)
-    return snapshot.take(stream, estimate, cut, sequence, window=window, identity=f"{sequence:016x}{n:016x}")
+    identity, published = f"{sequence:016x}{n:016x}", 1000 * sequence
+    return snapshot.take(
+        stream, estimate, cut, sequence, window=window, identity=identity, published=published
+    )
 
 
 class Topic:
@@ -95,7 +98,7 @@ def publish(log, *many, gone=()):
     sequence = many[0].sequence
     for message in messages:
         headers = message.headers(sequence)
-        log.append(Record(message.key.encode(), message.body or None, headers, 1000 * sequence, len(log)))
+        log.append(Record(message.key.encode(), message.body or None, headers, len(log)))
 
 
 def reads(config, *asked, **named):
@@ -184,7 +187,7 @@ def test_foreign_messages_stop_no_reader(config, log):
         (b"s/head", numbered),
         (b"s/all/base", numbered),
     ):
-        log.append(Record(key, b"{}", headers, 1000))
+        log.append(Record(key, b"{}", headers))
     with reads(config) as reader:
         assert reader.catch_up(9)
         assert reader.latest(0.05) is None
@@ -260,7 +263,7 @@ def test_a_flood_of_messages_that_no_head_lists_hides_no_snapshot(config, log, f
         for number in range(200):
             key = f"s/{FLOODS[flood].format(number)}".encode()
             headers = [("sequence", b"1"), ("snapshot", b"%d" % number), ("parts", b"1")]
-            log.append(Record(key, bytes(2_000), headers, 1000, len(log)))
+            log.append(Record(key, bytes(2_000), headers, len(log)))
 
     publish(log, taken(sequence=1))
     fill()
@@ -275,7 +278,7 @@ def test_a_flood_of_messages_that_no_head_lists_hides_no_snapshot(config, log, f
 def test_known_windows_are_bounded(config, log, monkeypatch):
     monkeypatch.setattr(index, "_MOST_WINDOWS", 6)
     publish(log, taken(), *(taken(hour(start)) for start in range(1, 9)))
-    log.append(Record(b"s/1h/" + b"9" * 1000, b"{}", [], 1000, len(log)))
+    log.append(Record(b"s/1h/" + b"9" * 1000, b"{}", [], len(log)))
     passed = []
     with reads(config, on_passed=passed.append) as reader:
         assert reader.catch_up(9)
@@ -353,7 +356,7 @@ def test_watch_once_fails_if_the_end_is_not_reached(watch, log, monkeypatch):
 
 
 def test_an_unreadable_head_removes_no_window(watch, there, log):
-    log.append(Record(b"s/head", b"{garbage", [], 1000))
+    log.append(Record(b"s/head", b"{garbage", []))
     assert watch("--list").exit_code == 0
     assert watch("--once", "--window", "1h").stdout.startswith("1h from 1970-01-01T03:00:00Z")
     said = watch("--once")

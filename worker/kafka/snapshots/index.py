@@ -15,7 +15,7 @@ from ldp.snapshot.checking import MOST_BYTES, check_shared
 
 Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
 _SHARED = ("sequence", "reports", "complete", "window")
-_SOMETIMES = ("snapshot", "standard_error")
+_SOMETIMES = ("snapshot", "standard_error", "published")
 _MOST_WINDOWS = 100_000  # Most windows of a stream: listed by the head, and not listed yet
 _MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
 """Most memory of all incomplete snapshots of windows, and of one incomplete snapshot."""
@@ -45,7 +45,6 @@ class IndexEntry:
     last: int  # the offset of its last message
     fields: Mapping[str, Any]  # shared fields of head and bodies; the head's value if they differ
     methods: frozenset[str]  # methods of its bodies; empty without reports for all time
-    published: int = 0  # timestamp of its last message in ms
 
     @property
     def identity(self) -> str:
@@ -128,9 +127,7 @@ class SnapshotIndex:
             return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
         return any(key[0] == name and start in (None, key[1]) for key in self._unnamed[stream])
 
-    def take(
-        self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int, timestamp: int = 0
-    ) -> bool:
+    def take(self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int) -> bool:
         """Indexes a message; returns whether it completes or deletes a snapshot.
 
         Raises:
@@ -162,7 +159,7 @@ class SnapshotIndex:
         if window.start is None and f"{stream}/head" not in part.seen:
             return False
         self._drop(which)
-        entry = IndexEntry(window, part.first, offset, part.fields, frozenset(part.methods), timestamp)
+        entry = IndexEntry(window, part.first, offset, part.fields, frozenset(part.methods))
         return self._add(stream, which[1], entry)
 
     def _part(

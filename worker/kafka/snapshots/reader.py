@@ -179,7 +179,7 @@ class SnapshotReader:
             key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
             try:
                 head = _head(record.value) if key == f"{self.stream}/head" else self.head
-                self._index.take(key, headers, record.value, record.offset, record.timestamp)
+                self._index.take(key, headers, record.value, record.offset)
                 self.head, self._changed = head, True
             except UNREADABLE as error:
                 why = f"not a message of a snapshot: {error}"[: reading.MOST_WHY]
@@ -212,7 +212,7 @@ class SnapshotReader:
             return None
         finally:
             self._consumer.seek(self._partition, position)
-        self.why_not, self._shown, self.published = None, entry, entry.published / 1000
+        self.why_not, self._shown, self.published = None, entry, (snapshot.published or 0) / 1000
         return snapshot
 
 

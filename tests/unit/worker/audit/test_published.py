@@ -12,8 +12,10 @@ from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, MANY, PLAIN, SHORTER, START, TENS
 from worker.audit import verification
 from worker.cli.audit import outcome
+from worker.counting.ports import Unavailable
 from worker.counting.rules import RecordLimits, Rule
 from worker.counting.windows import Windowing
+from worker.publishing import taking
 
 CASES = [
     (TENS, [(START + 50, HOPS)]),
@@ -282,6 +284,7 @@ def test_every_changed_field_of_the_head_is_detected(world):
     assert "head: fingerprint 00000000" in difference(world, lambda head: head.update(fingerprint="00000000"))
     changes = {"reports": 3, "offsets": {"0": START}, "complete": False, "gaps": {"0": [[100, 101]]}}
     changes |= {"uncounted": [1], "sequence": head["sequence"] + 1, "snapshot": "0" * 32, "stream": "other"}
+    changes |= {"published": head["published"] + 1}
     for what, other in changes.items():
         assert difference(world, lambda head, what=what, other=other: head.update({what: other}))
     starts = line["starts"]
@@ -294,6 +297,39 @@ def test_every_changed_field_of_the_head_is_detected(world):
     (last,) = [each for each in world.compacted() if each.key == "s/head"]
     topic.append(replace(last, value=json.dumps(head).encode()))
     assert "does not list it" in world.audit(topic=topic).published
+
+
+def test_a_transaction_has_one_time_of_publication_which_decides_nothing(monkeypatch):
+    clock = iter(range(10**6, 0, -1))  # goes back, as the clock of the next publisher can
+    monkeypatch.setattr(taking, "_now", lambda: next(clock))
+    world = World(2, HOPS, retain=40_000, queries=True).run(to=60)
+    times = {}
+    for each in world.topic:
+        if each.headers["content-type"] == b"application/json" and each.value and "/domain" not in each.key:
+            times.setdefault(int(each.headers["sequence"]), set()).add(json.loads(each.value)["published"])
+    assert list(times.values()) == [{10**6 - i} for i in range(len(times))]
+    assert len(times) > 3
+    assert any(is_of_a_window(each) and each.value for each in world.topic)
+    assert world.audit().published is None
+
+    sent, publish = len(world.topic), world.publish
+    world.tick(3)  # the same counts at a later time
+    assert len(world.topic) == sent
+
+    def unknown(*given):
+        publish(*given)
+        raise Unavailable("the outcome is unknown")
+
+    monkeypatch.setattr(world, "publish", unknown)
+    for each in world.partitions:
+        each.counting.to(START + 65, droppings=False)
+    world.tick()
+    monkeypatch.setattr(world, "publish", publish)
+    sequence = world.open().sequence
+    assert sequence == max(times) + 1
+    world.tick(3)  # the head is read again, and has all counts
+    assert world.open().sequence == sequence
+    assert world.audit().published is None
 
 
 def unlisted(world, change=lambda said: None, gone=lambda sent: True):
