@@ -171,11 +171,11 @@ class Estimate:
     def sum_deviation(self) -> float:
         """Distance of Base's sum from its mean 1, in standard errors.
 
-        It is 0 if the sum is constant. A large distance reveals reports that do not follow the protocol, by mistake or
-        by poisoning. If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By
-        Bernstein's inequality, honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z =
-        6. V is the largest variance of one report's share, b the largest contribution of one independent part. O(d),
-        plus the cost of `Oracle.sum_law` for the first estimate of a protocol.
+        It is 0 if the sum is constant, and for d = 1. A large distance reveals reports that do not follow the protocol,
+        by mistake or by poisoning. If the sum of counts is at distance x from its mean, the result is x/√(n·V +
+        b|x|/3). By Bernstein's inequality, honest reports exceed ±z with a probability below 2·exp(−z²/2), which is
+        3·10⁻⁸ for z = 6. V is the largest variance of one report's share, b the largest contribution of one independent
+        part. O(d), plus the cost of `Oracle.sum_law` for the first estimate of a protocol.
 
         Example:
             >>> import ldp
@@ -183,7 +183,7 @@ class Estimate:
             >>> round(oue.estimate([600, 370, 370, 368], n=1100).sum_deviation, 2)  # a hundred reports of all ones
             8.49
         """
-        variance, step = _sum_law(self.oracle)
+        variance, step = _sum_law(self.oracle) if self.oracle.domain_size > 1 else (0.0, 0.0)
         off = (exact_sum(self.frequencies) - 1.0) * float(self.n * (self.oracle.p - self.oracle.q))
         return _deviation(off, self.n * variance, step) if variance else 0.0
 
@@ -192,13 +192,15 @@ class Estimate:
         """Reason why honest reports cannot have these counts, or None.
 
         The frequencies have the wrong sum (`sum_deviation`), or one of them is far outside [0, 1]. Honest reports have
-        a warning with a probability below 10⁻⁷. O(d).
+        a warning with a probability below 10⁻⁷. One value always has one, except with unary encoding. O(d).
 
         Example:
             >>> import ldp
             >>> ldp.OUE("4", domain_size=3).estimate([1000, 10, 1000], n=1000).warning
             'these are not counts of 1,000 honest oue reports: the frequencies sum to 4.06, 53 standard errors from 1'
         """
+        if self.oracle.domain_size == 1 and not self.oracle.own_bits:
+            return "the domain has one value, which every report has: the counts contain no information"
         subject = f"these are not counts of {self.n:,} honest {self.oracle.name} reports:"
         if abs(sigmas := self.sum_deviation) > _HONEST:
             total = exact_sum(self.frequencies)

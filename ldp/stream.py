@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -21,6 +22,13 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
 """Version of the public document, and so of its fingerprint. Only documents of later versions have the key
 ``version``."""
+
+
+_LISTED = 20  # Most faults in one message
+_ONE_VALUE = (
+    "the domain has one value, which every client of ldp reports; ask a yes/no question with two values, such as the"
+    " labels no,yes. One value is only for bits that other clients randomized, with unary"
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,20 @@ class Stream:
     def fingerprint(self) -> bytes:
         """The first four bytes of the SHA-256 of `hashed`."""
         return hashlib.sha256(self.hashed).digest()[:4]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Probable mistakes, as sentences: one value, or labels that look alike.
+
+        O(d).
+
+        Example:
+            >>> import ldp
+            >>> Stream("s", ldp.GRR("1", 2), labels=["red", "red "]).warnings
+            ["labels differ only by Unicode form or spaces at an end: 0 'red' and 1 'red '"]
+        """
+        alone = self.oracle.domain_size == 1
+        return ([_ONE_VALUE] if alone else []) + _alike(self.labels or ())
 
     def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
         """Returns the values whose labels satisfy at least one predicate.
@@ -185,13 +207,32 @@ def _labels(stream: str, labels: object, domain_size: int) -> tuple[str, ...] | 
         )
     if len(labels) != domain_size:
         raise ValueError(f"stream {stream}: there are {len(labels)} labels for {domain_size} values")
-    first: dict[str, int] = {}
     for index, label in enumerate(labels):
         as_text(f"stream {stream}: label {index}", label)
-        if label in first:
-            raise ValueError(f"stream {stream}: labels {first[label]} and {index} are both {label!r}")
-        first[label] = index
+    if twins := [f"labels {i} and {j} are both {labels[j]!r}" for i, j in _twins(labels)]:
+        raise ValueError(f"stream {stream}: {_few(twins)}")
     return tuple(labels)
+
+
+def _twins(names: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yields each index with the first index of the same name."""
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if (place := first.setdefault(name, index)) != index:
+            yield place, index
+
+
+def _alike(labels: Sequence[str]) -> list[str]:
+    """Returns a sentence that names the labels that look like earlier ones."""
+    looks = [unicodedata.normalize("NFKC", label).strip() for label in labels]
+    pairs = [f"{i} {labels[i]!a} and {j} {labels[j]!a}" for i, j in _twins(looks)]
+    return [f"labels differ only by Unicode form or spaces at an end: {_few(pairs)}"] if pairs else []
+
+
+def _few(faults: list[str]) -> str:
+    """Joins faults, at most 20 of them."""
+    more = [f"{len(faults) - _LISTED:,} more"] if len(faults) > _LISTED else []
+    return "; ".join(faults[:_LISTED] + more)
 
 
 def _satisfying(labels: tuple[str, ...], predicate: object) -> list[int]:

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
-from ldp.consistency import METHODS
+from ldp.consistency import METHODS, chosen
 from ldp.consistency.empirical_bayes import Fit
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.together import by_method
@@ -154,7 +154,7 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
 
     Raises:
         TypeError: a query or number of repeats of the wrong type.
-        ValueError: a set's index outside the domain, or fewer than 4 repeats.
+        ValueError: a domain of one value, a set's index outside the domain, or fewer than 4 repeats.
 
     Example:
         >>> import ldp, numpy as np
@@ -179,8 +179,11 @@ def choose_all(
     A query's ranking does not depend on the other queries. A subset as ``methods`` restricts the
     ranking and the comparison to these methods.
     """
-    if not methods or not METHODS.keys() >= {*methods}:
-        raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")
+    if estimate.oracle.domain_size == 1:
+        raise ValueError(
+            "the domain has one value; a ranking needs at least 2, because it simulates distributions"
+        )
+    methods = chosen(methods, estimate.oracle.domain_size)
     places = [i for i, name in enumerate(NAMES) if name in methods]
     half = as_integer("repeats", repeats, 4, 1 << 20) // 2
     queries = [_as_sets(query) for query in queries]

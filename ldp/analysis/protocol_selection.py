@@ -94,8 +94,8 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """Compares all registered protocols, each with its own best parameters.
 
     Among the protocols with a standard error within 5 % of the lowest, it recommends the protocol with the lowest cost
-    per report; ties go to the smallest frame, state, then number of decoding steps. ε and d are as for `ldp.oracle`;
-    `reports` is the expected number n ≥ 1 of reports in a snapshot.
+    per report; ties go to the smallest frame, state, then number of decoding steps. ε is as for `ldp.oracle`; d is at
+    least 2; `reports` is the expected number n ≥ 1 of reports in a snapshot.
 
     Raises:
         TypeError: a float ε, a domain size or number of reports that is not an int.
@@ -108,7 +108,7 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """
     exact = sampling.parse_epsilon(epsilon)
     sampling.exp_below(exact)  # raises ValueError if ε is too small for every protocol
-    d = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
+    d = as_integer("domain_size", domain_size, 2, MAX_DOMAIN)  # one value: the reports contain no information
     n = as_integer("reports", reports, 1, (1 << 63) - 1)
     rows, not_applicable = [], {}
     for name, protocol in ORACLES.items():

@@ -85,4 +85,6 @@ def document(
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, ExplicitChannel):
         echo(f"ldp: privacy loss of one report: {stream.oracle.promise}", err=True)
+    for warning in stream.warnings:
+        echo(f"ldp: warning: {warning}", err=True)
     echo_json(json.dumps(stream.document(), ensure_ascii=False))

@@ -29,7 +29,13 @@ class Printing:
     of: Of
 
     def named(self, stream: Stream) -> Stream:
-        """Returns the stream with the name of --name."""
+        """Returns the stream with the name of --name, if the methods apply to it."""
+        from ldp.consistency import chosen
+
+        try:
+            chosen(self.methods or None, stream.oracle.domain_size)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--method") from None
         try:
             return dataclasses.replace(stream, name=self.name)
         except ValueError as error:
@@ -47,18 +53,19 @@ class Printing:
             echo(f"Warning: {warning}", err=True)
 
     def _snapshot(self, stream: Stream, estimate: Estimate, cut: Cut) -> None:
-        from ldp.consistency import METHODS
         from ldp.snapshot import encode, take
 
-        snapshot = take(stream, estimate, cut, 1, methods=self.methods or tuple(METHODS))
+        snapshot = take(stream, estimate, cut, 1, methods=self.methods or None)
         parts = encode(snapshot, inline=stream.oracle.domain_size)
         write(printable_json(part.body.decode()).encode() + b"\n" for part in parts)
 
     def _table(self, stream: Stream, estimate: Estimate, cut: Cut, top: int) -> None:
         from ldp import table
+        from ldp.consistency import applicable
         from ldp.snapshot import take
 
-        shown = [method for method in self.methods or table.METHODS if method != "base"]
+        of = self.methods or applicable(stream.oracle.domain_size, table.METHODS)
+        shown = [method for method in of if method != "base"]
         snapshot = take(stream, estimate, cut, 1, methods=("base", *shown))
         console = screen()
         console.print(f"{stream.name}: {amount(estimate.n, 'report')}", style="bold", highlight=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ldp.consistency.baseline import base, base_cut, base_pos, clamped, post_pos
 from ldp.consistency.empirical_bayes import empirical_bayes
 from ldp.consistency.likelihood import mle_apx
-from ldp.consistency.method import Method
+from ldp.consistency.method import FOR_ONE_VALUE, Method, one_value
 from ldp.consistency.normalization import norm, norm_cut, norm_mul, norm_sub
 from ldp.consistency.power import power, power_ns
 
@@ -37,4 +39,30 @@ Example:
 EXTRA: dict[str, Method] = {method.name: method for method in _ALL if not method.of_paper}
 """Name -> method that is not in the paper."""
 
-__all__ = ["EXTRA", "METHODS", "Method"]
+
+def applicable(domain_size: int, among: Sequence[str] = tuple(METHODS)) -> tuple[str, ...]:
+    """Returns the methods that apply to a domain size, in order.
+
+    Example:
+        >>> applicable(1), len(applicable(2))
+        (('base', 'base-pos', 'post-pos', 'base-cut'), 11)
+    """
+    return tuple(name for name in among if domain_size > 1 or name in FOR_ONE_VALUE)
+
+
+def chosen(names: Sequence[str] | None, domain_size: int) -> tuple[str, ...]:
+    """Returns the named methods, by default all that apply to a domain size.
+
+    Raises:
+        ValueError: no name, an unknown name, or a method that does not apply to one value.
+    """
+    if names is None:
+        return applicable(domain_size)
+    if not names or not METHODS.keys() >= {*names}:
+        raise ValueError(f"methods are {', '.join(names) or 'none'}; allowed are {', '.join(METHODS)}")
+    if others := [name for name in names if name not in applicable(domain_size)]:
+        raise ValueError(one_value(others))
+    return tuple(names)
+
+
+__all__ = ["EXTRA", "FOR_ONE_VALUE", "METHODS", "Method", "applicable", "chosen"]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
+
+FOR_ONE_VALUE = ("base", "base-pos", "post-pos", "base-cut")
+"""Methods of Section IV.A. The others use that the frequencies of all values sum to 1. The frequency of one value, such
+as the bit of a yes/no question, does not."""
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
@@ -40,5 +44,19 @@ class Method:
     answer: Callable[[Estimate, Indices, Vector], float] = summed
 
     def __call__(self, estimate: Estimate) -> Vector:
-        """Applies the method to an estimate: (d,) float64."""
+        """Applies the method to an estimate: (d,) float64.
+
+        Raises ValueError for one value and a method that is not in `FOR_ONE_VALUE`.
+        """
+        check_estimate(estimate)
+        if estimate.oracle.domain_size == 1 and self.name not in FOR_ONE_VALUE:
+            raise ValueError(one_value([self.name]))
         return self.function(estimate)
+
+
+def one_value(names: Iterable[str]) -> str:
+    """Returns the error for methods that do not apply to one value."""
+    return (
+        f"{', '.join(names)} given for one value; allowed are {', '.join(FOR_ONE_VALUE)}: other methods use that the"
+        " frequencies of all values sum to 1"
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ldp import arguments, sampling, wire
 from ldp.oracles.described import Described
@@ -36,6 +36,7 @@ class Oracle(Described, ABC):
         q: probability that a report supports any other value.
         fields: names and exclusive bounds of a report's integers, in the order of the wire.
         length: number of integers in the only field of a vector report (bits, indices), else None.
+        own_bits: whether each value has an independent bit, so that one value is a yes/no question.
     """
 
     E: Fraction
@@ -43,6 +44,7 @@ class Oracle(Described, ABC):
     q: Fraction
     fields: Mapping[str, int]
     length: int | None = None
+    own_bits: ClassVar[bool] = False
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         self.epsilon = exact = sampling.parse_epsilon(epsilon)

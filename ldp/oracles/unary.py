@@ -30,8 +30,11 @@ class UnaryEncoding(Oracle):
     """Unary encoding: independent bits, 1 with probability p or q.
 
     The bit of the user's value is 1 with probability p, any other bit with q. The vectors of two users differ in two
-    bits, so the ratio of their probabilities for one report is at most p(1−q)/((1−p)q) = E.
+    bits, so the ratio of their probabilities for one report is at most p(1−q)/((1−p)q) = E. One value is a yes/no
+    question: the two answers differ in one bit, and E is above their ratio.
     """
+
+    own_bits: ClassVar[bool] = True
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         super().__init__(epsilon, domain_size)

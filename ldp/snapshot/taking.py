@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldp.consistency import METHODS
+from ldp.consistency import chosen
 from ldp.consistency.together import by_method
 from ldp.oracles.explicit import ExplicitChannel
 from ldp.oracles.rated_estimate import RatedEstimate
@@ -41,7 +41,7 @@ def take(
     sequence: int,
     queries: Iterable[Query] = (),
     level: float = 0.95,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] | None = None,
     recommended: Mapping[str, Recommended] | None = None,
     lineage: Mapping[str, str] | None = None,
     identity: str | None = None,
@@ -58,7 +58,7 @@ def take(
         sequence: the snapshot's number.
         queries: the queries to answer.
         level: confidence level of Base's intervals.
-        methods: names of methods, at least one.
+        methods: names of methods, at least one; by default all that apply to the domain.
         recommended: query name -> method; names without a query are ignored.
         lineage: identifies the source of counts from a topic, with the fingerprint.
         identity: 32 hex digits of the head, from which a window's identity is derived. By default a hash of the head,
@@ -68,7 +68,7 @@ def take(
         published: time of publication in ms since the epoch, not part of the default identity; None for a file.
 
     Raises:
-        ValueError: no method, an unknown method, queries that conflict or exceed the domain, a level outside (0, 1).
+        ValueError: methods that `chosen` refuses, queries that conflict or exceed the domain, a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -141,16 +141,14 @@ def _digest(content: object) -> str:
 
 
 def _bodies(
-    estimate: "Estimate", queries: Iterable[Query], methods: Sequence[str], level: float
+    estimate: "Estimate", queries: Iterable[Query], methods: Sequence[str] | None, level: float
 ) -> dict[str, Body]:
-    if not methods or not METHODS.keys() >= set(methods):
-        raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")
     sets, tops = of_domain(queries, estimate.oracle.domain_size)
     listed = [(query, np.array(query.values, np.intp)) for query in sets]
     most = [(query, top(estimate, query.k)) for query in tops]
     return {
         name: _body(name, vector, estimate, listed, most, level)
-        for name, vector in by_method(estimate, methods).items()
+        for name, vector in by_method(estimate, chosen(methods, estimate.oracle.domain_size)).items()
     }
 
 

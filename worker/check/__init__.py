@@ -24,10 +24,22 @@ def findings(
     deadline = time.monotonic() + wait_seconds
     here = [
         Finding(Level.OK, "configuration", _summary(config)),
+        *assess_streams(config),
         machine.assess_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
     ]
     in_kafka, cluster, heads = kafka.look(config, wait_seconds, on_waiting)
     return [*here, *in_kafka, *redis.look(config, deadline, cluster, heads)]
+
+
+def assess_streams(config: Config) -> list[Finding]:
+    """Returns a warning for each probable mistake in a stream's document."""
+    return [
+        Finding(
+            Level.WARNING, f"stream {served.stream.name}", text, "change the stream before devices report"
+        )
+        for served in config.streams
+        for text in served.stream.warnings
+    ]
 
 
 def _summary(config: Config) -> str:

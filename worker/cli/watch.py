@@ -73,7 +73,7 @@ def watch(
     which is provisional or final. With several streams, shows one line per stream.
     """
     from ldp import table
-    from ldp.consistency import METHODS
+    from ldp.consistency import METHODS, applicable
     from ldp.snapshot import NewerSchema
     from worker.cli import overview
     from worker.kafka.snapshots.reader import SnapshotReader
@@ -87,6 +87,7 @@ def watch(
         if stream is None and len(config.streams) > 1 and window == "all" and not listed:
             return overview.follow(config, wait, printed)
         served = config.served(stream)
+        _known(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
         with SnapshotReader(config, served.stream.name, window, begin, complain_of) as reader:

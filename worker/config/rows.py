@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ldp.consistency import applicable
+from ldp.consistency.method import one_value
 from ldp.snapshot import Slots, slots
 from worker.config.faults import ConfigError
 from worker.config.schema import Rows
@@ -30,10 +32,18 @@ class RowCost:
 
 
 def slots_of(table: Rows, served: Served) -> Slots | None:
-    """Returns the rows of each window of a stream; None without rows."""
+    """Returns the rows of each window of a stream; None without rows.
+
+    Raises ConfigError for one value and only methods that do not apply to it.
+    """
     if table.topic is None:
         return None
-    return slots(table.methods, TOP, served.queries, served.stream.oracle.domain_size)
+    d = served.stream.oracle.domain_size
+    if not (methods := applicable(d, table.methods)):
+        raise ConfigError(
+            f"rows.methods: {one_value(table.methods)}; stream {served.stream.name} has one value"
+        )
+    return slots(methods, TOP, served.queries, d)
 
 
 def row_cost(places: Slots, served: Served) -> RowCost:

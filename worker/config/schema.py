@@ -296,7 +296,7 @@ class Snapshots(Table):
     ] = list(METHODS)
     """Methods whose frequencies are published: `base`, and any of the paper's ten, for example `["base",
     "norm-sub"]`. The worker does not recommend other methods, and deletes their earlier messages from the
-    topic."""
+    topic. A stream of one value has only those of `base`, `base-pos`, `post-pos` and `base-cut`."""
     changed_level: Annotated[
         StrictFloat,
         must(lambda level: 0 <= level < 1, "it must be at least 0 and less than 1"),

@@ -26,7 +26,7 @@ LARGEST = 10 << 20
 EVERY_SECONDS = 60.0
 """Shortest time from one recommendation to the next."""
 FEWEST = 10
-"""Fewest collections for a recommendation; a domain too large for them has none."""
+"""Fewest collections for a recommendation; a domain too large for them, or of one value, has none."""
 SHARE = 0.1
 """Largest share of one core for a stream's recommendations."""
 
@@ -59,7 +59,8 @@ class Recommender:
     ) -> None:
         self._events, self._clock, self._start = events, clock, start
         self._queries, self._among = queries, tuple(methods)
-        self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
+        d = stream.oracle.domain_size
+        self._repeats = min(REPEATS, LARGEST // d) if d > 1 else 0
         self._due, self._busy, self._reports = -math.inf, False, 0
         self._latest: Mapping[str, Recommended] = {}
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ldp.consistency import applicable
 from worker.config import Config, Served
 from worker.config.snapshots import snapshot_cost
 from worker.counting.ports import Events, SnapshotProducer, StateReader
@@ -60,10 +61,11 @@ def publisher(
 ) -> Publisher:
     """Returns a stream's publisher; see `Publisher` for the arguments."""
     stream, queries, snapshots = served.stream, served.queries, config.snapshots
+    methods = applicable(stream.oracle.domain_size, snapshots.methods)
     content = Content(
         queries,
         snapshots.level,
-        snapshots.methods,
+        methods,
         snapshots.fewest_new,
         served.idle_timeout,
         served.retain,
@@ -71,6 +73,6 @@ def publisher(
         changed_level=snapshots.changed_level,
         changed_at_least=snapshots.changed_at_least,
     )
-    recommender = Recommender(stream, queries, events, methods=snapshots.methods)
+    recommender = Recommender(stream, queries, events, methods=methods)
     membership = Group(partitions, group.uncounted, epoch)
     return Publisher(stream, content, state_reader, snapshot_producer, membership, recommender, events)

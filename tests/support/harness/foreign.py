@@ -138,7 +138,7 @@ def _assert_all_time(world: World, parts: Sequence[Message], sequence: int, whol
         assert head["sequence"] == sequence
         assert (head["reports"], "floors" in head) == (0, True)
         return head
-    bodies = [f"all/{method}" for method in METHODS]
+    bodies = [f"all/{method}" for method in world.methods]
     assert [key for key in documents if key != "domain"] == ["head", *bodies]
     for key, document in documents.items():
         if key != "domain":

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm as gaussian
 
 import ldp
-from ldp.consistency import EXTRA, METHODS
+from ldp.consistency import EXTRA, FOR_ONE_VALUE, METHODS, chosen
 from ldp.consistency.normalization import project_on_simplex
 from ldp.summation import BLOCK, exact_sum
 
@@ -54,11 +54,11 @@ def inputs(d=7):
             yield f"{kind}-{epsilon}-d={d}-n=1", oracle.estimate((np.arange(d) == d // 2).astype(int), 1)
 
 
-SMALL = [*inputs(1), *inputs(2), *inputs(7)]
+SMALL = [*inputs(2), *inputs(7)]
 
 
 def test_base_and_its_clamps():
-    for _, estimate in SMALL:
+    for _, estimate in [*inputs(1), *SMALL]:
         f = estimate.frequencies.tolist()
         assert METHODS["base"](estimate).tolist() == f
         clamped = [x if x > 0 else 0.0 for x in f]
@@ -67,7 +67,7 @@ def test_base_and_its_clamps():
 
 
 def test_base_cut():
-    for what, estimate in [*SMALL, *inputs(5)]:
+    for what, estimate in [*inputs(1), *SMALL, *inputs(5)]:
         d = len(estimate.frequencies)
         # On average, two of d noise values exceed T; a median or less is not a threshold.
         threshold = gaussian.isf(2 / d, scale=estimate.sigma) if d > 4 else 0.0
@@ -269,12 +269,35 @@ def test_mle_apx_with_two_buckets_at_any_epsilon(epsilon, counts):
 
 
 @pytest.mark.parametrize("method", ALL)
-def test_methods_accept_a_domain_of_one_value(method):
-    for f in (-0.4, 0.0, 1e-12, 1.0, 1.5):
-        found = ALL[method](ldp.Estimate(np.array([f]), 100, protocol("olh", 1)))
-        assert found.shape == (1,)
-        if ALL[method].sums_to_one:
-            assert found.tolist() == [1.0]
+def test_one_value_has_only_methods_without_a_sum(method):
+    """A yes/no question in one bit: its share is not 1, and no method may move it there, as five of them would."""
+    oracle = ldp.Unary("3/4", "1/4", domain_size=1)
+    for counts in ([2500], [4000], [2000]):  # shares 0, 0.3 and −0.1
+        estimate = oracle.estimate(counts, 10_000)
+        share = estimate.frequencies[0]
+        assert estimate.sum_deviation == 0.0
+        if method in FOR_ONE_VALUE:
+            assert ALL[method](estimate).tolist() == [share if method == "base" else max(share, 0.0)]
+            continue
+        assert ALL[method].sums_to_one or method in ("norm-cut", "power")
+        for call in (ALL[method], lambda e: ldp.answer(e, [0], method)):
+            with pytest.raises(
+                ValueError, match=f"{method} given for one value; allowed are base, base-pos, post-pos"
+            ):
+                call(estimate)
+
+
+def test_the_chosen_methods_apply_to_the_domain():
+    assert chosen(None, 2) == tuple(METHODS)
+    assert chosen(None, 1) == FOR_ONE_VALUE
+    assert chosen(["post-pos", "base"], 1) == ("post-pos", "base")
+    for names, d, says in (
+        ([], 2, "methods are none; allowed are base, "),
+        (["guess"], 1, "methods are guess"),
+        (["base", "norm", "power"], 1, "norm, power given for one value; allowed are base, "),
+    ):
+        with pytest.raises(ValueError, match=says):
+            chosen(names, d)
 
 
 def test_degenerate_cases_follow_their_rule():

@@ -215,7 +215,7 @@ def test_the_seed_decides_and_other_queries_do_not():
 @pytest.mark.parametrize("protocol", ["grr", "olh"])
 @pytest.mark.parametrize(
     ("frequencies", "n"),
-    [([0.3], 5), ([1.0], 1), ([-0.5, -0.25, -0.125], 4), ([0.0, 0.0], 1), ([5.0, -3.0, 0.5, 0.5], 2)],
+    [([0.5, 0.5], 5), ([-0.5, -0.25, -0.125], 4), ([0.0, 0.0], 1), ([5.0, -3.0, 0.5, 0.5], 2)],
 )
 def test_degenerate_estimates(protocol, frequencies, n):
     estimate = ldp.Estimate(frequencies, n, ldp.oracle(protocol, epsilon="1", domain_size=len(frequencies)))
@@ -254,6 +254,8 @@ def test_queries_outside_the_domain_are_refused():
         choose(estimate, [0, 1], rng)
     with pytest.raises(ValueError, match="repeats is 3"):
         choose(estimate, Values(), rng, 3)
+    with pytest.raises(ValueError, match="one value; a ranking needs at least 2"):
+        choose(ldp.Unary("3/4", "1/4", 1).estimate([40], 100), Values(), rng)
 
 
 @pytest.mark.parametrize("users", [1, 1000, 10**12])

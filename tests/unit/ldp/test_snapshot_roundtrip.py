@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ldp
 from ldp import snapshot
-from ldp.consistency import METHODS
+from ldp.consistency import METHODS, applicable
 from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot.documents import VECTORS
@@ -89,7 +89,7 @@ def snapshots(draw):
         draw(st.integers(1, 2**53 - 1)),
         queries,
         draw(st.floats(0.01, 0.99)),
-        draw(st.lists(st.sampled_from(list(METHODS)), min_size=1, unique=True)),
+        draw(st.lists(st.sampled_from(applicable(d)), min_size=1, unique=True)),
         draw(st.dictionaries(names, found)),
         draw(st.none() | st.fixed_dictionaries({"group": TEXT, "topic_id": TEXT})),
         draw(st.none() | st.just("0123456789abcdef" * 2)),

@@ -123,6 +123,31 @@ def test_a_table_has_intervals_of_the_reports_or_of_the_population(folder):
     assert "--of population needs --top" in run(*counts, "--of", "population").stderr
 
 
+def test_commands_leave_out_methods_of_a_sum_for_one_value(folder):
+    bit = ldp.Stream("s", ldp.Unary("3/4", "1/4", 1))
+    done = run(
+        "document", "--protocol", "unary", "--parameter", "p=3/4", "--parameter", "q=1/4", "--domain-size", 1
+    )
+    assert json.loads(done.stdout) == bit.document()
+    assert f"ldp: warning: {bit.warnings[0]}" in done.stderr
+    Path("d.json").write_text(done.stdout)
+    Path("counts.json").write_text('{"reports": 10000, "supports": [4000]}')
+    counts = ("estimate", "--document", "d.json", "counts.json")
+    bodies = [json.loads(line) for line in run(*counts).stdout.splitlines()][1:]
+    assert [body["method"] for body in bodies] == ["base", "base-pos", "post-pos", "base-cut"]
+    assert all(body["frequencies"] == pytest.approx([0.3]) for body in bodies)
+    table = run(*counts, "--top", 1).stdout
+    assert "cut" in table
+    assert "sub" not in table
+    for options in ((), ("--top", 1)):
+        done = run(*counts, *options, "--method", "base", "--method", "norm-sub")
+        assert done.exit_code == 2
+        assert (
+            "Invalid value for --method: norm-sub given for one value; allowed are base, base-pos,"
+            in said(done)
+        )
+
+
 @pytest.mark.parametrize("name", ORACLES)
 def test_records_in_columns_count_like_lines(name):
     stream = ldp.Stream("s", ldp.oracle(name, "1", 12))

@@ -124,6 +124,32 @@ def test_bad_labels_are_refused(labels, error, says):
         ldp.Stream("s", GRR, labels)
 
 
+def test_all_duplicate_labels_are_named_at_once():
+    with pytest.raises(
+        ValueError, match="labels 0 and 2 are both 'a'; labels 1 and 3 are both 'b'; labels 0 and 4"
+    ):
+        ldp.Stream("s", ldp.GRR("1", 5), list("ababa"))
+    with pytest.raises(ValueError, match=r"labels 0 and 20 are both 'a'; 30 more$"):
+        ldp.Stream("s", ldp.GRR("1", 51), ["a"] * 51)
+
+
+def test_labels_that_look_alike_and_one_value_have_a_warning():
+    distinct = ["café", "cafe", "Café", "red", "red wine"]
+    alike = [("café", "cafe\u0301"), ("red", "red "), ("red", "\u00a0red"), ("A1", "Ａ1"), ("ﬁn", "fin")]
+    assert ldp.Stream("s", ldp.GRR("1", 5), distinct).warnings == []
+    for one, other in alike:
+        (warning,) = ldp.Stream("s", ldp.GRR("1", 3), [one, "x", other]).warnings
+        assert warning == (
+            f"labels differ only by Unicode form or spaces at an end: 0 {one!a} and 2 {other!a}"
+        )
+    labels = [label for pair in alike for label in pair]
+    (warning,) = ldp.Stream("s", ldp.GRR("1", 8), [*dict.fromkeys(labels)][:8]).warnings
+    assert warning.count(" and ") == 4  # three pairs, and a third red
+    for oracle in (ldp.GRR("1", 1), ldp.Unary("3/4", "1/4", 1)):
+        (warning,) = ldp.Stream("s", oracle).warnings
+        assert warning.startswith("the domain has one value, which every client of ldp reports; ")
+
+
 SHAPES = ldp.Stream("s", ldp.GRR("1", 6), ["red square", "blue square", "red disc", "Red disc", "a*b", "[x]"])
 
 

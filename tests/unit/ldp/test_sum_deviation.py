@@ -115,6 +115,19 @@ def test_impossible_counts_have_a_warning(oracle, supports, reason):
     assert f"Warning: {estimate.warning}" in estimate._repr_html_()
 
 
+def test_one_value_is_a_bit_or_has_a_warning():
+    """The bits of unary encoding have any share of yes; another protocol's only value has all reports."""
+    for count, has_warning in ((0, True), (2400, False), (5000, False), (7600, False), (10_000, True)):
+        estimate = ldp.Unary("3/4", "1/4", 1).estimate([count], 10_000)
+        assert (estimate.sum_deviation, estimate.warning is not None) == (0.0, has_warning)
+    for name in ("grr", "olh", "hadamard", "pgr"):
+        oracle = ldp.oracle(name, "1", 1)
+        estimate = oracle.estimate_reports(oracle.perturb(np.zeros(50, int), rng=np.random.default_rng(3)))
+        assert estimate.warning == (
+            "the domain has one value, which every report has: the counts contain no information"
+        )
+
+
 def test_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
     """A stream of Hadamard Response with reports of the column that supports every value."""
     monkeypatch.setattr(test_recommender, "STREAM", ldp.Stream("s", ldp.HadamardResponse("1", 6)))

@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ import pytest
 import ldp
 from ldp import snapshot
 from ldp.analysis import method_selection
-from ldp.consistency import METHODS
+from ldp.consistency import FOR_ONE_VALUE, METHODS
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import encoding
 from tests.unit.worker.audit.publishing import World
 from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, TENS
+from worker import check
 from worker.config import ConfigError, parse
+from worker.service import publishing
 
 RETAIN = 40_000
 CHOICES = [("base",), ("base", "norm-sub"), ("base", "norm", "power-ns"), tuple(METHODS)]
@@ -159,3 +162,24 @@ def test_invalid_methods_are_refused(given, said):
 def test_rows_may_name_published_methods():
     parse('[snapshots]\nmethods = ["base", "norm"]\n[rows]\ntopic = "r"\nmethods = ["norm"]\n' + STREAM)
     parse('[snapshots]\nmethods = ["base"]\n' + STREAM)
+
+
+BIT = '[[streams]]\nname = "bit"\ntopic = "b"\nprotocol = "unary"\np = "3/4"\nq = "1/4"\ndomain_size = 1\n'
+
+
+def test_a_stream_of_one_value_has_only_methods_without_a_sum():
+    """All streams share `snapshots.methods`; one value leaves out those that do not apply to it."""
+    config = parse('[rows]\ntopic = "r"\n' + STREAM + BIT)
+    methods, ranked = [], []
+    for served in config.streams:
+        made = publishing.publisher(config, served, None, None, SimpleNamespace(uncounted=None), *[None] * 3)
+        methods.append(tuple(made._content.methods))
+        ranked.append(made._recommender._repeats > 0)
+    assert methods == [tuple(METHODS), FOR_ONE_VALUE]
+    assert ranked == [True, False]
+    assert [config.slots(served).methods for served in config.streams] == [("base", "norm-sub"), ("base",)]
+    with pytest.raises(ConfigError, match=r"norm-sub given for one value; .* stream bit has one"):
+        parse('[rows]\ntopic = "r"\nmethods = ["norm-sub"]\n' + STREAM + BIT)
+    (found,) = check.assess_streams(config)
+    assert (found.level, found.subject) == (check.Level.WARNING, "stream bit")
+    assert "two values, such as the labels no,yes" in found.text
