@@ -1,7 +1,8 @@
 """Error messages for configurations: key, redacted value, allowed values."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -59,14 +60,56 @@ def _fault(fault: Any) -> str:
         meant = f"did you mean {close[0]}? " if close else _heading(path)
         return f"{key}: no such key; {meant}allowed are {', '.join(keys)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
-    if isinstance(value, Mapping) and kind == "value_error":  # the message names keys of the table
-        return f"{key}: {allowed}"
+    if isinstance(value, Mapping) and kind == "value_error":
+        return f"{key}.{key_in(allowed, value, '')}".removesuffix(".") + f": {allowed}"
     if path[-1] in _ARRAYS and kind in ("missing", "too_short", "list_type"):
         heading = ".".join(part for part in path if isinstance(part, str))
         allowed = f"write [[{heading}]], in double brackets, above each {_ARRAYS[path[-1]]}"
     elif isinstance(path[-1], str) and kind == "model_type":
         allowed += f", under [{key}]"
     return f"{key}: {said(key, value)} given; {allowed}"
+
+
+def key_in(message: str, keys: Container[str], default: str) -> str:
+    """Returns the first word of a message that is a key, or the default.
+
+    Example:
+        >>> key_in("only one of prime and dimension given", {"protocol", "dimension"}, "protocol")
+        'dimension'
+    """
+    return next((word for word in re.findall(r"\w+", message) if word in keys), default)
+
+
+def refuse_doubles(values: Iterable[tuple[str, str]]) -> None:
+    """Raises ConfigError for the second of two keys with the same value."""
+    taken = set()
+    for key, value in values:
+        if value in taken:
+            raise ConfigError(
+                f"{key}: {said('streams', value)} given; it must be a {key.rpartition('.')[2]} without other uses"
+            )
+        taken.add(value)
+
+
+def with_names(fault: str, tree: Mapping[str, Any]) -> str:
+    """Replaces the indices of streams and queries in a fault's key by their names.
+
+    Example:
+        >>> with_names("streams[0].g: g is 1; allowed is 2 to 65536", {"streams": [{"name": "colours"}]})
+        'streams[colours].g: g is 1; allowed is 2 to 65536'
+    """
+    key, colon, rest = fault.partition(": ")
+    table: Any = tree
+
+    def name(found: re.Match[str]) -> str:
+        nonlocal table
+        table = table[found[1]][int(found[2])]
+        name = table.get("name") if isinstance(table, Mapping) else None
+        return (
+            f"{found[1]}[{name}]" if isinstance(name, str) and re.fullmatch(r"[\w .-]+", name) else found[0]
+        )
+
+    return re.sub(rf"({'|'.join(_ARRAYS)})\[(\d+)\]", name, key) + colon + rest
 
 
 def _shortened(faults: list[str]) -> list[str]:

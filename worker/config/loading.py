@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ldp.snapshot import Slots
 from worker.config import certificates
 from worker.config.environment import FILE_VARIABLE, override, traced
-from worker.config.faults import ConfigError, config_error, reason
+from worker.config.faults import ConfigError, config_error, reason, refuse_doubles, with_names
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
@@ -101,7 +101,8 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
 
     def placed(fault: str) -> str:
         line = line_of(text, fault.partition(": ")[0])
-        return fault if line is None else f"{shown_path(path)}:{line}: {fault}"
+        named = with_names(fault, tree)
+        return named if line is None else f"{shown_path(path)}:{line}: {named}"
 
     return _checked(tree, path.parent, os.environ if environ is None else environ, placed)
 
@@ -116,7 +117,7 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
         tree = _tree(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML{position(error)}") from None
-    return _checked(tree, Path(), environ or {}, str)
+    return _checked(tree, Path(), environ or {}, lambda fault: with_names(fault, tree))
 
 
 def _tree(text: str) -> dict[str, Any]:
@@ -152,22 +153,12 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes)
         for i, table in enumerate(file.streams)
     )
-    for what, values in (("name", [s.stream.name for s in streams]), ("topic", [s.topic for s in streams])):
-        if doubles := sorted({value for value in values if values.count(value) > 1}):
-            raise ConfigError(
-                f"streams: the {what} {doubles[0]!r} is given twice; each stream needs a different {what}"
-            )
-    outputs = {"snapshots.topic": file.snapshots.topic, "dead_letters.topic": file.dead_letters.topic}
-    if file.rows.topic is not None:
-        outputs["rows.topic"] = file.rows.topic
-    for key, topic in outputs.items():
-        others = [served.topic for served in streams] + [t for k, t in outputs.items() if k != key]
-        if topic in others:
-            raise ConfigError(f"{key}: {topic!r} given; it must be a topic without other uses")
+    refuse_doubles([(f"streams[{i}].name", table.name) for i, table in enumerate(file.streams)])
+    refuse_doubles(_topics(file))
     refuse_others(file.rows, file.snapshots.methods)
-    for served in streams:
-        refuse_absurd_rows(file.rows, served)
-        refuse_absurd_snapshots(file.snapshots, served)
+    for i, served in enumerate(streams):
+        refuse_absurd_rows(file.rows, served, f"streams[{i}]")
+        refuse_absurd_snapshots(file.snapshots, served, f"streams[{i}]")
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
@@ -180,6 +171,20 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         dead_letters=file.dead_letters,
         streams=streams,
     )
+
+
+def _topics(file: File) -> list[tuple[str, str]]:
+    """Returns the keys of topics with their topics; keys that the file has are last."""
+    tables: dict[str, Snapshots | DeadLetters | Rows] = {
+        "snapshots": file.snapshots,
+        "dead_letters": file.dead_letters,
+        "rows": file.rows,
+    }
+    keys = [(f"streams[{i}].topic", table.topic) for i, table in enumerate(file.streams)]
+    for name, table in tables.items():
+        if table.topic is not None:
+            keys.insert(len(keys) if "topic" in table.model_fields_set else 0, (f"{name}.topic", table.topic))
+    return keys
 
 
 def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:

@@ -73,17 +73,17 @@ def refuse_others(table: Rows, published: Sequence[str]) -> None:
         )
 
 
-def refuse_absurd_rows(table: Rows, served: Served) -> None:
+def refuse_absurd_rows(table: Rows, served: Served, key: str) -> None:
     """Raises ConfigError for a stream with too many rows."""
     if (places := slots_of(table, served)) is None:
         return
-    found, name = row_cost(places, served), served.stream.name
+    found = row_cost(places, served)
     less = "list fewer rows.methods, or lower the top of queries"
     if found.snapshot > MOST_AT_ONCE_ROWS:
-        why = f"one snapshot of stream {name} could have {found.snapshot:,} rows, {found.window:,} per window"
-        raise ConfigError(f"rows: {why}, and at most {MOST_AT_ONCE_ROWS:,} are allowed; {less}")
+        why = f"one snapshot could have {found.snapshot:,} rows, {found.window:,} per window"
+        raise ConfigError(f"{key}: {why}, and at most {MOST_AT_ONCE_ROWS:,} are allowed; {less}")
     if found.topic is not None and found.topic > MOST_ROWS:
-        why = f"stream {name} could have {found.topic:,} rows on the topic, {found.window:,} per window"
+        why = f"{found.topic:,} rows could be on the topic of rows, {found.window:,} per window"
         raise ConfigError(
-            f"rows: {why}, and at most {MOST_ROWS:,} are allowed; {less}, or lower streams.retain"
+            f"{key}: {why}, and at most {MOST_ROWS:,} are allowed; {less}, or lower streams.retain"
         )

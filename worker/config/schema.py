@@ -142,7 +142,7 @@ class Kafka(Table):
         if not self.security_protocol.startswith("SASL"):
             if given:
                 raise ValueError(
-                    f"sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
+                    f"{min(given)} needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
                 )
             return self
         by_token = self.sasl_mechanism == "OAUTHBEARER"
@@ -153,7 +153,7 @@ class Kafka(Table):
         if by_token and _ENDPOINT not in given:
             raise ValueError(f"sasl_mechanism OAUTHBEARER needs {_ENDPOINT}")
         if not by_token and (unused := sorted(key for key in given if key not in _LOGIN)):
-            raise ValueError(f"{' and '.join(unused)}: not allowed with sasl_mechanism {self.sasl_mechanism}")
+            raise ValueError(f"{unused[0]} needs sasl_mechanism OAUTHBEARER, not {self.sasl_mechanism}")
         return self
 
     @model_validator(mode="after")
@@ -244,10 +244,9 @@ class Redis(Table):
             raise ValueError("a password in url and in password given; give only one")
         if self.sentinel_password is not None and at.kind != "sentinel":
             raise ValueError("sentinel_password needs a url of redis+sentinel:// or rediss+sentinel://")
-        if not at.tls and any(
-            getattr(self, key) for key in type(self).model_fields if key.startswith("ssl_")
-        ):
-            raise ValueError("ssl_* needs a url of rediss://, rediss+sentinel:// or rediss+cluster://")
+        given = [key for key in type(self).model_fields if key.startswith("ssl_") and getattr(self, key)]
+        if given and not at.tls:
+            raise ValueError(f"{given[0]} needs a url of rediss://, rediss+sentinel:// or rediss+cluster://")
         return self
 
 
@@ -338,7 +337,11 @@ class DeadLetters(Table):
 class QueryTable(Table):
     """``[[streams.queries]]``: a set of values, or the most frequent values."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    name: Annotated[
+        str,
+        StringConstraints(min_length=1, max_length=200),
+        must(lambda name: not re.search(r"[\x00-\x1f\x7f-\x9f]", name), "control characters are not allowed"),
+    ]
     """Name of the query: 1 to 200 characters, no control characters."""
     values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
     """Set of values: labels or indices."""

@@ -54,14 +54,14 @@ def most_kept(served: Served) -> int:
     return _KEPT + 16 * numbers + 2 * labels + 64 * len(METHODS) * named
 
 
-def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:
+def refuse_absurd_snapshots(table: Snapshots, served: Served, key: str) -> None:
     """Raises ConfigError for a stream whose snapshots are too large."""
     found = snapshot_cost(table, served)
     if found.size <= MOST_BYTES:
         return
     values, methods = served.stream.oracle.domain_size, len(table.methods)
     raise ConfigError(
-        f"snapshots: one of stream {served.stream.name} could have {found.windows:,} windows of {values:,} values and"
+        f"{key}: one snapshot could have {found.windows:,} windows of {values:,} values and"
         f" {methods} methods, {found.size:,} bytes in total, and at most {MOST_BYTES:,} bytes are allowed; list fewer"
         " snapshots.methods, set longer hops of windows, or use a smaller domain"
     )

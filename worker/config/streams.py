@@ -1,6 +1,5 @@
 """Streams of a configuration."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,8 @@ import ldp
 from ldp import files
 from ldp.arguments import as_integer
 from ldp.oracles import PROTOCOLS, parameters_of
-from worker.config.faults import ConfigError, reason
-from worker.config.redaction import is_showable, shown_path
+from worker.config.faults import ConfigError, key_in, reason, refuse_doubles
+from worker.config.redaction import is_showable, said, shown_path
 from worker.config.schema import QueryTable, StreamTable
 from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
 from worker.counting.rules import RecordLimits, RequestedRule
@@ -55,14 +54,17 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
     parameters = _parameters(table, key)
     try:
         oracle = ldp.oracle(table.protocol, table.epsilon, size, **parameters)
-        stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
-        queries = _queries(table.queries, stream)
     except (TypeError, ValueError) as error:
-        what = re.sub(r"^streams.*?: ", "", str(error))
+        what = str(error)
         for text in map(str, (table.protocol, table.epsilon, *parameters.values())):
             if not is_showable(text):
                 what = what.replace(repr(text), "a text").replace(text, "a text")
-        raise ConfigError(f"{key}: {what}") from None
+        raise ConfigError(f"{key}.{key_in(what, table.model_fields_set, 'protocol')}: {what}") from None
+    try:
+        stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
+    except ValueError as error:
+        raise ConfigError(f"{key}.labels: {str(error).removeprefix(f'stream {table.name}: ')}") from None
+    queries = _queries(table.queries, stream, key)
     windowing, retain = windowing_of(table, key), retained(table)
     limits = RecordLimits(table.most_reports, True, max_batch_bytes, windowing)
     served = Served(
@@ -105,35 +107,31 @@ def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
         raise ConfigError(f"{key}.labels: {shown_path(path)} cannot be read ({reason(error)})") from None
 
 
-def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
-    sets = [(table.name, _values(table, stream)) for table in tables if table.top is None]
-    size = stream.oracle.domain_size
-    try:
-        listed = [ldp.query.SetQuery(name, values) for name, values in sets]
-        tops = [
-            ldp.query.TopQuery(table.name, as_integer(f"query {table.name!r}: top", table.top, 1, size))
-            for table in tables
-            if table.top is not None
-        ]
-        return sum(ldp.query.of_domain([*listed, *tops], size), ())
-    except ValueError as error:
-        raise ValueError(f"stream {stream.name}: {error}") from None
-
-
-def _values(query: QueryTable, stream: ldp.Stream) -> tuple[int, ...]:
-    """Returns the indices of a query's patterns, labels or numbers."""
-    if query.where is not None:
+def _queries(tables: Sequence[QueryTable], stream: ldp.Stream, key: str) -> tuple[ldp.query.Query, ...]:
+    refuse_doubles((f"{key}.queries[{i}].name", table.name) for i, table in enumerate(tables))
+    queries = []
+    for i, table in enumerate(tables):
         try:
-            return stream.where(*query.where)
+            queries.append(_query(table, stream))
         except ValueError as error:
-            raise ValueError(f"query {query.name!r}: {error}") from None
-    index = {label: i for i, label in enumerate(stream.labels or ())}
+            (given,) = table.model_fields_set - {"name"}
+            raise ConfigError(f"{key}.queries[{i}].{given}: {error}") from None
+    return sum(ldp.query.of_domain(queries, stream.oracle.domain_size), ())
+
+
+def _query(table: QueryTable, stream: ldp.Stream) -> ldp.query.Query:
     size = stream.oracle.domain_size
+    if table.top is not None:
+        return ldp.query.TopQuery(table.name, as_integer("top", table.top, 1, size))
+    if table.where is not None:
+        return ldp.query.SetQuery(table.name, stream.where(*table.where))
+    index = {label: i for i, label in enumerate(stream.labels or ())}
     values = []
-    for value in query.values or ():
+    for value in table.values or ():
         i = index.get(value, -1) if isinstance(value, str) else value
         if not 0 <= i < size:
-            allowed = f"a label or a whole number from 0 to {size - 1}"
-            raise ValueError(f"query {query.name!r}: {value!r} given; allowed is {allowed}")
+            raise ValueError(
+                f"{said('streams', value)} given; allowed is a label or a whole number from 0 to {size - 1}"
+            )
         values.append(i)
-    return tuple(values)
+    return ldp.query.SetQuery(table.name, tuple(values))

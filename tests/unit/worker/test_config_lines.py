@@ -71,3 +71,74 @@ def test_a_fault_names_file_and_line_except_for_variables(tmp_path):
     assert membr.startswith(f"{file}:3: kafka.membr: no such key; did you mean member? ")
     assert port.startswith("http.port (LDP_WORKER_HTTP__PORT): ")
     assert streams.startswith("streams: nothing given; ")
+
+
+STREAM = """[[streams]]
+name = "colours"
+topic = "colour-reports"
+protocol = "olh"
+epsilon = "1"
+domain_size = 10
+"""
+LABELS = STREAM.replace("domain_size = 10", 'labels = ["red", "blue"]')
+SUBSET, PGR, RESPONSE = (STREAM.replace("olh", name) for name in ("subset", "pgr", "response"))
+RATES = RESPONSE.replace('epsilon = "1"', "")
+QUERY = '[[streams.queries]]\nname = "warm"\n'
+DAILY = STREAM.replace("10\n", "2000000\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (STREAM.replace('"1"', '"0" #!'), "streams[colours].epsilon"),
+        (STREAM.replace('"olh"', '"rappor" #!'), "streams[colours].protocol"),
+        (STREAM + "hash = 'md5' #!", "streams[colours].hash"),
+        (STREAM + "g = 1 #!", "streams[colours].g"),
+        (SUBSET + "k = 0 #!", "streams[colours].k"),
+        (PGR + "dimension = 3 #!", "streams[colours].dimension"),
+        (PGR + "prime = 4 #!\ndimension = 3", "streams[colours].prime"),
+        (RATES.replace('response"', 'response" #!'), "streams[colours].protocol"),
+        (RATES + 'p = "3/2" #!', "streams[colours].p"),
+        (RESPONSE.replace('"1"', '"1" #!') + 'p = "3/4"', "streams[colours].epsilon"),
+        (RATES.replace("10", "2") + "rates = [ #!\n'3/4', '1/2']", "streams[colours].rates"),
+        (RATES.replace("10", "3 #!") + "rates = ['3/4']", "streams[colours].domain_size"),
+        (
+            STREAM.replace("olh", "unary").replace('"1"', '"infinite" #!') + "p = '3/4'\nq = '1/2'",
+            "streams[colours].epsilon",
+        ),
+        (STREAM + 'labels = ["red"] #!', "streams[colours].labels"),
+        (STREAM.replace("10", "2") + "labels = [ #!\n'red',\n'red']", "streams[colours].labels"),
+        (LABELS + QUERY + "values = ['green'] #!", "streams[colours].queries[warm].values"),
+        (LABELS + QUERY + "values = ['red', 0] #!", "streams[colours].queries[warm].values"),
+        (LABELS + QUERY + "where = ['*green*'] #!", "streams[colours].queries[warm].where"),
+        (LABELS + QUERY + "top = 3 #!", "streams[colours].queries[warm].top"),
+        (LABELS + QUERY + "top = 1\nwhere = ['red'] #!", "streams[colours].queries[warm].where"),
+        (LABELS + QUERY + "top = 1\n" + QUERY[:-1] + " #!\ntop = 2", "streams[colours].queries[warm].name"),
+        (STREAM + 'windows = ["1h", "60m"] #!', "streams[colours].windows"),
+        (STREAM + 'windows = ["7d every 1m"] #!', "streams[colours].windows"),
+        (STREAM + 'retain = "1d" #!', "streams[colours].retain"),
+        (DAILY.replace("]]", "]] #!") + 'windows = ["24h every 1h"]', "streams[colours]"),
+        (DAILY.replace("]]", "]] #!") + QUERY + "top = 60000\n[rows]\ntopic = 'r'", "streams[colours]"),
+        (STREAM + STREAM.replace('"colours"', '"colours" #!'), "streams[colours].name"),
+        (STREAM + STREAM.replace("colours", "a").replace('ts"', 'ts" #!'), "streams[a].topic"),
+        (STREAM.replace("colour-reports", 'ldp-snapshots" #!"'), "streams[colours].topic"),
+        (STREAM + "[snapshots]\ntopic = 'colour-reports' #!", "snapshots.topic"),
+        (
+            STREAM + "[rows]\ntopic = 'r'\nmethods = ['base', 'norm'] #!\n[snapshots]\nmethods = ['base']",
+            "rows.methods",
+        ),
+        (STREAM + "[kafka]\nmember = 'a'\nsasl_username = 'me' #!", "kafka.sasl_username"),
+        (STREAM + "[kafka]\nmember = 'a'\nsecurity_protocol = 'SASL_SSL' #!", "kafka.security_protocol"),
+        (STREAM + "[kafka]\nmemory_bytes = 16777216 #!", "kafka.memory_bytes"),
+        (STREAM + "[kafka]\nmember = 'a'\nmax_batch_bytes = 1073741824 #!", "kafka.max_batch_bytes"),
+        (STREAM + "[redis]\nurl = 'redis://h'\nssl_cafile = 'ca' #!", "redis.ssl_cafile"),
+        (STREAM + "[redis]\nurl = 'redis://h'\nsentinel_password = 'x' #!", "redis.sentinel_password"),
+    ],
+)
+def test_a_fault_of_several_keys_names_one_of_them_with_its_line(text, key, tmp_path):
+    file = tmp_path / "w.toml"
+    file.write_text(text)
+    line = text[: text.index("#!")].count("\n") + 1
+    with pytest.raises(ConfigError) as caught:
+        load(file, {})
+    assert str(caught.value).startswith(f"{file}:{line}: {key}: ")

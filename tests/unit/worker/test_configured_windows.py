@@ -82,45 +82,60 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("windows = []", "streams[0].windows: an empty list given; at least one is needed"),
-        ('windows = "1h"', "streams[0].windows: '1h' given; a list is needed, in square brackets"),
-        ("windows = [1]", "streams[0].windows[0]: 1 given; a string is needed, in quotes"),
+        ("windows = []", "streams[colours].windows: an empty list given; at least one is needed"),
+        ('windows = "1h"', "streams[colours].windows: '1h' given; a list is needed, in square brackets"),
+        ("windows = [1]", "streams[colours].windows[0]: 1 given; a string is needed, in quotes"),
         (
             'windows = ["all", "1x"]',
-            "streams[0].windows[1]: '1x' given; a length is a whole number with s, m",
+            "streams[colours].windows[1]: '1x' given; a length is a whole number with s, m",
         ),
         (
             'windows = ["1h every 25m"]',
-            "streams[0].windows[0]: '1h every 25m' given; a window's length must",
+            "streams[colours].windows[0]: '1h every 25m' given; a window's length must",
         ),
-        ('windows = ["0h"]', "streams[0].windows[0]: '0h' given; a window's length must"),
+        ('windows = ["0h"]', "streams[colours].windows[0]: '0h' given; a window's length must"),
         (
             'windows = ["1h every 1h every 1h"]',
-            "streams[0].windows[0]: '1h every 1h every 1h' given; a window is",
+            "streams[colours].windows[0]: '1h every 1h every 1h' given; a window is",
         ),
         (
             'windows = ["1h", "60m"]',
-            "streams[0].windows: ['1h', '60m'] given; two of them are the same window",
+            "streams[colours].windows: ['1h', '60m'] given; two of them are the same window",
         ),
-        ('windows = ["all", "all"]', "streams[0].windows: ['all', 'all'] given; two of them are the same"),
-        ('windows = ["1h"]\ngrace = "10"', f"streams[0].grace: '10' given; {LENGTH}"),
-        ('windows = ["1h"]\ngrace = 10', "streams[0].grace: 10 given; a string is needed, in quotes"),
-        ('windows = ["1h"]\nmax_out_of_orderness = "-1s"', "streams[0].max_out_of_orderness: '-1s' given;"),
-        ('windows = ["1h"]\nidle_timeout = "0s"', "streams[0].idle_timeout: '0s' given; allowed are 1s to"),
-        ('windows = ["1h"]\nretain = "0s"', "streams[0].retain: '0s' given; allowed are 1s to 366d, a whole"),
+        (
+            'windows = ["all", "all"]',
+            "streams[colours].windows: ['all', 'all'] given; two of them are the same",
+        ),
+        ('windows = ["1h"]\ngrace = "10"', f"streams[colours].grace: '10' given; {LENGTH}"),
+        ('windows = ["1h"]\ngrace = 10', "streams[colours].grace: 10 given; a string is needed, in quotes"),
+        (
+            'windows = ["1h"]\nmax_out_of_orderness = "-1s"',
+            "streams[colours].max_out_of_orderness: '-1s' given;",
+        ),
+        (
+            'windows = ["1h"]\nidle_timeout = "0s"',
+            "streams[colours].idle_timeout: '0s' given; allowed are 1s to",
+        ),
+        (
+            'windows = ["1h"]\nretain = "0s"',
+            "streams[colours].retain: '0s' given; allowed are 1s to 366d, a whole",
+        ),
         (
             'windows = ["1h"]\nretain = "ever"',
-            "streams[0].retain: 'ever' given; allowed are 1s to 366d, a whole",
+            "streams[colours].retain: 'ever' given; allowed are 1s to 366d, a whole",
         ),
-        ('grace = "10m"', "streams[0].grace: '10m' given; it has no effect without windows other than 'all'"),
-        ('windows = ["all"]\nretain = "7d"', "streams[0].retain: '7d' given; it has no effect without"),
+        (
+            'grace = "10m"',
+            "streams[colours].grace: '10m' given; it has no effect without windows other than 'all'",
+        ),
+        ('windows = ["all"]\nretain = "7d"', "streams[colours].retain: '7d' given; it has no effect without"),
         (
             "late_dead_letters = true",
-            "streams[0].late_dead_letters: true given; it has no effect without windows other than 'all'",
+            "streams[colours].late_dead_letters: true given; it has no effect without windows other than 'all'",
         ),
         (
             'windows = ["1h"]\nlate_dead_letters = "yes"',
-            "streams[0].late_dead_letters: 'yes' given; true or false is needed",
+            "streams[colours].late_dead_letters: 'yes' given; true or false is needed",
         ),
     ],
 )
@@ -141,7 +156,7 @@ def test_excessive_windows_are_refused_with_their_numbers():
     assert "721 windows would be open at once, 7,942 messages per snapshot, and at most 512" in found
     found = fault('windows = ["10m"]\nretain = "366d"')
     assert found.startswith(
-        "streams[0].retain: 52,704 windows would stay on the snapshot topic, and at most 20,000"
+        "streams[colours].retain: 52,704 windows would stay on the snapshot topic, and at most 20,000"
     )
     assert "panes of 1h" in fault('windows = ["1h"]\ngrace = "366d"')
 
@@ -158,7 +173,7 @@ def test_a_snapshot_over_the_transaction_limit_is_refused():
     with pytest.raises(ConfigError) as caught:
         snapshots("", daily, size=2 * 10**6)
     assert str(caught.value).startswith(
-        "snapshots: one of stream colours could have 78 windows of 2,000,000 values and 11 methods,"
+        "streams[colours]: one snapshot could have 78 windows of 2,000,000 values and 11 methods,"
         f" {size:,} bytes in total, and at most {8 << 30:,} bytes are allowed; list fewer snapshots.methods"
     )
     # each of the ways out that it names is one

@@ -214,19 +214,20 @@ def test_the_configured_credentials_are_used():
     [
         (
             {"sasl_oauthbearer_token_endpoint_url": None},
-            "kafka: sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url",
+            "kafka.sasl_mechanism: sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url",
         ),
         (
             {"sasl_mechanism": "PLAIN"},
-            "kafka: sasl_oauthbearer_token_endpoint_url: not allowed with sasl_mechanism PLAIN",
+            "kafka.sasl_oauthbearer_token_endpoint_url: sasl_oauthbearer_token_endpoint_url needs sasl_mechanism"
+            " OAUTHBEARER, not PLAIN",
         ),
         (
             {"sasl_password": None},
-            "kafka: security_protocol SASL_SSL needs sasl_mechanism, sasl_username and sasl_password",
+            "kafka.security_protocol: security_protocol SASL_SSL needs sasl_mechanism, sasl_username and sasl_password",
         ),
         (
             {"security_protocol": "SSL"},
-            "kafka: sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not SSL",
+            "kafka.sasl_mechanism: sasl_mechanism needs security_protocol SASL_SSL or SASL_PLAINTEXT, not SSL",
         ),
         *(
             (
