@@ -292,7 +292,7 @@ class Estimate:
             self.nearest_counts(values), self.n, oracle.p, oracle.q, oracle.domain_size, 0.95, "reports"
         )
         rows = zip(map(self._name, values), self.frequencies[values], low, high, strict=True)
-        caption = f"{self._about()}; standard error {100 * self.sigma:.2g} %"
+        caption = f"{self._about()}; standard error {100 * self.sigma:.3g} %"
         caption += f". Warning: {self.warning}" if self.warning else ""
         return notebook.table(caption, rows, 0.95, oracle.domain_size - values.size)
 

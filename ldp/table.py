@@ -10,13 +10,18 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ldp.consistency import METHODS as CONSISTENCY
 from ldp.intervals.score import Of
 from ldp.snapshot import Snapshot
 from ldp.terminal import printable
 
 METHODS = ("norm-sub", "base-cut", "power-ns")
 """Methods shown next to Base by default, one of each family of the paper."""
-_LABEL, _BASE, _METHOD = 24, 28, 8  # Widths: longest label; Base with its interval; one method
+_LABEL, _METHOD, _GAP = (
+    24,
+    max(map(len, CONSISTENCY)),
+    2,
+)  # Widths: longest label; a method; between two columns
 
 
 def most_frequent(
@@ -35,25 +40,28 @@ def most_frequent(
     labels = [
         str(value) if snapshot.labels is None else printable(snapshot.labels[value]) for value in values
     ]
+    level = f"{100 * snapshot.level:g} % interval"
+    texts = [tuple(percent(vector[value]) for vector in vectors) for value in values]
+    intervals = [(frequency, f"{low} … {high}") for frequency, low, high in texts]
+    widths = [max(map(cell_len, column)) for column in zip(("base", level), *intervals, strict=True)]
     label_width = min(_LABEL, max(cell_len(label) for label in ["value", *labels]))
-    each = max(1, (width - label_width - _BASE) // _METHOD)
+    each = max(1, (width - label_width - sum(widths) - 2 * _GAP) // (_METHOD + _GAP))
     tables = []
     for first in range(0, max(1, len(methods)), each):
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
         table.add_column("value", width=label_width, overflow="ellipsis", no_wrap=True)
         table.add_column("base", justify="right", no_wrap=True)
-        table.add_column(f"{100 * snapshot.level:g} % interval", justify="right", no_wrap=True)
+        table.add_column(level, justify="right", no_wrap=True)
         shown = methods[first : first + each]
         for name in shown:
-            table.add_column(name.replace("-", "-\n"), justify="right")
-        for value, label in zip(values, labels, strict=True):
-            frequency, low, high = (percent(vector[value]) for vector in vectors)
+            table.add_column(name, justify="right", no_wrap=True)
+        for value, label, interval in zip(values, labels, intervals, strict=True):
             others = [percent(snapshot.bodies[name].frequencies[value]) for name in shown]
-            table.add_row(Text(label), frequency, f"{low} … {high}", *others)
+            table.add_row(Text(label), *interval, *others)
         tables.append(table)
     return Group(
         f"the {len(values)} most frequent values of {len(base.frequencies)}, in %;"
-        f" standard error of Base {percent(snapshot.std_error)} %{_spent(snapshot)}",
+        f" standard error of Base {100 * snapshot.std_error:.3g} %{_spent(snapshot)}",
         "intervals: share " + ("among the reports" if of == "reports" else "in the population"),
         *tables,
     )

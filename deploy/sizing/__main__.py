@@ -120,7 +120,7 @@ EVERY = 60.0
 
 Row = tuple[str, Callable[[ldp.Oracle, Load], str]]
 COUNTING: tuple[Row, ...] = (
-    ("standard error of Base after a day", lambda o, _: f"{math.sqrt(variance(o) / REPORTS):.3g}"),
+    ("standard error of Base after a day", lambda o, _: f"{100 * math.sqrt(variance(o) / REPORTS):.3g} %"),
     ("frame of one report", lambda o, _: size_text(wire.frame_bytes(o.report_bytes))),
     ("topic, full batches", lambda _, load: f"{size_text(DAY * load.topic_bytes_a_second)}/d"),
     (

@@ -167,18 +167,19 @@ def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
     best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])
     if best is least:
-        error = f"its standard error, {best.standard_error:.3g}, is the lowest"
+        error = f"its standard error, {100 * best.standard_error:.3g} %, is the lowest"
     else:
         more = 100 * (best.standard_error / least.standard_error - 1)
         error = (
-            f"its standard error, {best.standard_error:.3g}, is {more:.1f} % above the lowest, "
-            f"{least.standard_error:.3g} ({least.protocol})"
+            f"its standard error, {100 * best.standard_error:.3g} %, is {more:.1f} % above the lowest, "
+            f"{100 * least.standard_error:.3g} % ({least.protocol})"
         )
     rivals = [row for row in near if row is not best]
     if not rivals:
         further = rows[1:2]
         return best, error + "".join(
-            f"; the next, {row.standard_error:.3g} ({row.protocol}), is not within 5 %" for row in further
+            f"; the next, {100 * row.standard_error:.3g} % ({row.protocol}), is not within 5 %"
+            for row in further
         )
     costs = []
     equal = rivals

@@ -108,8 +108,8 @@ def _cells(row: Candidate) -> tuple[str, ...]:
     plural = {"hash": "hashes"}.get(row.unit, row.unit + "s")
     return (
         row.protocol,
-        f"{row.standard_error:.3g}",
-        "none" if row.detectable is None else f"{row.detectable:.3g}",
+        f"{100 * row.standard_error:.3g} %",
+        "none" if row.detectable is None else f"{100 * row.detectable:.3g} %",
         f"{_rounded(row.frame_bytes)}B",
         f"{_rounded(row.cost).rstrip()} {row.unit if row.cost == 1 else plural}",
         f"{_rounded(row.state_bytes)}B",

@@ -17,11 +17,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.table import Table
 from rich.text import Text
 
 import ldp
 from ldp import snapshot, terminal
 from ldp.cli import cli as ldp_cli
+from ldp.consistency import METHODS
 from ldp.terminal import printable, printable_json
 from worker.audit import PartitionVerdict, StreamVerdict
 from worker.check import Finding, Level
@@ -81,8 +84,6 @@ def on_screen(renderable, width=200):
 
 @pytest.mark.parametrize("width", [10, 40, 200])
 def test_a_screen_escapes_before_the_layout(width):
-    from rich.table import Table
-
     table = Table("a", "b", box=None)
     table.add_row(Text(HOSTILE), "[red]no markup[/] :smile:")
     seen = on_screen(table, width)
@@ -152,6 +153,8 @@ def taken(labels=(HOSTILE, "two", "three")):
 
 def places():
     yield "watch", shown.render(taken(), ["norm-sub"], 3, 1.0, 200)
+    many = taken(("an exceptionally long label", "two", "three"))
+    yield "watch, all methods", shown.render(many, [*METHODS][1:], 3, 1.0, 80)
     yield "watch, all streams", overview.render([STREAM], {"s": taken()}, [1.0])
     yield "check", check.render([Finding(Level.WARNING, HOSTILE, f"transactional id {HOSTILE}", HOSTILE)])
     partition = PartitionVerdict(0, 0, 9, 2, 9, 18, {HOSTILE: 2}, difference=HOSTILE)
@@ -160,7 +163,27 @@ def places():
     yield "dead-letters", dead_letters.render([dead_letter], 1, value=True)
 
 
+def tables(shown):
+    if isinstance(shown, Table):
+        yield shown
+    for part in getattr(shown, "renderables", ()):
+        yield from tables(part)
+
+
 @pytest.mark.parametrize("place", [pytest.param(shown, id=name) for name, shown in places()])
+def test_headings_of_a_screen_break_only_between_words(place):
+    seen = on_screen(place, 80)
+    assert max(map(cell_len, seen.splitlines())) <= 80
+    wanted = {
+        word for table in tables(place) for column in table.columns for word in column.header.split(" ")
+    }
+    assert wanted - {""} <= {*seen.split()}
+
+
+PLACES = [pytest.param(shown, id=name) for name, shown in places() if "all methods" not in name]
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_a_screen_of_a_command_is_harmless(place, capsys):
     seen = on_screen(place)
     assert_harmless(seen)

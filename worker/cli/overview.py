@@ -103,7 +103,7 @@ def render(
     table.add_column("stream", overflow="fold")
     for heading in ("snapshot", "reports", "age"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("most frequent, by Base", overflow="ellipsis", no_wrap=True)
+    table.add_column("most frequent, by Base")
     table.add_column("")
     for stream, age in zip(streams, ages, strict=True):
         if (snapshot := newest.get(stream.name)) is None:
@@ -116,7 +116,7 @@ def render(
             f"{snapshot.sequence:,}",
             f"{snapshot.reports:,}",
             age_text(age),
-            Text(printable(_commonest(snapshot))),
+            Text(printable(_commonest(snapshot)), no_wrap=True, overflow="ellipsis"),
             whole if warning is None else Text(warning, style="bold red"),
         )
     return table

@@ -415,6 +415,7 @@ def test_the_tutorial_shows_the_printed_output(tmp_path):
     printed = done.stdout.splitlines()
     assert len(printed) == len(shown)
     assert printed[:2] == shown[:2]
+    assert printed[3].split() == shown[3].split()
     sigma = float(re.search(r"standard error of Base ([\d.]+) %", printed[1])[1])
     truth = {"red": 60, "green": 30, "blue": 10}
     for line in (printed[-3:], shown[-3:]):

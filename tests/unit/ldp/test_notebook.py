@@ -88,7 +88,7 @@ def test_the_table_shows_frequencies_with_intervals_and_escapes_labels():
     read = Read(LABELLED._repr_html_())
     assert read.tags == {"table", "caption", "thead", "tbody", "tr", "th", "td", "div"}
     caption, *_ = read.cells
-    assert caption == f"1,000 reports of grr, ε = 1/2, d = 4; standard error {100 * ESTIMATE.sigma:.2g} %"
+    assert caption == f"1,000 reports of grr, ε = 1/2, d = 4; standard error {100 * ESTIMATE.sigma:.3g} %"
     low, high = query.top_interval(ESTIMATE, 4)
     names = ["rouge", "'a\\u2028b'", "<script>alert(1)</script>", "'\\u202eevil & \"quoted\"'"]
     due = [

@@ -222,11 +222,11 @@ def publish(monkeypatch):
 
 def test_watch_shows_base_once(run, publish):
     publish(CONFIGURED)
-    heading = run(GOOD, "watch", "--once", "--method", "base").stdout.splitlines()[2]
+    heading = run(GOOD, "watch", "--once", "--method", "base").stdout.splitlines()[3]
     assert heading.split() == ["value", "base", "95", "%", "interval"]
     publish(CONFIGURED)
     methods = ("--method", "power", "--method", "base", "--method", "power")
-    headings = run(GOOD, "watch", "--once", *methods).stdout.splitlines()[2]
+    headings = run(GOOD, "watch", "--once", *methods).stdout.splitlines()[3]
     assert headings.split() == ["value", "base", "95", "%", "interval", "power"]
 
 
