@@ -92,7 +92,7 @@ def refuse_doubles(values: Iterable[tuple[str, str]]) -> None:
 
 
 def with_names(fault: str, tree: Mapping[str, Any]) -> str:
-    """Replaces the indices of streams and queries in a fault's key by their names.
+    """Replaces indices of streams and queries in a fault's key by names.
 
     Example:
         >>> with_names("streams[0].g: g is 1; allowed is 2 to 65536", {"streams": [{"name": "colours"}]})

@@ -174,7 +174,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
 
 
 def _topics(file: File) -> list[tuple[str, str]]:
-    """Returns the keys of topics with their topics; keys that the file has are last."""
+    """Returns keys of topics and the topics; configured outputs come last."""
     tables: dict[str, Snapshots | DeadLetters | Rows] = {
         "snapshots": file.snapshots,
         "dead_letters": file.dead_letters,
