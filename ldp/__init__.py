@@ -81,7 +81,7 @@ def _version() -> str:
 
 
 def oracle(
-    name: str, epsilon: str | int | Fraction | None = None, domain_size: int = 0, **parameters: Any
+    name: str, epsilon: str | int | Fraction | None = None, domain_size: int | None = None, **parameters: Any
 ) -> Oracle:
     """Returns the frequency oracle of a protocol.
 
@@ -104,9 +104,13 @@ def oracle(
     """
     from ldp.oracles import PROTOCOLS, protocol
 
-    given = parameters if epsilon is None else {"epsilon": epsilon} | parameters
+    named = {"epsilon": epsilon, "domain_size": domain_size}
+    given = {key: value for key, value in named.items() if value is not None} | parameters
     made = protocol(name, given.keys())
+    allowed = dict.fromkeys(("epsilon", "domain_size", *made.exact, *made.own_parameters))
+    if unknown := [key for key in given if key not in allowed]:
+        raise TypeError(f"{name} has no parameter {unknown[0]!r}; allowed are {', '.join(allowed)}")
     if any(key not in given for key in made.exact):
         needed = (" and ".join(one.exact) for one in PROTOCOLS[name])
         raise TypeError(f"{name} needs {', or '.join(needed)}")
-    return made(**given, domain_size=domain_size)
+    return made(**given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import operator
 import re
+import reprlib
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_DOMAIN = 1 << 24  # largest d
+_OF_LABEL = "; labels.index(label) is the index of a label"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -36,6 +38,37 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{name} is {number}; allowed is {low} to {high}")
     return number
+
+
+def as_value(name: str, value: SupportsIndex, domain_size: int) -> int:
+    """Returns a value's index in 0..d−1.
+
+    Example:
+        >>> as_value("value", "red", 3)
+        Traceback (most recent call last):
+        TypeError: value must be an integer, not 'red' (str); labels.index(label) is the index of a label
+    """
+    try:
+        return as_integer(name, value, 0, domain_size - 1)
+    except TypeError as error:
+        raise TypeError(f"{error}{_OF_LABEL * isinstance(value, str)}") from None
+
+
+def check_level(level: float) -> None:
+    """Checks the level of an interval, or an error rate.
+
+    Example:
+        >>> check_level("norm-sub")
+        Traceback (most recent call last):
+        TypeError: level is 'norm-sub'; allowed is a number strictly between 0 and 1
+    """
+    allowed = "allowed is a number strictly between 0 and 1"
+    try:
+        inside = 0.0 < level < 1.0
+    except TypeError:
+        raise TypeError(f"level is {reprlib.repr(level)}; {allowed}") from None
+    if not inside:
+        raise ValueError(f"level is {level}; {allowed}")
 
 
 def as_json(text: bytes) -> Any:
@@ -76,13 +109,9 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
     """Returns the indices of a set: (m,), distinct, in 0..d−1; m may be 0."""
     import numpy as np
 
-    given = np.asarray(subset)
-    if given.ndim != 1:
-        raise ValueError(f"a set must be a vector of indices, got an array of shape {given.shape}")
+    given = _integers("a set's values", subset, f"from 0 to {domain_size - 1}", _OF_LABEL)
     if given.size == 0:
         return np.empty(0, np.int64)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"a set's indices must be integers, got {given.dtype}")
     first, last = int(given.min()), int(given.max())
     if first < 0 or last >= domain_size:
         outside = first if first < 0 else last
@@ -96,13 +125,9 @@ def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
     """Returns the values of users: (n,), in 0..d−1; n may be 0."""
     import numpy as np
 
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"values must have one dimension, not the shape {array.shape}")
+    array = _integers("values", values, f"from 0 to {domain_size - 1}", _OF_LABEL)
     if array.size == 0:
         return np.empty(0, np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"values must be integers, not {array.dtype}")
     outside = (array < 0) | (array >= domain_size)
     if outside.any():
         first = int(outside.argmax())
@@ -114,9 +139,7 @@ def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np
     """Returns the support counts of n reports: (d,) integers in 0..n."""
     import numpy as np
 
-    counts = np.asarray(counts)
-    if counts.dtype.kind not in "iu":
-        raise TypeError(f"counts must be integers, not {counts.dtype}")
+    counts = _integers("counts", counts, f"from 0 to n = {n}")
     if counts.shape != (domain_size,):
         raise ValueError(f"counts have the shape {counts.shape}; one per value is ({domain_size},)")
     if counts.min() < 0 or counts.max() > n:
@@ -128,14 +151,32 @@ def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.i
     """Returns the numbers of users per value: (d,) integers ≥ 0, not all 0."""
     import numpy as np
 
-    users = np.asarray(histogram)
-    if users.dtype.kind not in "iu":
-        raise TypeError(f"a histogram must be integers, not {users.dtype}")
+    users = _integers("a histogram's numbers", histogram, "from 0 on")
     if users.shape != (domain_size,):
         raise ValueError(f"the histogram has the shape {users.shape}; one per value is ({domain_size},)")
     if users.min() < 0 or not users.any():
         raise ValueError("a histogram must contain at least one user and no negative number")
     return users.astype(np.int64)
+
+
+def _integers(name: str, given: npt.ArrayLike, allowed: str, of_label: str = "") -> npt.NDArray[Any]:
+    """Returns a vector of integers, (n,), or an empty vector of any type.
+
+    Errors for text end with `of_label`.
+    """
+    import numpy as np
+
+    array = np.asarray(given)
+    needed = f"{name} must be {'a vector of ' * (array.ndim != 1)}integers {allowed}"
+    if array.ndim > 1:
+        raise ValueError(f"{needed}, not of the shape {array.shape}")
+    if array.ndim == 0 or (array.size and array.dtype.kind not in "iu"):
+        parts = [given] if array.ndim == 0 else array.tolist()
+        part = next((one for one in parts if type(one) is not int), parts[0])
+        raise TypeError(
+            f"{needed}, not {reprlib.repr(part)} ({type(part).__name__}){of_label * isinstance(part, str)}"
+        )
+    return array
 
 
 def check_generator(rng: object, allowed: str) -> None:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ldp import notebook
-from ldp.arguments import as_integer
+from ldp.arguments import as_indices, as_integer
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.binomial_tail import top_bounds
 from ldp.intervals.score import Of
+from ldp.oracles.oracle import Oracle
 from ldp.summation import exact_sum
-
-if TYPE_CHECKING:
-    from ldp.oracles.oracle import Oracle
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -73,6 +72,10 @@ class Estimate:
     labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.oracle, Oracle):
+            raise TypeError(
+                f"oracle is {self.oracle!r}; allowed is an Oracle, such as ldp.oracle('grr', '1', 4)"
+            )
         frequencies = np.array(self.frequencies, dtype=np.float64)
         d = self.oracle.domain_size
         if frequencies.shape != (d,):
@@ -145,9 +148,12 @@ class Estimate:
         inside, outside = float(p * (1 - p)), float(q * (1 - q))
         return score.interval(self.frequencies, self.n, p - q, inside, outside, level, of)
 
-    def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
+    def anytime_interval(
+        self, level: float = 0.95, values: npt.ArrayLike | None = None
+    ) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of (k,) values, or of all values.
 
+        They cover the share among the n reports. `values` are as for `indices`.
         The intervals of one value hold at all n simultaneously with probability `level`. Use them if you look at each
         new snapshot or stop when a result appears; see `ldp.intervals.confidence_sequence`. They are about 1.9 times as
         wide as `interval`, within [0, 1].
@@ -156,7 +162,8 @@ class Estimate:
             (low, high), each (k,) float64. O(k).
 
         Raises:
-            ValueError: level is not strictly between 0 and 1; frequencies that are not from counts.
+            TypeError: a level that is not a number; as for `indices`.
+            ValueError: level is not strictly between 0 and 1; frequencies that are not from counts; as for `indices`.
 
         Example:
             >>> import ldp
@@ -165,7 +172,8 @@ class Estimate:
             [0.698, 0.735, 0.681, 0.752]
         """
         p, q = float(self.oracle.p), float(self.oracle.q)
-        return confidence_sequence.of_values(self.known_counts(values), self.n, p, q, level)
+        counts = self.known_counts(None if values is None else self.indices(values))
+        return confidence_sequence.of_values(counts, self.n, p, q, level)
 
     @property
     def sum_deviation(self) -> float:
@@ -233,6 +241,36 @@ class Estimate:
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
+    def indices(self, values: npt.ArrayLike) -> Indices:
+        """Returns the indices of distinct values, given as indices or as labels.
+
+        Args:
+            values: (k,) indices, 0 ≤ v < d, or labels of the estimate; k may be 0.
+
+        Returns:
+            (k,) indices in the same order. O(k) for indices, O(d) for labels.
+
+        Raises:
+            TypeError: values that are neither integers nor labels; labels if the estimate has none.
+            ValueError: an index outside the domain, an unknown label, a repeated value, or not one vector.
+
+        Example:
+            >>> import ldp
+            >>> estimate = ldp.GRR("1", domain_size=3).estimate([50, 30, 20], n=100).labelled(["red", "blue", "grey"])
+            >>> estimate.indices(["grey", "red"]), estimate.indices([2, 0])
+            (array([2, 0]), array([2, 0]))
+        """
+        given = np.asarray(values)
+        if self.labels is not None and given.ndim == 1 and given.dtype.kind in "UO":
+            places = {label: index for index, label in enumerate(self.labels)}
+            for label in given.tolist():
+                if label not in places:
+                    raise ValueError(
+                        f"a set contains {label!r}; allowed are the estimate's {len(places)} labels"
+                    )
+            values = [places[label] for label in given.tolist()]
+        return as_indices(values, self.oracle.domain_size)
+
     def to_frame(
         self,
         more: Mapping[str, npt.ArrayLike] | None = None,
@@ -272,6 +310,10 @@ class Estimate:
         if self.counts is not None:
             columns["count"] = self.counts
         columns |= {"frequency": self.frequencies, "std_error": self.std_error(), "low": low, "high": high}
+        if not isinstance(more, Mapping | None):
+            raise TypeError(
+                f"more is {more!r}; allowed is a mapping of names to columns, as of together.by_method"
+            )
         for name, given in (more or {}).items():
             if name in columns:
                 raise ValueError(f"column {name!r} is a duplicate; the columns are {', '.join(columns)}")
@@ -400,6 +442,9 @@ def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
     for index, label in enumerate(labels):
         if not isinstance(label, str):
             raise TypeError(f"label {index} is {label!r}; it must be a string")
+    if len(set(labels)) < d:
+        double = Counter(labels).most_common(1)[0][0]
+        raise ValueError(f"the label {double!r} is repeated; allowed is each label once")
     return labels
 
 

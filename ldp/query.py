@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_text
+from ldp.arguments import MAX_DOMAIN, as_integer, as_text, as_value
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.intervals.binomial_tail import top_bounds
@@ -49,7 +49,7 @@ class SetQuery:
                 f"query {self.name!r}: values are {self.values!r}; they must be a list or tuple of value indices"
             )
         what = f"query {self.name!r}: a value"
-        values = tuple(as_integer(what, value, 0, MAX_DOMAIN - 1) for value in self.values)
+        values = tuple(as_value(what, value, MAX_DOMAIN) for value in self.values)
         if not values or len(set(values)) != len(values):
             raise ValueError(f"query {self.name!r} must list at least one value, and no value twice")
         object.__setattr__(self, "values", values)
@@ -140,7 +140,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
     methods = METHODS | EXTRA
     if method not in methods:
         raise ValueError(f"unknown method {method!r}; the methods are {', '.join(methods)}")
-    indices = as_indices(subset, estimate.oracle.domain_size)
+    indices = estimate.indices(subset)
     return read(estimate, indices, method, methods[method](estimate))
 
 
@@ -169,7 +169,7 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
         (0.0502, 0.0638)
     """
     check_estimate(estimate)
-    return SetVariance(estimate.oracle, subset).std_error(estimate)
+    return SetVariance(estimate.oracle, estimate.indices(subset)).std_error(estimate)
 
 
 def interval(
@@ -197,7 +197,7 @@ def interval(
         ([0.651, 0.848], (1.0, 1.0))
     """
     check_estimate(estimate)
-    return SetVariance(estimate.oracle, subset).interval(estimate, level, of)
+    return SetVariance(estimate.oracle, estimate.indices(subset)).interval(estimate, level, of)
 
 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
@@ -215,7 +215,7 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
         TypeError: indices that are not integers.
     """
     check_estimate(estimate)
-    return SetVariance(estimate.oracle, subset).anytime_interval(estimate, level)
+    return SetVariance(estimate.oracle, estimate.indices(subset)).anytime_interval(estimate, level)
 
 
 def top(estimate: Estimate, k: int) -> Indices:

@@ -42,6 +42,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ldp.arguments import check_level
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.intervals.confidence_sequence import Laws, Moments, set_laws, value_laws
 from ldp.query import SetQuery
@@ -206,7 +207,9 @@ def between_sets(
     _check(before, after, level, at_least)
     queries = tuple(queries)
     tests = []
-    for query in queries:
+    for i, query in enumerate(queries):
+        if not isinstance(query, SetQuery):
+            raise TypeError(f"query {i} is {query!r}; allowed is a SetQuery")
         inside, outside, most = query.variance(before.oracle).moments()
         values = np.array(query.values, np.intp)
         if values.size == before.oracle.domain_size:  # its frequency is 1
@@ -224,8 +227,7 @@ def _check(before: Estimate, after: Estimate, level: float, at_least: float) -> 
         raise ValueError(
             f"estimates of {before.oracle} and {after.oracle} cannot be compared: their counts are not comparable"
         )
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    check_level(level)
     if not 0.0 <= at_least < 1.0:
         raise ValueError(f"at_least must be at least 0 and below 1, got {at_least}")
 

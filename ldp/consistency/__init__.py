@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ldp.consistency.baseline import base, base_cut, base_pos, clamped, post_pos
 from ldp.consistency.empirical_bayes import empirical_bayes
 from ldp.consistency.likelihood import mle_apx
-from ldp.consistency.method import FOR_ONE_VALUE, Method, one_value
+from ldp.consistency.method import FOR_ONE_VALUE, Method, Methods, one_value
 from ldp.consistency.normalization import norm, norm_cut, norm_mul, norm_sub
 from ldp.consistency.power import power, power_ns
 
@@ -26,7 +26,7 @@ _ALL = (
     Method("empirical-bayes", empirical_bayes, non_negative=True, sums_to_one=True, of_paper=False),
 )
 
-METHODS: dict[str, Method] = {method.name: method for method in _ALL if method.of_paper}
+METHODS = Methods({method.name: method for method in _ALL if method.of_paper})
 """Name -> method, in the paper's order.
 
 Example:
@@ -36,7 +36,7 @@ Example:
     array([0.625, 0.375, 0.   ])
 """
 
-EXTRA: dict[str, Method] = {method.name: method for method in _ALL if not method.of_paper}
+EXTRA = Methods({method.name: method for method in _ALL if not method.of_paper})
 """Name -> method that is not in the paper."""
 
 

@@ -23,6 +23,19 @@ def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
     return exact_sum(frequencies[indices])
 
 
+class Methods(dict[str, "Method"]):
+    """Name -> method. Raises KeyError with the allowed names.
+
+    Example:
+        >>> Methods()["normsub"]
+        Traceback (most recent call last):
+        KeyError: "method is 'normsub'; allowed are none"
+    """
+
+    def __missing__(self, name: object) -> Method:
+        raise KeyError(f"method is {name!r}; allowed are {', '.join(self) or 'none'}")
+
+
 @dataclass(frozen=True)
 class Method:
     """A post-processing method, called with an `Estimate`.

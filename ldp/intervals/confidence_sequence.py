@@ -41,6 +41,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ldp.arguments import check_level
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -102,7 +104,7 @@ def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: flo
     `counts` are (rates, 2), not all 0; `channels` are p and q of each rate, p + q = 1. Level and result are as for
     `of_values`.
     """
-    _check(level)
+    check_level(level)
     p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))
     apart = p[:, 0] - q[:, 0]
     # λ is about γ/(p − q): these are the standard deviations of a report's share of the pooled estimate
@@ -156,13 +158,8 @@ def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
     return np.logaddexp(np.log(share) + lam * end, np.log1p(-share) - lam * variance / end)
 
 
-def _check(level: float) -> None:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-
-
 def _ends(counts: Vector, n: int, laws: Laws, deviation: float, level: float) -> tuple[Vector, Vector]:
-    _check(level)
+    check_level(level)
     lam = _DEVIATIONS / deviation / np.sqrt(_FROM * _TIMES ** np.arange(_LINES))
     fee = math.log(2.0 * _LINES / (1.0 - level))
     low, high = np.zeros_like(counts), np.ones_like(counts)

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from ldp.arguments import check_level
+
 Vector = npt.NDArray[np.float64]
 Of = Literal["reports", "population"]
 """Estimand of an interval: the share among the n reports, or in the population that the users are a sample of."""
 
 
 def check(level: float, of: Of) -> None:
-    """Raises ValueError for a level outside (0, 1), or another `of`."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    """Checks a level and an estimand. Raises TypeError or ValueError."""
+    check_level(level)
     if of not in ("reports", "population"):
         raise ValueError(f"`of` is {of!r}; allowed are 'reports' and 'population'")
 

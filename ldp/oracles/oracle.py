@@ -374,4 +374,4 @@ class Oracle(Described, ABC):
         return column
 
     def _checked_value(self, value: int) -> int:
-        return arguments.as_integer("value", value, 0, self.domain_size - 1)
+        return arguments.as_value("value", value, self.domain_size)

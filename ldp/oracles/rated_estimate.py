@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, ndtri
 
-from ldp.arguments import as_counts, as_integer, exact_total
+from ldp.arguments import as_counts, as_integer, check_level, exact_total
 from ldp.estimate import Counts, Estimate, Indices, Vector, windows_and_labels
 from ldp.intervals import confidence_sequence
 from ldp.oracles.response import Response, channel
@@ -93,8 +93,7 @@ class RatedEstimate(Estimate):
             >>> round(estimate.sigma, 3), round(estimate.combined().std_error, 3), round(estimate.combined().alike, 2)
             (0.039, 0.006, 0.05)
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+        check_level(level)
         parts = [one for _, one in self.each()]
         estimates = np.array([one.frequencies[0] for one in parts])
         noise = np.array([one.sigma**2 for one in parts])
@@ -112,7 +111,9 @@ class RatedEstimate(Estimate):
         frequencies = np.array([found, 1.0 - found])
         return Combined(frequencies, frequencies - reach, frequencies + reach, error, alike)
 
-    def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
+    def anytime_interval(
+        self, level: float = 0.95, values: npt.ArrayLike | None = None
+    ) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of the pooled frequencies.
 
         They are valid even if rates depend on values or change; see `ldp.intervals.confidence_sequence.of_rates`.
@@ -122,7 +123,8 @@ class RatedEstimate(Estimate):
         low, high = confidence_sequence.of_rates(
             self.state, [(float(p), float(q)) for p, q in channels], level
         )
-        return (low, high) if values is None else (low[values], high[values])
+        indices = slice(None) if values is None else self.indices(values)
+        return low[indices], high[indices]
 
     def merge(self, *others: Estimate) -> Estimate:
         """Returns the estimate of several windows; see `Estimate.merge`."""

@@ -193,7 +193,7 @@ def test_incomparable_estimates_are_refused():
     with pytest.raises(ValueError, match="cannot be compared"):
         between(one, other)
     for level in (0.0, 1.0):
-        with pytest.raises(ValueError, match="level must lie"):
+        with pytest.raises(ValueError, match=f"level is {level}; allowed is a number"):
             between(one, one, level)
     with pytest.raises(ValueError, match="at_least must be"):
         between(one, one, at_least=-0.1)

@@ -127,7 +127,7 @@ def test_the_end_is_where_the_martingale_reaches_its_bound():
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan])
 def test_an_invalid_level_is_refused(level):
-    with pytest.raises(ValueError, match=r"level must lie strictly between 0 and 1, got"):
+    with pytest.raises(ValueError, match="allowed is a number strictly between 0 and 1"):
         of_values(np.array([3.0]), 5, 0.7, 0.1, level)
 
 

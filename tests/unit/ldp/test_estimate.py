@@ -103,7 +103,7 @@ def test_an_interval_matches_its_definition(oracle, n, level, of):
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95, float("nan")])
 def test_an_invalid_level_is_refused(level):
-    with pytest.raises(ValueError, match=f"got {level}"):
+    with pytest.raises(ValueError, match=f"level is {level}; allowed"):
         spread(ORACLES[0], 10).interval(level)
 
 

@@ -129,7 +129,7 @@ def test_the_variance_of_a_subspace(prime, dimension, within):
         ([1, 1], ValueError, "repeated"),
         ([0, 9], ValueError, "0..8, got 9"),
         ([-1], ValueError, "-1"),
-        ([[0]], ValueError, "a vector of indices"),
+        ([[0]], ValueError, "a vector of integers"),
         ([0.0], TypeError, "integers"),
         ([True], TypeError, "integers"),
     ],

@@ -16,7 +16,7 @@ from ldp.consistency.together import by_method
 from ldp.files import Aggregator
 
 ORACLE = ldp.GRR("1/2", 4)
-COUNTS = [500, 100, 300, 100]
+COUNTS = [310, 220, 250, 220]
 LABELS = ["rouge", "<script>alert(1)</script>", "a\u2028b", '\u202eevil & "quoted"']
 ESTIMATE = ORACLE.estimate(COUNTS, 1000)
 LABELLED = ESTIMATE.labelled(LABELS)

@@ -42,10 +42,10 @@ def test_post_pos_clamps_the_query_not_the_values():
         ([0, 6], "base", ValueError, r"0\.\.5, got 6"),
         ([-1, 2], "base", ValueError, r"0\.\.5, got -1"),
         ([1, 2, 1], "base", ValueError, "distinct"),
-        ([0.0, 1.0], "base", TypeError, "float64"),
+        ([0.0, 1.0], "base", TypeError, r"not 0\.0 \(float\)"),
         ([True, False], "base", TypeError, "bool"),
         ([[0, 1]], "base", ValueError, r"\(1, 2\)"),
-        (3, "base", ValueError, r"shape \(\)"),
+        (3, "base", TypeError, r"a vector of integers from 0 to 5, not 3 \(int\)"),
     ],
 )
 def test_bad_queries_are_named(subset, method, error, said):
@@ -138,7 +138,7 @@ def test_the_whole_domain_has_an_exact_interval():
         ([], ValueError, "at least one value"),
         ([0, 6], ValueError, r"0\.\.5, got 6"),
         ([1, 1], ValueError, "distinct"),
-        ([1.0], TypeError, "float64"),
+        ([1.0], TypeError, "float"),
     ],
 )
 def test_invalid_sets_are_refused(subset, error, said):
@@ -147,7 +147,7 @@ def test_invalid_sets_are_refused(subset, error, said):
     with pytest.raises(error, match=said):
         query.interval(ESTIMATE, subset)
     for level in (0.0, 1.0, float("nan")):
-        with pytest.raises(ValueError, match=f"got {level}"):
+        with pytest.raises(ValueError, match=f"level is {level}; allowed"):
             query.top_interval(ESTIMATE, 2, level)
 
 
