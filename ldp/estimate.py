@@ -52,8 +52,8 @@ class Estimate:
 
     Raises:
         ValueError: frequencies that are not d finite numbers, n below 1, an empty or overlapping window, or another
-            number of counts or labels than d.
-        TypeError: n, an end of a window, or a count is not an integer; a label is not a string.
+            number of counts or labels than d; a repeated label.
+        TypeError: n, an end of a window, or a count is not an integer; a label is not a string; another oracle.
 
     Example:
         >>> import ldp
@@ -112,6 +112,7 @@ class Estimate:
     def std_error(self) -> Vector:
         """Returns the standard error of each f̃ (Equation 3): (d,). O(d).
 
+        It is the error around the share among the n reports, and does not contain the error of a sampled population.
         The unknown f is replaced by f̃, clipped to [0, 1]. The variance q(1−q) + f(p−q)(1−p−q) is computed as
         (1−f)·q(1−q) + f·p(1−p), which has no cancellation and is never negative.
         """
@@ -136,6 +137,7 @@ class Estimate:
             (low, high), each (d,) float64. O(d).
 
         Raises:
+            TypeError: level is not a number.
             ValueError: level is not strictly between 0 and 1; another `of`.
 
         Example:
@@ -237,7 +239,7 @@ class Estimate:
     def labelled(self, labels: Sequence[str] | None) -> Estimate:
         """Returns the estimate with names of its values, e.g. `Stream.labels`.
 
-        Raises TypeError for a label that is not a string, ValueError unless there are d labels.
+        Raises TypeError for a label that is not a string, ValueError unless there are d distinct labels.
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
@@ -281,7 +283,8 @@ class Estimate:
     ) -> Any:
         """Returns a data frame with a row for each value.
 
-        Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency`` and ``std_error`` (Equation 3);
+        Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency``, the estimated share among the n
+        reports, and ``std_error`` (Equation 3);
         ``low`` and ``high``, the ends of its pointwise interval; the columns in `more`.
 
         Args:
@@ -291,6 +294,7 @@ class Estimate:
             library: pandas or polars; None for the first that is installed.
 
         Raises:
+            TypeError: a `more` that is not a mapping, or a level that is not a number.
             ValueError: a level that is not strictly between 0 and 1, another library, a further column that does not
                 have d numbers or has one of the names above.
             ImportError: the library is not installed.

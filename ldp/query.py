@@ -1,7 +1,10 @@
 """Queries for single values, sets and the most frequent values.
 
-Every method answers a query. Only Base's answers have standard errors and intervals: no such interval exists around
-post-processed values.
+Every method answers a query with an estimate of the share among the n reports. Only Base's answers have standard errors
+and intervals: no such interval exists around post-processed values. Intervals cover the share among the n reports, or
+with `of` "population" the share in the population that the users are an independent sample of.
+
+A set is a vector of distinct indices, or of labels if the estimate has labels (`Estimate.indices`).
 """
 
 from __future__ import annotations
@@ -119,15 +122,15 @@ def _check_name(name: object) -> None:
 
 
 def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
-    """Returns the frequency of a set of values under a method. O(d log d).
+    """Returns a set's share of the n reports under a method. O(d log d).
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
-    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` are distinct indices,
-    possibly none (frequency 0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
+    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` are indices or
+    labels, possibly none (frequency 0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
 
     Raises:
-        ValueError: an unknown method; an index outside the domain or repeated; not one vector.
-        TypeError: indices that are not integers.
+        ValueError: an unknown method; as for `Estimate.indices`.
+        TypeError: as for `Estimate.indices`.
 
     Example:
         >>> import ldp
@@ -155,12 +158,12 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
 
     It includes the protocol's covariance between values, see `SetVariance`: the supports in one report are dependent,
     so the sum of the values' variances is not even a bound. The set's frequency is replaced by Base's answer, clipped
-    to [0, 1]. The result is 0 for the whole domain under GRR or Subset Selection. `subset` are distinct indices, at
-    least one. It costs as much as a `SetVariance`.
+    to [0, 1]. The result is 0 for the whole domain under GRR or Subset Selection. It is the error around the share
+    among the n reports. `subset` are indices or labels, at least one. It costs as much as a `SetVariance`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, an empty set, or not one vector.
-        TypeError: indices that are not integers.
+        ValueError: an empty set; as for `Estimate.indices`.
+        TypeError: as for `Estimate.indices`.
 
     Example:
         >>> import ldp
@@ -177,18 +180,18 @@ def interval(
 ) -> tuple[float, float]:
     """Returns a pointwise score interval around Base's answer for a set.
 
-    It includes the covariance between values. For a set of one value it is `Estimate.interval`. It covers with its
-    level for one set unless n·q is small, and is not clipped to [0, 1]. `of` is as for it. The variance is exact
-    except for Hadamard and PGR, where it depends on the users' values and is weighted by Norm-Sub's frequencies
-    (`SetVariance`).
+    It covers the share among the n reports, or in the population; `of` is as for `Estimate.interval`, which it equals
+    for one value. It includes the covariance between values. It covers with its level for one set unless n·q is small,
+    and is not clipped to [0, 1]. The variance is exact except for Hadamard and PGR, where it depends on the users'
+    values and is weighted by Norm-Sub's frequencies (`SetVariance`).
 
     Returns:
-        (low, high), fractions of the reports; (1, 1) for the whole domain if the estimates always sum to 1 (GRR,
-        Subset Selection, PGR with K = d). It costs as much as a `SetVariance`.
+        (low, high); (1, 1) for the whole domain if the estimates always sum to 1 (GRR, Subset Selection, PGR with
+        K = d). It costs as much as a `SetVariance`.
 
     Raises:
         ValueError: as for `std_error`; level is not strictly between 0 and 1; another `of`.
-        TypeError: indices that are not integers.
+        TypeError: as for `std_error`; level is not a number.
 
     Example:
         >>> import ldp
@@ -203,16 +206,16 @@ def interval(
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
-    The intervals hold at all n simultaneously with probability `level`. For a set of one value it is
-    `Estimate.anytime_interval`. It uses the largest variance of a user inside, or outside, the set; see
+    It covers the share among the n reports, at all n simultaneously with probability `level`. For a set of one value
+    it is `Estimate.anytime_interval`. It uses the largest variance of a user inside, or outside, the set; see
     `ldp.intervals.confidence_sequence`. The arguments are those of `interval`.
 
     Returns:
-        (low, high), fractions of the reports in [0, 1]. It costs as much as a `SetVariance`.
+        (low, high) in [0, 1]. It costs as much as a `SetVariance`.
 
     Raises:
         ValueError: as for `interval`; frequencies that are not from counts.
-        TypeError: indices that are not integers.
+        TypeError: as for `interval`.
     """
     check_estimate(estimate)
     return SetVariance(estimate.oracle, estimate.indices(subset)).anytime_interval(estimate, level)
@@ -239,6 +242,8 @@ def top_interval(
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
+    They cover the shares among the n reports, or in the population; `of` is as for `Estimate.interval`.
+
     The data choose these values: they are frequent or overestimated (the winner's curse). Each side has half of the
     risk 1 − level. Each of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
     only 1/k. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k values that
@@ -247,13 +252,13 @@ def top_interval(
     t(f_u).
 
     At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact law
-    of the counts (`ldp.intervals.binomial_tail`), in [0, 1]. `of` is as for `Estimate.interval`.
+    of the counts (`ldp.intervals.binomial_tail`), in [0, 1].
 
     Returns:
         (low, high), each (k,) float64, in the order of `top`. O(d log d).
 
     Raises:
-        TypeError: k is not an integer.
+        TypeError: k is not an integer, or level is not a number.
         ValueError: k outside 1..d; level is not strictly between 0 and 1; another `of`.
 
     Example:

@@ -25,6 +25,10 @@ F. The e-value of a decrease exchanges the windows. The e-value of a change is t
 **Discoveries.** With e-values in descending order, the first k are discoveries, for the largest k such that each of
 them is at least m/(k·level). Here m is the number of tests: e-BH (Wang and Ramdas 2022).
 
+**Estimand.** f₁ and f₂ are the shares among the reports of the windows. If the users of the windows are independent
+samples of populations, the bounds also hold for the shares in the populations, because E e^(λC) ≤ M(λ, f)ⁿ for these f,
+too.
+
 **Over time.** Each comparison has its own level. For one bound over all discoveries of many comparisons, give the t-th
 comparison the level α·6/(π²t²).
 
@@ -114,7 +118,7 @@ class Changes:
 
     Attributes:
         found: (k,) indices of the discoveries, the strongest evidence first.
-        differences: (m,) later minus earlier frequency, by Base, of all tests.
+        differences: (m,) later minus earlier frequency, by Base, of all tests: shares among the reports of a window.
         log_e: (m,) natural logarithms of the e-values; finite.
         level: upper bound of the false discovery rate.
         at_least: largest difference under the hypothesis.

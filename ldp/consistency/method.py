@@ -57,7 +57,7 @@ class Method:
     answer: Callable[[Estimate, Indices, Vector], float] = summed
 
     def __call__(self, estimate: Estimate) -> Vector:
-        """Applies the method to an estimate: (d,) float64.
+        """Returns estimated shares among the n reports: (d,) float64.
 
         Raises ValueError for one value and a method that is not in `FOR_ONE_VALUE`.
         """

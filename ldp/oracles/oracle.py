@@ -96,8 +96,8 @@ class Oracle(Described, ABC):
             (n,) array of `report_dtype`.
 
         Raises:
-            TypeError: values that are not integers, or an rng that is not a numpy generator.
-            ValueError: values outside the domain, or not in one dimension.
+            TypeError: values that are not a vector of integers, or an rng that is not a numpy generator.
+            ValueError: values outside the domain, or in several dimensions.
         """
         import numpy as np
 

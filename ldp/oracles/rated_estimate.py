@@ -43,6 +43,7 @@ _ROUNDS = 8
 class Combined:
     """The estimate by inverse variance, (2,), with intervals and errors.
 
+    Frequencies and intervals are shares among the n reports.
     `alike` is the p-value of Cochran's χ² test that the estimates of all rates agree (1 for a single rate). If it is
     small, the rate depends on the value: use the pooled estimate.
     """

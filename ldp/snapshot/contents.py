@@ -194,9 +194,9 @@ class TopAnswer(_BitForBit):
 class Body(_BitForBit):
     """The results of one method; fields as in ``snapshot.schema.json``.
 
-    `frequencies` are (d,), and `sum` is the answer for the whole domain. Only Base has the (d,) score intervals,
-    anytime-valid intervals (None without counts), and poisoning tolerance (−1 for infinity). `by_rate` has the number
-    of reports per rate and value, (rates, 2), or None.
+    `frequencies` are (d,) estimated shares among the n reports, which all intervals cover. `sum` is the answer for the
+    whole domain. Only Base has the (d,) score intervals, anytime-valid intervals (None without counts), and poisoning
+    tolerance (−1 for infinity). `by_rate` has the number of reports per rate and value, (rates, 2), or None.
     """
 
     frequencies: Vector

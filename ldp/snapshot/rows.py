@@ -71,7 +71,8 @@ class RowKey(NamedTuple):
 class RowValue(NamedTuple):
     """A row's value without the key; fields as in ``row-value.connect.json``.
 
-    `value` is None for the answer of a set, `low` and `high` for methods except Base, `window_end` for all time.
+    `estimate` is a share among the n reports, which the interval covers. `value` is None for the answer of a set, `low`
+    and `high` for methods except Base, `window_end` for all time.
     """
 
     value: int | None

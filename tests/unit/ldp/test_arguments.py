@@ -1,4 +1,4 @@
-"""Errors of the Python API: what was given, and what is allowed; labels in place of indices."""
+"""Errors of the Python API, and labels in place of indices."""
 
 import re
 
@@ -44,7 +44,7 @@ RATED = ldp.RatedResponse(["1/2", "3/4"]).estimate([30, 10, 25, 15], 80)
         (lambda: ldp.oracle("grr", "1"), "'domain_size'"),
     ],
 )
-def test_an_error_names_what_was_given_and_what_is_allowed(call, given):
+def test_an_error_names_the_argument_and_the_allowed_ones(call, given):
     with pytest.raises(TypeError, match=re.escape(given)):
         call()
 
