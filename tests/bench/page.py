@@ -2,7 +2,8 @@
 
 ``python -m tests.bench.page`` prints JSON lines with the minimum of several runs, on a local Kafka: ``followed`` and
 ``read`` are snapshots of all eleven methods, followed on the topic or read for a request; ``excerpt``, ``found`` (by
-a text in the labels) and ``whole`` are answers from a snapshot; ``idle`` is a second of following without messages.
+a text in the labels), ``csv`` and ``whole`` are answers from a snapshot; ``idle`` is a second of following
+without messages.
 """
 
 import json
@@ -57,6 +58,7 @@ def of(kafka: str, d: int) -> Iterator[Line]:
         "read": _least(read),
         "excerpt": _least(lambda: documents.json(documents.excerpt(snapshot, methods))),
         "found": _least(lambda: documents.json(documents.excerpt(snapshot, methods, find="99"))),
+        "csv": _least(lambda: sum(map(len, documents.csv(snapshot, methods)))),
         "whole": _least(lambda: sum(map(len, documents.whole(snapshot, methods)))),
     }
     for what, seconds in costs.items():

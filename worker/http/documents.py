@@ -1,4 +1,4 @@
-"""JSON documents of a snapshot: complete, or an excerpt of bounded size."""
+"""Documents of a snapshot: JSON, CSV, and an excerpt of bounded size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ldp import query
+from ldp.intervals.score import Of
 from ldp.snapshot import Snapshot, body_document, head_document
 
 ENDS = ("low", "high", "anytime_low", "anytime_high")
@@ -18,7 +20,17 @@ _AT_ONCE = 1 << 14
 """Maximum number of a vector's elements in one part."""
 _OF_ALL_BODIES = (
     *("schema", "stream", "fingerprint", "window", "sequence", "reports", "offsets", "complete", "gaps"),
-    *("uncounted", "epsilon", "snapshot", "document", "standard_error", "level", "chunks", "method"),
+    *(
+        "uncounted",
+        "epsilon",
+        "published",
+        "snapshot",
+        "document",
+        "standard_error",
+        "level",
+        "chunks",
+        "method",
+    ),
 )
 Body = Mapping[str, Any]
 
@@ -57,6 +69,57 @@ def _value(value: Any) -> Iterator[bytes]:
     yield b"]"
 
 
+def csv(snapshot: Snapshot, methods: Sequence[str], of: Of = "reports") -> Iterator[bytes]:
+    """Yields the values as CSV (RFC 4180), in parts of bounded size.
+
+    A row has the value, its label if there are labels, its frequency by each method, and Base's `ENDS` and `TOLERANCE`.
+    Cost: O(d) per method; see ``tests/bench/page.py``.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, take
+        >>> stream = ldp.Stream("s", ldp.Response("3/4", 2), labels=("red", "blue"))
+        >>> taken = take(stream, stream.oracle.estimate([5, 3], 8), Cut({0: 8}, {}), sequence=3)
+        >>> [row.split(b",")[:3] for row in b"".join(csv(taken, ["base"])).splitlines()]
+        [[b'value', b'label', b'base'], [b'0', b'"red"', b'0.75'], [b'1', b'"blue"', b'0.25']]
+    """
+    leading, labels = _leading(snapshot, of), snapshot.labels
+    columns = {method: snapshot.bodies[method].frequencies for method in methods}
+    columns |= {name: leading[name] for name in (*ENDS, TOLERANCE) if name in leading}
+    yield ",".join(["value", *([] if labels is None else ["label"]), *columns]).encode() + b"\r\n"
+    for at in range(0, size := len(leading["frequencies"]), _AT_ONCE):
+        part = range(at, min(at + _AT_ONCE, size))
+        cells = [[b"%d" % value for value in part]]
+        if labels is not None:
+            cells.append([b'"' + labels[value].encode().replace(b'"', b'""') + b'"' for value in part])
+        cells += [json(column[part.start : part.stop])[1:-1].split(b",") for column in columns.values()]
+        yield b"".join(b",".join(row) + b"\r\n" for row in zip(*cells, strict=True))
+
+
+def _leading(snapshot: Snapshot, of: Of) -> dict[str, Any]:
+    """Returns Base, or the first method without Base, with the intervals."""
+    leading = body_document(snapshot, "base" if "base" in snapshot.bodies else next(iter(snapshot.bodies)))
+    if of == "reports" or leading["method"] != "base":
+        return leading
+    # a snapshot has the intervals of the reports
+    estimate, level = snapshot.estimate(), snapshot.level
+    sets = [
+        _with_ends(answer, query.interval(estimate, answer["values"], level, of))
+        for answer in leading["queries"]
+    ]
+    tops = [
+        _with_ends(answer, query.top_interval(estimate, len(answer["values"]), level, of))
+        for answer in leading["top"]
+    ]
+    return _with_ends(leading, estimate.interval(level, of)) | {"queries": sets, "top": tops}
+
+
+def _with_ends(answer: Body, ends: tuple[Any, Any]) -> dict[str, Any]:
+    """Returns an answer with another interval and without tolerances."""
+    kept = {name: value for name, value in answer.items() if name not in (*ENDS, TOLERANCE)}
+    return kept | {"low": ends[0], "high": ends[1]}
+
+
 def _head(snapshot: Snapshot) -> dict[str, Any]:
     head = {name: value for name, value in head_document(snapshot).items() if name != "schema"}
     constant = {"document": snapshot.document, "standard_error": snapshot.std_error, "level": snapshot.level}
@@ -70,10 +133,13 @@ def excerpt(
     offset: int = 0,
     sort: str = "base",
     find: str = "",
+    of: Of = "reports",
 ) -> dict[str, Any]:
     """Returns an excerpt of a snapshot: some values, and the queries.
 
-    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label or number; case is ignored.
+    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label or number; case is ignored. If
+    `of` is "population", the pointwise intervals cover the share in the population, and anytime-valid intervals and
+    poisoning tolerances are left out.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:
@@ -87,8 +153,7 @@ def excerpt(
         >>> [row["value"] for row in excerpt(taken, ["base"], find="RE")["values"]]
         [0, 1]
     """
-    published = list(snapshot.bodies)
-    leading = body_document(snapshot, "base" if "base" in published else published[0])
+    leading = _leading(snapshot, of)
     bodies = {method: body_document(snapshot, method) for method in methods}
     values = _matching(snapshot, find, len(leading["frequencies"]))
     matching = len(values)
@@ -104,8 +169,8 @@ def excerpt(
     left_out = ("offsets", "rules", "floors", "windows", "reached", "rows", "lineage", "methods")
     return {name: value for name, value in head.items() if name not in left_out} | {
         "domain_size": len(leading["frequencies"]),
-        "published": published,
-        "sums": {method: snapshot.bodies[method].sum for method in published},
+        "methods": list(snapshot.bodies),
+        "sums": {method: body.sum for method, body in snapshot.bodies.items()},
         "matching": matching,
         "offset": offset,
         "values": _rows(snapshot, leading, bodies, values),

@@ -4,15 +4,18 @@ Every client of the port can read all answers: published snapshots, and facts th
 """
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar, get_args
 from urllib.parse import parse_qs, unquote
 
 from ldp import __version__
+from ldp.intervals.score import Of
 from ldp.snapshot import ALL_TIME, NewerSchema, Snapshot
 from worker.http import documents
 from worker.http.answers import Packed
@@ -31,10 +34,15 @@ TURN_SECONDS = 0.5
 """Interval between checks for new events."""
 _MOST_PARAMETERS = 64
 _RESTRICTED = ("window", "start", "method")
-_ASKED = {"snapshot": _RESTRICTED, "excerpt": (*_RESTRICTED, "top", "offset", "sort", "find")}
+_ASKED = {
+    "snapshot": _RESTRICTED,
+    "values.csv": (*_RESTRICTED, "of"),
+    "excerpt": (*_RESTRICTED, "of", "top", "offset", "sort", "find"),
+}
 """Allowed query parameters, by the form of the snapshot."""
-_JSON = "application/json"
+_JSON, _CSV = "application/json", "text/csv; charset=utf-8"
 _EPOCH = datetime.fromtimestamp(0, UTC)
+T = TypeVar("T", bound=str)
 
 
 class Snapshots(Protocol):
@@ -124,7 +132,7 @@ class Page:
         except NotRead as error:
             raise _unread(error) from None
 
-        rows = _rows(query)
+        rows, of = _rows(query), _among(query, "of", get_args(Of))
 
         def parts() -> Iterable[bytes]:
             try:
@@ -134,9 +142,14 @@ class Page:
             methods = _methods(query, list(snapshot.bodies))
             if form == "snapshot":
                 return documents.whole(snapshot, methods)
-            return [documents.json(documents.excerpt(snapshot, methods, *rows))]
+            if form == "values.csv":
+                return documents.csv(snapshot, methods, of)
+            return [documents.json(documents.excerpt(snapshot, methods, *rows, of))]
 
-        return _unless_known(known, tag, _JSON, DeferredBody((stream, tag), parts, form))
+        body = DeferredBody((stream, tag), parts, form)
+        if form == "values.csv":
+            return _unless_known(known, tag, _CSV, body, _saved_as(stream, there))
+        return _unless_known(known, tag, _JSON, body)
 
     def events(self, target: str) -> Iterator[bytes]:
         """Yields server-sent events, or empty bytes if there are none.
@@ -240,7 +253,7 @@ def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
 
 
 def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
-    names = ("sequence", "snapshot", "window", "reports")
+    names = ("sequence", "snapshot", "published", "window", "reports")
     facts = {name: entry.fields[name] for name in names if name in entry.fields}
     return _event(event, {"stream": which[0]} | facts)
 
@@ -277,11 +290,25 @@ def _knows(known: str, tag: str) -> bool:
     return tag in tags or "*" in tags
 
 
-def _unless_known(known: str, tag: str, content_type: str, body: Packed | DeferredBody) -> Answer:
-    headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
+def _unless_known(
+    known: str,
+    tag: str,
+    content_type: str,
+    body: Packed | DeferredBody,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
+    headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache", **more}
     if _knows(known, tag):
         return Answer(HTTPStatus.NOT_MODIFIED, content_type, Packed.of(), headers)
     return Answer(HTTPStatus.OK, content_type, body, headers)
+
+
+def _saved_as(stream: str, there: IndexEntry) -> dict[str, str]:
+    """Returns the header that names a file of values."""
+    window, number = there.window, there.fields["sequence"]
+    parts = [stream, number] if window.start is None else [stream, window.name, window.start, number]
+    name = "-".join(re.sub(r"[^\w.]", "_", str(part), flags=re.ASCII) for part in parts)
+    return {"Content-Disposition": f'attachment; filename="{name}.csv"'}
 
 
 def _short(given: str) -> str:
@@ -323,10 +350,18 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
 def _rows(query: Mapping[str, list[str]]) -> tuple[int, int, str, str]:
     """Returns the requested range, order and search of values."""
     top, offset = _whole(query, "top", 50, 1, documents.MOST_ROWS), _whole(query, "offset", 0, 0, 1 << 40)
-    sort = _one(query, "sort", "base")
-    if sort not in ("base", "value"):
-        raise Refused(HTTPStatus.BAD_REQUEST, f"sort {_short(sort)} given; base and value are allowed")
-    return top, offset, sort, _one(query, "find", "")
+    return top, offset, _among(query, "sort", ("base", "value")), _one(query, "find", "")
+
+
+def _among(query: Mapping[str, list[str]], name: str, allowed: tuple[T, ...]) -> T:
+    """Returns a parameter with two allowed values; the first is the default."""
+    given = _one(query, name, allowed[0])
+    for one in allowed:
+        if one == given:
+            return one
+    raise Refused(
+        HTTPStatus.BAD_REQUEST, f"{name} {_short(given)} given; {' and '.join(allowed)} are allowed"
+    )
 
 
 def _whole(query: Mapping[str, list[str]], name: str, default: int, least: int, most: int) -> int:

@@ -58,7 +58,11 @@ class Streams:
     ) -> None:
         self._config, self._registry, self._ready = config, registry, ready
         self._snapshots, self._clock = snapshots, clock
-        self._constants = {served.stream.name: _constant_part(served) for served in config.streams}
+        # with `fewest_new`, a snapshot waits for reports and not for the interval
+        every = None if config.snapshots.fewest_new else config.snapshots.every_seconds
+        self._constants = {
+            served.stream.name: _constant_part(served) | {"every_seconds": every} for served in config.streams
+        }
         self._lock = threading.Lock()
         self._counted: tuple[float, dict[str, _Counted]] | None = None
         self._before: deque[tuple[float, dict[str, float]]] = deque()
@@ -77,6 +81,7 @@ class Streams:
         found = self._snapshots.newest(stream.name)
         there = {key: entry for key, entry in found.items() if entry.methods}
         head, newest = found.get(("all", None)), there.get(("all", None))
+        published = None if head is None else head.fields.get("published")
         known = set[int]() if head is None else {int(partition) for partition in head.fields["offsets"]}
         return self._constants[stream.name] | {
             "state": states.get(stream.name, "not known"),
@@ -88,6 +93,7 @@ class Streams:
                 str(partition): "here" if partition in counted.here else "elsewhere"
                 for partition in sorted(known | counted.here)
             },
+            "published": published,
             "newest": None if newest is None else _newest(newest),
             "available": _available(names, there),
         }

@@ -1,8 +1,10 @@
 """The page's server: a real HTTP server and the real follower, on a snapshot topic in memory."""
 
 import contextlib
+import csv
 import gzip
 import http.client
+import io
 import json
 import socket
 import threading
@@ -10,6 +12,7 @@ import time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 import numpy as np
@@ -19,7 +22,7 @@ import ldp
 from ldp import snapshot
 from ldp.snapshot import Closed, Cut, Period
 from worker.config import parse
-from worker.http import answers, connections
+from worker.http import answers, connections, documents, page
 from worker.http import server as health
 from worker.http.answers import Packed
 from worker.http.files import File
@@ -67,8 +70,10 @@ def taken(stream=S, sequence=1, window=snapshot.ALL_TIME, first=40):
     counts[0] = first
     estimate = stream.oracle.estimate(counts, int(counts.sum()))
     cut = Cut({0: sequence, 1: 7}, {}, progress=CLOSED if stream is S else {})
-    queries = QUERIES if stream is S else ()
-    return snapshot.take(stream, estimate, cut, sequence, queries, window=window, identity=f"{sequence:032x}")
+    queries, identity = QUERIES if stream is S else (), f"{sequence:032x}"
+    return snapshot.take(
+        stream, estimate, cut, sequence, queries, window=window, identity=identity, published=1000 * sequence
+    )
 
 
 class Log:
@@ -302,6 +307,8 @@ def test_streams_are_listed_with_their_progress(served, log):
         "domain_size": 4,
         "topic": "s-reports",
         "windows": ["all", "1h"],
+        "every_seconds": 5.0,
+        "published": 3000,
         "state": "serving",
         "rate": s["rate"],
         "lag": 4,
@@ -324,6 +331,14 @@ def test_streams_are_listed_with_their_progress(served, log):
     }
     assert {reason: n for reason, n in s["rejected"].items() if n} == {"json": 3}
     assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
+    assert t["published"] is None
+
+
+def test_a_stream_that_waits_for_reports_has_no_interval_of_snapshots(log, metrics):
+    content = CONFIG.snapshots.model_copy(update={"fewest_new": 100})
+    delayed = replace(CONFIG, snapshots=content)
+    streams = Streams(delayed, metrics.registry, ready, Patient(delayed, log.connect))
+    assert [stream["every_seconds"] for stream in streams.document()] == [None, None]
 
 
 def test_a_head_without_a_snapshot_updates_the_partitions(served, log):
@@ -436,7 +451,7 @@ def test_entity_tags_depend_on_snapshot_and_query(served, log):
     log.publish(taken())
     paths = [
         f"/streams/s/{form}{query}"
-        for form in ("snapshot", "excerpt")
+        for form in ("snapshot", "excerpt", "values.csv")
         for query in ("", "?method=base", "?window=all")
     ]
     tags = [ask(served, path).headers["ETag"] for path in paths]
@@ -470,6 +485,8 @@ def test_entity_tags_depend_on_snapshot_and_query(served, log):
         ("/streams/s/excerpt?top=0", 400, "top '0' given; 1 to 500 are allowed"),
         ("/streams/s/excerpt?top=501", 400, "1 to 500 are allowed"),
         ("/streams/s/excerpt?sort=up", 400, "sort 'up' given; base and value are allowed"),
+        ("/streams/s/excerpt?of=users", 400, "of 'users' given; reports and population are allowed"),
+        ("/streams/s/snapshot?of=population", 400, "parameter 'of' given"),
         ("/events?stream=none", 404, "stream 'none' given; the streams are s, t.2"),
         ("/streams/s/snapshot?metod=base", 400, "parameter 'metod' given; allowed are window, start, method"),
         ("/events?streams=s", 400, "parameter 'streams' given; allowed are stream, window"),
@@ -533,7 +550,7 @@ def test_an_excerpt_contains_values_of_the_snapshot(served, log):
     drawn += [row[end] for row in got["values"] for end in ("anytime_low", "anytime_high") if end in row]
     assert got["range"] == [min(drawn), max(drawn)]
     assert (got["matching"], got["offset"], got["domain_size"], got["reports"]) == (4, 0, 4, 70)
-    assert got["published"] == list(ldp.consistency.METHODS)
+    assert (got["published"], got["methods"]) == (1000, list(ldp.consistency.METHODS))
     assert got["sums"]["norm-sub"] == pytest.approx(1)
     assert got["document"] == {"protocol": "grr", "epsilon": "1/1", "domain_size": 4}
     (two,), (most,) = got["queries"], got["top"]
@@ -544,6 +561,69 @@ def test_an_excerpt_contains_values_of_the_snapshot(served, log):
     assert (most["values"], most["labels"]) == ([0, 1], list(LABELS[:2]))
     assert most["answers"]["norm-sub"] == norm_sub.tops[0].frequencies.tolist()
     assert most["high"] == base.tops[0].high.tolist()
+
+
+def test_intervals_of_the_population_follow_from_base(served, log):
+    log.publish(taken(first=15))
+    got = said(served, "/streams/s/excerpt?of=population&sort=value")
+    estimate = S.oracle.estimate([15, 10, 10, 10], 45)
+    assert [(row["low"], row["high"]) for row in got["values"]] == list(
+        zip(*(ends.tolist() for ends in estimate.interval(0.95, "population")), strict=True)
+    )
+    base = taken(first=15).bodies["base"]
+    assert got["values"][0]["low"] < base.low[0]  # the frequency is 0.53; ends beyond 0 and 1 stay
+    (two,), (most,) = got["queries"], got["top"]
+    assert (two["low"], two["high"]) == ldp.query.interval(estimate, [0, 2], 0.95, "population")
+    ends = ldp.query.top_interval(estimate, 2, 0.95, "population")
+    assert (most["low"], most["high"]) == (ends[0].tolist(), ends[1].tolist())
+    for answer in (*got["values"], two, most):  # these cover the reports, or depend on such an interval
+        assert not {"anytime_low", "anytime_high", "poisoning_tolerance"} & answer.keys()
+
+
+# --- CSV
+
+
+@pytest.mark.parametrize("of", ["reports", "population"])
+def test_the_values_are_downloaded_as_csv(served, log, of):
+    log.publish(taken(), taken(window=hour(1)))
+    reply = ask(served, f"/streams/s/values.csv?method=norm-sub&method=base&of={of}")
+    assert (reply.status, reply.headers["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    assert reply.headers["Content-Disposition"] == 'attachment; filename="s-1.csv"'
+    assert reply.body.count(b"\r\n") == 5
+    shown = said(served, f"/streams/s/excerpt?sort=value&of={of}")["values"]
+    names = ["low", "high"]
+    names += ["anytime_low", "anytime_high", "poisoning_tolerance"] if of == "reports" else []
+    head, *rows = csv.reader(io.StringIO(reply.body.decode(), newline=""))
+    assert head == ["value", "label", "norm-sub", "base", *names]
+    for row, one in zip(rows, shown, strict=True):
+        assert row[:2] == [str(one["value"]), one["label"]]
+        numbers = [one["frequencies"]["norm-sub"], one["frequencies"]["base"], *(one[name] for name in names)]
+        assert [float(cell) for cell in row[2:]] == numbers
+    named = ask(served, "/streams/s/values.csv?window=1h").headers["Content-Disposition"]
+    assert named == 'attachment; filename="s-1h-3600000-1.csv"'
+
+
+def test_a_csv_of_many_values_without_labels_has_each_once(served, log, monkeypatch):
+    monkeypatch.setattr(documents, "_AT_ONCE", 4096)
+    log.publish(taken(T))
+    reply = ask(served, "/streams/t.2/values.csv?method=base")
+    head, *rows = csv.reader(io.StringIO(reply.body.decode(), newline=""))
+    assert head[:3] == ["value", "base", "low"]
+    assert [int(row[0]) for row in rows] == [*range(9000)]
+    assert [float(row[1]) for row in rows] == taken(T).bodies["base"].frequencies.tolist()
+
+
+def test_the_name_of_a_file_has_no_characters_of_headers():
+    window = snapshot.Period('1h"\r\nX: y', 0, 1)
+    header = page._saved_as("a.b-c", IndexEntry(window, 0, 0, {"sequence": 7}, frozenset()))
+    assert header == {"Content-Disposition": 'attachment; filename="a.b_c-1h___X__y-0-7.csv"'}
+
+
+def test_answers_have_the_time_of_the_server(served, log):
+    log.publish(taken())
+    before = time.time()
+    sent = parsedate_to_datetime(ask(served, "/streams/s/excerpt").headers["Date"]).timestamp()
+    assert before - 2 <= sent <= time.time()  # in whole seconds, renewed once per second
 
 
 def test_an_excerpt_continues_at_an_offset(served, log):
@@ -633,6 +713,7 @@ def test_events_list_the_streams_at_once_and_then_changes(served, listen, log, m
             "stream": "s",
             "sequence": 2,
             "snapshot": newer[1].identity,
+            "published": 2000,
             "window": {
                 "name": "1h",
                 "start": "1970-01-01T01:00:00.000Z",
