@@ -11,6 +11,7 @@ does not need numpy.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +56,9 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
     """Returns the frame of a navigation's confidence for a rated response.
 
-    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. If the document does not declare
-    the rate, a worker rejects the frame with the reason ``rate``, so that the operator notices it.
+    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. A declared rate may have been
+    stored as float32. If the document does not declare the rate, a worker rejects the frame with the reason ``rate``,
+    so that the operator notices it.
 
     Raises:
         TypeError: a stream of another protocol, or a rate that is not a number.
@@ -78,5 +80,7 @@ def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
     given = confidence.get("randomizedTriggerRate")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"randomizedTriggerRate is of type {type(given).__name__}; it must be a number")
-    rate = next((i for i, one in enumerate(oracle.rates) if float(one) == given), UNDECLARED)
-    return wire.header(stream.fingerprint) + bytes([rate, VALUES.index(value)])
+    doubles = [float(rate) for rate in oracle.rates]
+    singles = [struct.unpack("f", struct.pack("f", rate))[0] for rate in doubles]
+    found = (listed.index(given) for listed in (doubles, singles) if listed.count(given) == 1)
+    return wire.header(stream.fingerprint) + bytes([next(found, UNDECLARED), VALUES.index(value)])

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp import wire
+from ldp.oracles.rated import RatedResponse
 
 if TYPE_CHECKING:
     from ldp.oracles import Oracle
@@ -58,6 +59,15 @@ REASONS: Mapping[str, str] = {
     Reason.JSON: "the JSON frame is malformed",
 }
 """Explanation of each reason."""
+
+
+def reasons_of(stream: Stream) -> Mapping[str, str]:
+    """Returns `REASONS`, with the rates that a stream's document declares."""
+    if not isinstance(stream.oracle, RatedResponse):
+        return REASONS
+    declared = ", ".join(str(float(rate)) for rate in stream.oracle.rates)
+    return {**REASONS, Reason.RATE: f"{REASONS[Reason.RATE]}; declared are {declared}"}
+
 
 VERDICTS: tuple[Reason, ...] = (Reason.EMPTY, *Reason)
 """Reason of each verdict; the first is a placeholder, because verdict 0 means accepted."""

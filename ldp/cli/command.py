@@ -5,13 +5,15 @@ Commands import heavy modules when they run, so that --help is fast.
 
 from __future__ import annotations
 
+import csv
+import functools
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -60,6 +62,50 @@ def document_option(*, required: bool = True) -> Callable[[_Function], _Function
         callback=_read_document,
         help="Public document of the stream, written by ldp document.",
     )
+
+
+_DOMAIN = (
+    click.option(
+        "--labels",
+        metavar="A,B,...",
+        help="Names of the values, as a line of CSV.",
+    ),
+    click.option(
+        "--labels-file", type=FILE, metavar="FILE", help="File with the name of one value per line."
+    ),
+    click.option("--domain-size", type=int, metavar="D", help="Number of values, if they have no names."),
+)
+
+
+def domain_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options for values, which pass names (or None) and d."""
+
+    @functools.wraps(command)
+    def given(
+        *args: Any, labels: str | None, labels_file: Path | None, domain_size: int | None, **kwargs: Any
+    ) -> None:
+        from ldp import files
+
+        if [labels, labels_file, domain_size].count(None) != 2:
+            raise click.UsageError("exactly one of --labels, --labels-file and --domain-size is required")
+        names = None
+        try:
+            if labels is not None:
+                rows = csv.reader([labels], skipinitialspace=True, strict=True)
+                names = [name.strip() for row in rows for name in row]
+            if labels_file is not None:
+                names = files.labels(labels_file)
+        except csv.Error as error:
+            raise click.UsageError(f"--labels is {labels!r}, which is not a line of CSV: {error}") from None
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"{labels_file} is not UTF-8: {error}") from None
+        except OSError as error:
+            raise click.UsageError(str(error)) from None
+        command(*args, labels=names, domain_size=domain_size if names is None else len(names), **kwargs)
+
+    for option in reversed(_DOMAIN):
+        given = option(given)
+    return given
 
 
 def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from ldp.cli.command import FILE, NAME, cli
+from ldp.cli.command import NAME, cli, domain_options
 from ldp.terminal import echo, echo_json
 
 
@@ -21,9 +20,7 @@ from ldp.terminal import echo, echo_json
 @click.option(
     "--epsilon", metavar="E", help="Budget of one report, such as 1, 0.5 or 1/3. Not for an explicit channel."
 )
-@click.option("--labels", metavar="A,B,...", help="Names of the values, separated by commas.")
-@click.option("--labels-file", type=FILE, metavar="FILE", help="File with the name of one value per line.")
-@click.option("--domain-size", type=int, metavar="D", help="Number of values, if they have no names.")
+@domain_options
 @click.option(
     "--parameter",
     "parameters",
@@ -34,9 +31,8 @@ from ldp.terminal import echo, echo_json
 def document(
     protocol: str,
     epsilon: str | None,
-    labels: str | None,
-    labels_file: Path | None,
-    domain_size: int | None,
+    labels: list[str] | None,
+    domain_size: int,
     parameters: tuple[str, ...],
 ) -> None:
     """Write the public document of a stream, which clients need.
@@ -53,18 +49,13 @@ def document(
     ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 \\
         --domain-size 100 > topics.json
     """  # noqa: D301
-    from ldp import files, oracle, oracles
+    from ldp import oracle, oracles
     from ldp.oracles.explicit import ExplicitChannel
     from ldp.stream import Stream
 
     try:
         if protocol not in oracles.PROTOCOLS:
             raise ValueError(f"--protocol is {protocol!r}; allowed are {', '.join(oracles.PROTOCOLS)}")
-        if [labels, labels_file, domain_size].count(None) != 2:
-            raise ValueError("exactly one of --labels, --labels-file and --domain-size is required")
-        names = None if labels is None else [label.strip() for label in labels.split(",")]
-        if labels_file is not None:
-            names = files.labels(labels_file)
         takes = oracles.parameters_of(protocol)
         own: dict[str, int | str | list[str]] = {}
         for parameter in parameters:
@@ -75,13 +66,9 @@ def document(
             own[key] = int(value) if value.isascii() and value.isdigit() else value
             if key == "rates":
                 own[key] = value.split(",")
-        size = domain_size if names is None else len(names)
-        stream = Stream(
-            NAME, oracle(protocol, epsilon, size or 0, **own), None if names is None else tuple(names)
-        )
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{labels_file} is not UTF-8: {error}") from None
-    except (OSError, TypeError, ValueError) as error:
+        made = oracle(protocol, epsilon, domain_size, **own)
+        stream = Stream(NAME, made, None if labels is None else tuple(labels))
+    except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, ExplicitChannel):
         echo(f"ldp: privacy loss of one report: {stream.oracle.promise}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import NAME, cli
+from ldp.cli.command import NAME, cli, domain_options
 from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @cli.command("plan")
 @click.option("--epsilon", required=True, metavar="E", help="Budget of one report, such as 1, 0.5 or 1/3.")
-@click.option("--domain-size", required=True, type=int, metavar="D", help="Number of values.")
+@domain_options
 @click.option(
     "--reports", required=True, type=int, metavar="N", help="Number of reports expected in a snapshot."
 )
@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     "--poisoning-effect", is_flag=True, help="Show the largest effect of one poisoning report instead."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, as_json: bool) -> None:
+def plan(
+    epsilon: str,
+    labels: list[str] | None,  # noqa: ARG001  # only their number matters
+    domain_size: int,
+    reports: int,
+    poisoning_effect: bool,
+    as_json: bool,
+) -> None:
     """Compare the protocols for a stream, the best first.
 
     \b

@@ -66,7 +66,12 @@ class RatedResponse(Response):
         for i, (one, other) in enumerate(pairwise(self.rates), 1):
             if other <= one:
                 raise ValueError(f"rates[{i}] is {other}, after {one}; they must ascend")
-        arguments.as_integer("domain_size", domain_size, 2, 2)
+        if (d := arguments.as_integer("domain_size", domain_size, 2, arguments.MAX_DOMAIN)) > 2:
+            equal = ", ".join(f"p = {1 - rate + rate / d} for the rate {rate}" for rate in self.rates)
+            raise ValueError(
+                f"domain_size is {d}; with rates it must be 2. For {d} values, give p = 1 − rate + rate/{d} instead of"
+                f" one rate: {equal}"
+            )
         super().__init__(1 - self.rates[-1] / 2, 2)
         self._set_epsilon(channel(self.rates[0]), epsilon)
         self.fields = {"rate": 256, "value": 2}

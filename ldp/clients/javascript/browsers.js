@@ -17,11 +17,17 @@ export function unaryFrame(document, bits) {
   return frame(document, report);
 }
 
-/** Converts `PerformanceNavigationTiming.confidence` to a report of `response`; 255 stands for an undeclared rate. */
+/**
+ * Converts `PerformanceNavigationTiming.confidence` to a report of `response`. A declared rate may have been stored as
+ * float32; 255 stands for an undeclared rate.
+ */
 export function confidenceFrame(document, { value, randomizedTriggerRate }) {
   const at = ["low", "high"].indexOf(value);
   if (at < 0) throw new RangeError("the confidence's value is not allowed; allowed are low and high");
-  const rates = document.rates.map((rate) => rate.split("/")).map(([above, below]) => above / below);
-  const rate = rates.indexOf(randomizedTriggerRate);
-  return frame(document, [rate < 0 ? 255 : rate, at]);
+  const doubles = document.rates.map((rate) => rate.split("/")).map(([above, below]) => above / below);
+  const alone = (rates, rate) => rates.indexOf(rate) === rates.lastIndexOf(rate);
+  const found = [doubles, doubles.map(Math.fround)]
+    .filter((rates) => alone(rates, randomizedTriggerRate))
+    .map((rates) => rates.indexOf(randomizedTriggerRate));
+  return frame(document, [found.find((index) => index >= 0) ?? 255, at]);
 }

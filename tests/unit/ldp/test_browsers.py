@@ -70,6 +70,21 @@ def test_both_adapters_decode_confidences_equally(tmp_path):
     ]
 
 
+def test_both_adapters_find_rates_that_were_stored_as_float32(tmp_path):
+    """The nearest float32 of a declared rate is the rate, unless that is true of two rates."""
+    near = ["0.4994798", "0.49947981", "0.7"]  # the first two have the same float32
+    stream = ldp.Stream("near", ldp.RatedResponse(near), labels=["low", "high"])
+    (tmp_path / "near.json").write_text(json.dumps(stream.document()))
+    single = [float(np.float32(rate)) for rate in near]
+    assert single[0] == single[1]
+    records = [
+        json.dumps({"value": "high", "randomizedTriggerRate": r}) for r in [*map(float, near), *single]
+    ]
+    made = [confidence_frame(stream, json.loads(record)) for record in records]
+    assert browser("frames", tmp_path / "near.json", lines=records) == [frame.hex() for frame in made]
+    assert [frame[5] for frame in made] == [0, 1, 2, 255, 255, 2]
+
+
 @pytest.mark.parametrize("bits", ["0" * 10, "0" * 12, "0" * 10 + "2", " " * 11, "", "٠" * 11])
 def test_invalid_texts_are_refused_and_not_repeated(bits):
     with pytest.raises(ValueError, match="not 11 characters 0 or 1, one per value"):

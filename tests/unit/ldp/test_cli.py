@@ -62,7 +62,36 @@ def test_usage_errors_exit_2(args, says):
     assert result.stdout == ""
 
 
-DEEP, HUGE = "[" * 100_000, "9" * 5000
+def test_labels_are_csv_and_count_for_a_plan(tmp_path):
+    named = ("document", "--protocol", "grr", "--epsilon", "1", "--labels")
+    for labels, found in (
+        ("red,green", ["red", "green"]),
+        (' red , "a,b","say ""no"""', ["red", "a,b", 'say "no"']),
+    ):
+        assert json.loads(run(*named, labels).stdout)["labels"] == found
+    refused = run(*named, '"a"b,c')
+    assert (refused.exit_code, "which is not a line of CSV" in refused.stderr) == (2, True)
+    refused = run(*named, "a,b,a,b")
+    assert "labels 0 and 2 are both 'a'; labels 1 and 3 are both 'b'" in refused.stderr
+    alike = run(*named, "caf\u00e9,cafe\u0301")
+    assert alike.exit_code == 0
+    assert "ldp: warning: labels differ only by Unicode form or spaces at an end: 0" in alike.stderr
+    (tmp_path / "labels").write_text("red\na,b\ngreen\n")
+    plans = [
+        run("plan", "--epsilon", "1", "--reports", "100", "--json", *values)
+        for values in (
+            ("--labels-file", str(tmp_path / "labels")),
+            ("--labels", 'red,"a,b",green'),
+            ("--domain-size", "3"),
+        )
+    ]
+    assert plans[0].stdout == plans[1].stdout == plans[2].stdout
+    assert json.loads(plans[0].stdout)["domain_size"] == 3
+    refused = run("plan", "--epsilon", "1", "--reports", "100")
+    assert (refused.exit_code, "exactly one of --labels, --labels-file" in refused.stderr) == (2, True)
+
+
+DEEP, HUGE = "[" * 100_000, f'{{"reports":{"9" * 5000}}}'
 GRR = '{"protocol":"grr","epsilon":"1/1","domain_size":3}'
 
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 import ldp
 from ldp.cli import cli
-from ldp.counts import read_counts
+from ldp.counts import parse_counts, read_counts
 from ldp.files import Aggregator, perturbed
 from ldp.oracles import ORACLES
 from tests.support.docs import page
@@ -102,23 +102,43 @@ PGR = ldp.Stream("s", ldp.PGR("1", 10, prime=3, dimension=3))
 @pytest.mark.parametrize(
     ("stream", "document", "error", "says"),
     [
-        (GRR, [], TypeError, "must be a JSON object, not list"),
-        (GRR, {}, ValueError, "have the keys none; allowed are reports, and either"),
+        (GRR, 600, TypeError, "of type int; allowed are a JSON object or list, and CSV"),
+        (GRR, [], ValueError, "reports is 0"),
+        (GRR, {}, ValueError, "reports is 0"),
         (GRR, {"reports": 3}, ValueError, "allowed are reports, and either supports or counters"),
         (GRR, {"reports": 3, "supports": [3, 0, 0], "counters": [3, 0, 0]}, ValueError, "either"),
         (GRR, {"reports": 3, "supports": [3, 0, 0], "n": 3}, ValueError, "the keys reports, supports, n"),
-        (GRR, {"reports": 3, "supports": "3"}, TypeError, "a list of integers or an object, not str"),
-        (GRR, {"reports": 3, "supports": [3, 0.0, 0]}, TypeError, "supports, number 1,"),
-        (GRR, {"reports": 3, "supports": [4, -1, 0]}, ValueError, "supports, number 1,"),
+        (GRR, {"reports": 3, "supports": "3"}, TypeError, "a list of whole numbers or an object, not str"),
+        (
+            GRR,
+            {"reports": 3, "supports": [3, 0.5, 0]},
+            ValueError,
+            "supports, number 1, is 0.5; allowed are whole",
+        ),
+        (GRR, {"reports": 3, "supports": [4, -1, 0]}, ValueError, "supports, number 1, is -1; "),
+        (GRR, {"reports": 3, "supports": [3, True, 0]}, ValueError, "supports, number 1, is True; "),
+        (GRR, {"reports": 3, "supports": [3, None, 0]}, ValueError, "supports, number 1, is None; "),
+        (GRR, {"a": "1,600"}, ValueError, "supports of 'a' is '1,600'; allowed are whole numbers"),
+        (GRR, {"a": "6e2"}, ValueError, "supports of 'a' is '6e2'; "),
+        (GRR, {"a": float("nan")}, ValueError, "supports of 'a' is nan; "),
+        (GRR, {"a": 1e300}, ValueError, "supports of 'a' is 1e[+]300; "),
+        (GRR, {"a": "9" * 19}, ValueError, "allowed are whole numbers from 0 to 2⁶³ − 1"),
+        (
+            GRR,
+            {"a": 600, "d": 1, "e ": 2},
+            ValueError,
+            "supports has 'd', 'e '; allowed are the stream's 3 labels",
+        ),
+        (GRR, {"reports": 3, "a": 600}, ValueError, "the keys reports, a; allowed are reports, and either"),
         (GRR, {"reports": 3, "supports": [3, 0]}, ValueError, r"one per value is \(3,\)"),
         (GRR, {"reports": 3, "supports": {"d": 3}}, ValueError, "'d'; allowed are the stream's 3 labels"),
         (GRR, {"reports": 3, "supports": {"0": 3}}, ValueError, "allowed are the stream's 3 labels"),
         (GRR, {"reports": 3, "counters": {"3": 3}}, ValueError, "'3'; allowed are indices 0 to 2"),
         (GRR, {"reports": 3, "counters": {"00": 3}}, ValueError, "'00'; allowed are indices 0 to 2"),
         (GRR, {"reports": 3, "counters": {"²": 3}}, ValueError, "allowed are indices 0 to 2"),
-        (GRR, {"reports": 3, "counters": {"1": 1.5}}, TypeError, "counters of '1'"),
+        (GRR, {"reports": 3, "counters": {"1": 1.5}}, ValueError, "counters of '1' is 1.5"),
         (GRR, {"reports": 0, "supports": [0, 0, 0]}, ValueError, "reports is 0"),
-        (GRR, {"reports": "3", "supports": [3, 0, 0]}, TypeError, "reports"),
+        (GRR, {"reports": "three", "supports": [3, 0, 0]}, ValueError, "reports is 'three'"),
         (GRR, {"reports": 4, "supports": [3, 0, 0]}, ValueError, "must be n = 4"),
         (GRR, {"reports": 2, "supports": [3, 0, 0]}, ValueError, "allowed is 0 to n = 2"),
         (PGR, {"reports": 3, "counters": {"0": 2}}, ValueError, "sum to 2; each report counts once"),
@@ -129,6 +149,88 @@ PGR = ldp.Stream("s", ldp.PGR("1", 10, prime=3, dimension=3))
 def test_invalid_counts_are_refused(stream, document, error, says):
     with pytest.raises(error, match=says):
         read_counts(stream, document)
+
+
+EXPORTS = {
+    "object": b'{"a": 600, "c": 300.0}',
+    "text": b'{"a": "600", "c": " 300.00 "}',
+    "supports": b'{"supports": {"a": 600, "c": 300}}',
+    "counters": b'{"counters": ["600", 0, 300]}',
+    "list": b"[600, 0.0, 300]",
+    "rows": b'[{"label": "a", "count": 600}, {"label": "c", "count": "300"}]',
+    "row per line": b'{"label": "a", "n": 600}\r\n{"label": "c", "n": 300}\r\n',
+    "csv": b"label,count\na,600\nc,300\n",
+    "csv of Excel": b'\xef\xbb\xbfLabel;Count\r\n"a";600\r\n\r\nc;300\r\n',
+    "csv of PostgreSQL": b"value,count\nc,300\na,600",
+    "csv of MySQL": b"count(*)\tlabel\n600\ta\n300\tc\n",
+    "csv of a data frame": b"value,label,count,frequency\n0,a,600.0,0.9\n1,b,0.0,-0.2\n2,c,300.0,0.3\n",
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_exports_of_databases_are_counts(export):
+    """Each export has only one meaning. n is the sum, because a report of grr supports one value."""
+    found = parse_counts(GRR, EXPORTS[export])
+    assert (found.n, found.counts.tolist(), found.labels) == (900, [600, 0, 300], GRR.labels)
+    assert parse_counts(GRR, EXPORTS[export], 900).n == 900
+    with pytest.raises(ValueError, match="must be n = 901"):
+        parse_counts(GRR, EXPORTS[export], 901)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "neither JSON nor CSV with a header and rows"),
+        (b"600", "neither JSON nor CSV with a header and rows"),
+        (b"label,count\n", "neither JSON nor CSV with a header and rows"),
+        (b"a,600\nc,300\n", "the columns are 'a', '600'; needed are label or value, and count, in a header"),
+        (b"colour,count\na,600\n", "the columns are 'colour', 'count'; needed"),
+        (b"label,n,share\na,600,1\n", "the columns are 'label', 'n', 'share'; needed"),
+        (b"label,count\na,1,600\n", "row 2 has more columns than the header; quote"),
+        (b'label,count\na,"1,600"\n', "supports of 'a' is '1,600'"),
+        (b"label,count\na\n", "supports of 'a' is None"),
+        (b"label,count\na,\n", "supports of 'a' is ''"),
+        (b"label,count\na,600\nTotal,600\n", "supports has 'Total'; allowed are the stream's 3 labels"),
+        (b"label,count\na,600\nb,1\na,2\nb,3\n", "'a', 'b' given more than once; sum the counts of a value"),
+        (b'label,count\n"a,600\n', "neither JSON nor CSV: "),
+        ("läbel,count\na,600\n".encode("latin-1"), "the counts are not UTF-8 .*; save them as UTF-8"),
+        ('{"a": 600}'.encode("utf-16"), "the counts are not UTF-8"),
+        (b'{"a": 600', "not JSON: "),
+    ],
+)
+def test_other_files_are_refused_by_what_is_wrong(data, says):
+    with pytest.raises(ValueError, match=says):
+        parse_counts(GRR, data)
+
+
+@over_protocols
+def test_the_sum_determines_the_number_of_reports_if_each_supports_as_many(name):
+    oracle = ldp.oracle(name, "1", D)
+    reports = reports_of(oracle)
+    state = state_of(oracle, reports)
+    sizes = {int(oracle.support(state_of(oracle, reports[i : i + 1])).sum()) for i in range(reports.size)}
+    stream = ldp.Stream("s", oracle)
+    for which, sums in (("supports", oracle.support(state)), ("counters", state)):
+        document = {which: sums.tolist()}
+        if len(sizes) == 1 or (which == "counters" and name in ("hadamard", "pgr")):
+            assert read_counts(stream, document).n == reports.size
+        else:
+            with pytest.raises(ValueError, match=f"number of reports is missing; {name} needs it, .* to "):
+                read_counts(stream, document)
+        assert read_counts(stream, document, reports.size).n == reports.size
+        with pytest.raises(
+            ValueError, match="reports is 500 in the counts and 400 otherwise; give one number"
+        ):
+            read_counts(stream, {"reports": 500} | document, 400)
+
+
+def test_counts_without_a_number_of_reports_pass_it_as_an_option(tmp_path):
+    (tmp_path / "d.json").write_text(json.dumps(ldp.Stream("s", ldp.OUE("1", 2), ["a", "b"]).document()))
+    (tmp_path / "c.csv").write_text("label,count\na,60\nb,40\n")
+    run = ["estimate", "--document", str(tmp_path / "d.json"), str(tmp_path / "c.csv"), "--top", "1"]
+    refused = CliRunner().invoke(cli, run)
+    assert (refused.exit_code, "pass reports (--reports N)" in refused.output) == (2, True)
+    assert "file: 100 reports" in CliRunner().invoke(cli, [*run, "--reports", "100"]).stdout
 
 
 # Queries of docs/tutorials/files-only.md, on JSON frames as clients and `ldp perturb` write them

@@ -265,7 +265,7 @@ def test_the_document_command_prints_the_document_of_the_stream(tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--protocol", "grp"), "'grp'; allowed are grr, olh"),
+        (("--protocol", "grp", "--domain-size", "3"), "'grp'; allowed are grr, olh"),
         (("--epsilon", "0", "--domain-size", "3"), "epsilon is 0"),
         ((), "exactly one of --labels, --labels-file and --domain-size"),
         (("--labels", "a", "--domain-size", "1"), "exactly one of"),

@@ -649,7 +649,10 @@ def test_explicit_channels_can_be_served():
             given("response", q='"1/2"', domain_size=5),
             "streams[colours].q: '1/2' given; response takes p and rates",
         ),
-        (given("response", rates='["1/2"]', domain_size=5), "domain_size is 5; allowed is 2 to 2"),
+        (
+            given("response", rates='["1/2"]', domain_size=5),
+            "instead of one rate: p = 3/5 for the rate 1/2",
+        ),
         (
             given("response", rates="[]", domain_size=2),
             "streams[colours].rates: an empty list given; at least one is",
