@@ -12,9 +12,10 @@ from ldp.arguments import as_indices
 from ldp.consistency.normalization import norm_sub
 from ldp.estimate import Estimate, Vector
 from ldp.intervals import confidence_sequence, score
-from ldp.intervals.confidence_sequence import Moments
+from ldp.intervals.confidence_sequence import Laws, Moments
 from ldp.intervals.score import Of
 from ldp.oracles.oracle import Oracle
+from ldp.oracles.preferred import PreferredMessages
 from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.summation import exact_sum
 
@@ -81,20 +82,30 @@ class SetVariance:
         if m == 1:
             (low,), (high,) = confidence_sequence.of_values(total, estimate.n, p, q, level)
         else:
-            (low,), (high,) = confidence_sequence.of_sets(total, estimate.n, *self.moments(), level)
+            inside, outside = self.moments()
+            (low,), (high,) = confidence_sequence.of_sets(
+                total, estimate.n, inside, outside, self.laws(), level
+            )
         return float(low), float(high)
 
-    def moments(self) -> tuple[Moments, Moments, int]:
+    def moments(self) -> tuple[Moments, Moments]:
         """Returns the moments of a report's contribution to the set's counts.
 
         Returns:
             The mean and the largest variance for a user with a value of the set; the same for another user, with
-            variance 0 if the set is the whole domain; and the largest contribution.
+            variance 0 if the set is the whole domain.
         """
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         inside = p + (m - 1) * q, float(self._inside.max())
-        outside = m * q, float(self._outside.max(initial=0.0))  # empty for the whole domain
-        return inside, outside, min(m, self._oracle.most_supported)
+        return inside, (m * q, float(self._outside.max(initial=0.0)))  # empty for the whole domain
+
+    def laws(self) -> Laws:
+        """Returns bounds of log E e^(λ·contribution) for users inside and outside."""
+        m = self.indices.size
+        laws = confidence_sequence.set_laws(*self.moments(), min(m, self._oracle.most_supported))
+        if isinstance(self._oracle, PreferredMessages):  # the message decides all supports together
+            return laws
+        return confidence_sequence.least_laws(laws, float(self._oracle.p), float(self._oracle.q), m)
 
     def _averages(self, estimate: Estimate) -> tuple[float, float]:
         """Returns V_inside and V_outside, or V_inside twice for the whole domain."""

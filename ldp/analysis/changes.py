@@ -48,7 +48,7 @@ import numpy.typing as npt
 
 from ldp.arguments import check_level
 from ldp.estimate import Estimate, Vector, check_estimate
-from ldp.intervals.confidence_sequence import Laws, Moments, set_laws, value_laws
+from ldp.intervals.confidence_sequence import Laws, Moments, value_laws
 from ldp.query import SetQuery
 
 Indices = npt.NDArray[np.intp]
@@ -214,11 +214,12 @@ def between_sets(
     for i, query in enumerate(queries):
         if not isinstance(query, SetQuery):
             raise TypeError(f"query {i} is {query!r}; allowed is a SetQuery")
-        inside, outside, most = query.variance(before.oracle).moments()
+        variance = query.variance(before.oracle)
+        inside, outside = variance.moments()
         values = np.array(query.values, np.intp)
         if values.size == before.oracle.domain_size:  # its frequency is 1
             inside, outside = (inside[0], 0.0), (outside[0], 0.0)
-        law = _Law(set_laws(inside, outside, most), inside, outside)
+        law = _Law(variance.laws(), inside, outside)
         totals = [estimate.known_counts(values).sum(keepdims=True) for estimate in (before, after)]
         tests.append(_Test(totals[0], before.n, totals[1], after.n, law, len(queries), level))
     return _found(tests, level, at_least)

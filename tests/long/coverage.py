@@ -1,11 +1,13 @@
 """Error rates of pointwise and anytime-valid intervals on simulated days: ``python -m tests.long.coverage [DAYS]``.
 
-Prints a line for each protocol, ε and question, by default of 400 days. A day has 10⁶ reports and 17,280 snapshots, one
-each 5 s. The share of users with the value, or with a value of the set, moves from a twentieth to a fifth and back.
+Prints a line for each protocol or explicit channel, ε and question, by default of 400 days. A day has 10⁶ reports and
+17,280 snapshots, one each 5 s. The share of users with the value, or with a value of the set, moves from a twentieth to
+a fifth and back.
 
 ``misled`` is the share of days with a snapshot whose 95 % interval misses the frequency among the reports so far.
-``wide`` is the width of the anytime-valid interval divided by the pointwise width, both within [0, 1], at a hundredth,
-a tenth and the end of the day.
+``wide`` is the mean width of the anytime-valid intervals divided by the mean pointwise width, both within [0, 1], at a
+hundredth, a tenth and the end of the day. A pointwise interval of less than 6 users counts as 6 users wide: if a
+channel changes fewer than one report, the pointwise interval is narrower than a user.
 
 Each report is drawn from its law: p or q for a value, the enumerated law of the protocol for a set. OLH's hash counts
 as a random function. The reports between two snapshots are one multinomial draw.
@@ -13,6 +15,7 @@ as a random function. The reports between two snapshots are one multinomial draw
 
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -24,12 +27,15 @@ from ldp.intervals import score
 from ldp.intervals.confidence_sequence import of_sets, of_values
 from ldp.oracles import ORACLES
 from ldp.oracles.preferred import PreferredMessages
+from ldp.set_variance import SetVariance
 
 Vector = npt.NDArray[np.float64]
 
 REPORTS, SNAPSHOTS, LEVEL, Z = 10**6, 17_280, 0.95, 1.959963984540054
 D, SET = 60, 12
 LOOKS = (SNAPSHOTS // 100, SNAPSHOTS // 10, SNAPSHOTS)
+RARE = ("1/1000", "1/1000000", "1/1000000000", "1/1000000000000")
+USERS = 6
 
 
 def laws(oracle: ldp.Oracle, m: int) -> tuple[Vector, Vector]:
@@ -83,7 +89,8 @@ def day(oracle: ldp.Oracle, m: int, days: int) -> tuple[float, float, list[float
     rng = np.random.default_rng(22)
     inside, outside = laws(oracle, m)
     p, q, sizes = float(oracle.p), float(oracle.q), np.arange(m + 1.0)
-    variances = [float(law @ sizes**2 - (law @ sizes) ** 2) for law in (inside, outside)]
+    variances = [float(law @ (sizes - law @ sizes) ** 2) for law in (inside, outside)]
+    variance = SetVariance(oracle, range(m))
     total, n, having = np.zeros(days), 0, 0
     misled = np.zeros((2, days), bool)
     wide = []
@@ -92,33 +99,43 @@ def day(oracle: ldp.Oracle, m: int, days: int) -> tuple[float, float, list[float
         n, having = n + own + others, having + own
         f = having / n
         estimated = (total / n - m * q) / (p - q)
-        low, high = score.interval(estimated, n, oracle.p - oracle.q, variances[0], variances[1], LEVEL)
+        low, high = score.interval(estimated, n, oracle.p - oracle.q, *variances, LEVEL, "reports")
         misled[0] |= (f < low) | (f > high)
-        bounds = anytime(oracle, m, total, n, *variances)
+        bounds = anytime(variance, m, total, n)
         misled[1] |= (f < bounds[0]) | (f > bounds[1])
         if look in LOOKS:
-            wide.append(float(np.mean((bounds[1] - bounds[0]) / (np.minimum(high, 1) - np.maximum(low, 0)))))
+            pointwise = float(np.mean(np.clip(high, 0, 1) - np.clip(low, 0, 1)))
+            wide.append(float(np.mean(bounds[1] - bounds[0])) / max(pointwise, USERS / n))
     return float(misled[0].mean()), float(misled[1].mean()), wide
 
 
-def anytime(oracle: ldp.Oracle, m: int, total: Vector, n: int, *variances: float) -> tuple[Vector, Vector]:
+def anytime(variance: SetVariance, m: int, total: Vector, n: int) -> tuple[Vector, Vector]:
     """Returns the anytime-valid intervals of all days."""
-    p, q = float(oracle.p), float(oracle.q)
     if m == 1:
+        (p, _), (q, _) = variance.moments()
         return of_values(total, n, p, q, LEVEL)
-    inside, outside = zip((p + (m - 1) * q, m * q), variances, strict=True)
-    return of_sets(total, n, inside, outside, min(m, oracle.most_supported), LEVEL)
+    return of_sets(total, n, *variance.moments(), variance.laws(), LEVEL)
+
+
+def oracles() -> Iterator[tuple[str, ldp.Oracle]]:
+    """Yields the protocols at three ε, and explicit channels with rare support or rare absence of it."""
+    for name in ORACLES:
+        for epsilon in ("0.5", "1", "4"):
+            yield f"{name} {epsilon}", ldp.oracle(name, epsilon, domain_size=D)
+    for rare in map(Fraction, RARE):
+        for p, q in ((Fraction(1, 2), rare), (1 - rare, Fraction(1, 4)), (1 - rare, rare)):
+            yield f"unary {'1-' * (p > 0.9)}{float(min(p, 1 - p)):g} {float(q):g}", ldp.Unary(p, q, D)
 
 
 def lines(days: int) -> Iterator[str]:
     """Yields the lines of the table."""
-    yield f"{'protocol':9} {'ε':>4} {'of':>4}  {'pointwise misled':>16} {'anytime misled':>14}  wide at 1/100, 1/10, 1"
-    for name in ORACLES:
-        for epsilon in ("0.5", "1", "4"):
-            for m, of in ((1, "one"), (SET, "set")):
-                pointwise, anytime, wide = day(ldp.oracle(name, epsilon, domain_size=D), m, days)
-                ratios = ", ".join(f"{ratio:.2f}" for ratio in wide)
-                yield f"{name:9} {epsilon:>4} {of:>4}  {pointwise:16.2%} {anytime:14.2%}  {ratios}"
+    title = f"{'protocol and ε, or p and q':26} {'of':>4}  {'pointwise misled':>16} {'anytime misled':>14}"
+    yield f"{title}  wide at 1/100, 1/10, 1"
+    for name, oracle in oracles():
+        for m, of in ((1, "one"), (SET, "set")):
+            pointwise, anytime, wide = day(oracle, m, days)
+            ratios = ", ".join(f"{ratio:.2f}" for ratio in wide)
+            yield f"{name:26} {of:>4}  {pointwise:16.2%} {anytime:14.2%}  {ratios}"
 
 
 if __name__ == "__main__":

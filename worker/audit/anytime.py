@@ -28,10 +28,10 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
         >>> low.round(3), high.round(3)
         (array([0.668, 0.268]), array([0.732, 0.332]))
     """
-    deviation = math.sqrt(q * (1 - q)) or math.sqrt(p * (1 - p))
-    if not deviation:
+    deviations = [math.sqrt(chance * (1 - chance)) for chance in (p, q) if 0 < chance < 1]
+    if not deviations:
         return counts / n, counts / n
-    return _ends(counts, n, partial(_log_mean, p), partial(_log_mean, q), deviation, level)
+    return _ends(counts, n, partial(_log_mean, p), partial(_log_mean, q), _steps(deviations), level)
 
 
 def interval_of_rates(
@@ -63,20 +63,29 @@ def interval_of_rates(
     return low, 1.0 - low[::-1]
 
 
+def _steps(deviations: list[float]) -> list[float]:
+    """Returns the useful steps, each half of the one before."""
+    least, most = min(deviations), max(deviations)
+    step = min(_DEVIATIONS / (least * math.sqrt(_TIMES[0])), 2 * math.log1p(1 / least))
+    steps = [step]
+    while steps[-1] > math.sqrt(2) * _DEVIATIONS / (most * math.sqrt(_TIMES[-1])):
+        steps.append(steps[-1] / 2)
+    return steps
+
+
 def _ends(
     counts: Vector,
     n: int,
     own: Callable[[float], float],
     other: Callable[[float], float],
-    deviation: float,
+    steps: list[float],
     level: float,
 ) -> tuple[Vector, Vector]:
     """Returns the tightest bounds over all steps, (k,) each."""
     # `own` and `other`: log E e^(step·X) for a report X of a user with the value, and of one without it
-    fee = math.log(2 * len(_TIMES) / (1 - level))
+    fee = math.log(2 * len(steps) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))
-    for time in _TIMES:
-        step = _DEVIATIONS / (deviation * math.sqrt(time))
+    for step in steps:
         for sign in (1.0, -1.0):
             base = other(sign * step)
             if (apart := own(sign * step) - base) * sign <= 0:

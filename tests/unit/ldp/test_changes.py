@@ -68,9 +68,9 @@ def test_the_mean_of_a_sets_e_value_is_at_most_one():
             found = np.convolve(found, own if user < having else other)
         return found
 
-    inside, outside, most = query.variance(oracle).moments()
+    variance = query.variance(oracle)
     first, second = np.meshgrid(np.arange(3.0 * n + 1), np.arange(3.0 * m + 1), indexing="ij")
-    bounds = changes._Law(changes.set_laws(inside, outside, most), inside, outside)
+    bounds = changes._Law(variance.laws(), *variance.moments())
     test = changes._Test(first.ravel(), n, second.ravel(), m, bounds, 1, LEVEL)
     e = np.exp(changes._two_sided(test, 0.0)).reshape(first.shape)
     means = [law(n, 2 * k) @ e @ law(m, 3 * k) for k in range(5)]
