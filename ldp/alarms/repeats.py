@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,30 +20,39 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 
-_TILTS = 2.0 ** (np.arange(17) / 2)
-"""The tilts λ: each detects e^λ times the honest number of repeats; the largest detects one unexpected repeat."""
+_BETS = 4.0 ** np.arange(-5, 17)
+"""The bets θ: small ones detect a few more pairs than honest ones over many blocks, the largest one impossible pair."""
+_RARE = 0.01  # Expected pairs of a block below which the most probable report is a sufficient bound
 
 
 class Repeats(Martingale):
-    """Tests the number of repeated reports in a block against an upper bound.
+    """Tests the number of equal reports in a block against an upper bound.
 
-    For any value, no report has a probability above π: p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for unary
-    encoding, p/C(d−1, k−1) for Subset Selection. So the i-th of independent reports equals one of the i−1 reports
-    before it with probability (i−1)π at most. The number N of repeats among n reports has E[e^(λN)] ≤ e^(b(e^λ−1)),
-    b = π·n(n−1)/2. With N and b summed over the blocks, e^(λN − b(e^λ−1)) is a supermartingale that starts at 1. The
-    test is its mean over some λ.
+    Let m be the number of earlier reports of the block that equal the i-th. Its mean is Σ P(X) over the earlier
+    reports X, with P the law of the i-th user's value. The largest such sum for any value is b. So (1 + θm)/(1 + θb)
+    has a mean of at most 1 for any bet θ > 0, given the earlier reports. The product over all reports is a
+    supermartingale that starts at 1, and the test is its mean over some θ. With B the sum of b over n reports, the
+    product of 1 + θb is at most (1 + θB/n)ⁿ.
+
+    P of a report is p/C(d−1, k−1) or (1−p)/C(d−1, k) for Subset Selection, with and without support of the value. For
+    unary encoding with w 1 bits it is p·q^(w−1)·(1−q)^(d−w) or (1−p)·q^w·(1−q)^(d−1−w). If even the most probable
+    report leads to few pairs, its probability replaces P. This is always so for OLH, where P ≤ p/2³².
 
     The test does not apply to RAPPOR or to protocols with few different reports. A record that a non-idempotent
     producer sends twice raises the alarm. The test misses poisoning reports that differ from each other.
 
     Attributes:
-        log_peak: an upper bound of log π.
+        log_peak: an upper bound of the logarithm of any report's probability.
 
     Example:
         >>> import ldp
-        >>> repeats = Repeats(ldp.OLH("1", domain_size=10), level=1e-7)
-        >>> repeats.count(4096, again=1), repeats.count(4096, again=3)
-        (False, True)
+        >>> subset = ldp.SubsetSelection("1", domain_size=20)
+        >>> repeats, reports = Repeats(subset, level=1e-7), subset.perturb([3] * 4096)
+        >>> repeats.look(reports)
+        False
+        >>> reports[::20] = reports[0]
+        >>> repeats.look(reports)
+        True
     """
 
     name = "repeats"
@@ -50,11 +60,12 @@ class Repeats(Martingale):
     def __init__(self, oracle: Oracle, level: float) -> None:
         super().__init__(oracle, level)
         # workers may reject unlikely reports before the test, which makes the others likelier
-        self.log_peak = _log_peak(oracle) - math.log1p(-1 / UNLIKELY)
+        self._accepted = 1 - 1 / UNLIKELY
+        self.log_peak = _log_peak(oracle) - math.log(self._accepted)
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether each report of the oracle is improbable."""
+        """Returns whether the oracle has many different reports."""
         return isinstance(oracle, OLH | UnaryEncoding | SubsetSelection) and not isinstance(oracle, RAPPOR)
 
     @staticmethod
@@ -64,24 +75,30 @@ class Repeats(Martingale):
     def begin(self) -> None:
         """Restarts the test with the full false-alarm risk."""
         super().begin()
-        self._again, self._pairs = 0, 0.0
+        self._pairs, self._expected, self._logs = 0, 0.0, np.zeros(_BETS.size)
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
         """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
-        return self.count(reports.size, repeats_in(reports))
+        expected = math.exp(self.log_peak) * reports.size * (reports.size - 1) / 2
+        if expected > _RARE:
+            expected = _most_expected(self._oracle, reports) / self._accepted
+        return self.count(reports.size, copies_in(reports), expected)
 
-    def count(self, reports: int, again: int) -> bool:
-        """Adds numbers of reports and repeats; returns whether to raise an alarm."""
-        self._again += again
-        self._pairs += reports * (reports - 1) / 2
-        expected = math.exp(self.log_peak) * self._pairs
-        return self._reaches(_TILTS * self._again - np.expm1(_TILTS) * expected)
+    def count(self, reports: int, copies: npt.NDArray[np.int64], expected: float) -> bool:
+        """Adds a block's pairs of equal reports; returns whether to alarm.
+
+        `copies` are (k,) numbers of earlier equal reports, of the k reports that have one. `expected` bounds their sum.
+        """
+        self._pairs += int(copies.sum())
+        self._expected += expected
+        self._logs += np.log1p(np.multiply.outer(_BETS, copies)).sum(axis=1)
+        self._logs -= reports * np.log1p(_BETS * expected / reports)
+        return self._reaches(self._logs)
 
     @property
     def found(self) -> str:
         """The evidence since `begin` as text."""
-        expected = math.exp(self.log_peak) * self._pairs
-        return f"{self._again:,} repeat an earlier report of their block; at most {expected:.2g} expected"
+        return f"pairs of equal reports in a block: {self._pairs:,}; at most {self._expected:.2g} expected"
 
 
 def _log_peak(oracle: Oracle) -> float:
@@ -95,7 +112,26 @@ def _log_peak(oracle: Oracle) -> float:
     return math.log(max(p, 1 - p)) + (d - 1) * math.log(max(q, 1 - q))
 
 
-def repeats_in(reports: npt.NDArray[np.void]) -> int:
-    """Returns the number of (n,) reports that equal an earlier one. O(bytes)."""
+def _most_expected(oracle: Oracle, reports: npt.NDArray[np.void]) -> float:
+    """Returns Σ b over (n,) reports of unary encoding or subsets. O(n·d)."""
+    p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
+    if "indices" in oracle.fields:
+        supported = np.zeros((reports.size, d), np.bool_)
+        np.put_along_axis(supported, reports["indices"].astype(np.int64), True, axis=1)
+    else:
+        supported = np.unpackbits(reports["bits"], axis=1, count=d, bitorder="little").astype(np.bool_)
+    if isinstance(oracle, SubsetSelection):
+        own, other = p / math.comb(d - 1, oracle.k - 1), (1 - p) / math.comb(d - 1, oracle.k)
+    else:
+        ones = supported.sum(axis=1, keepdims=True)
+        own = p * q ** np.maximum(ones - 1, 0) * (1 - q) ** (d - ones)
+        other = (1 - p) * q**ones * (1 - q) ** np.maximum(d - 1 - ones, 0)
+    earlier = np.cumsum(np.where(supported, own, other), axis=0)[:-1]
+    return float(earlier.max(axis=1).sum())
+
+
+def copies_in(reports: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Returns how many earlier reports each repeated one equals. O(bytes)."""
     data, size = reports.tobytes(), reports.dtype.itemsize
-    return reports.size - len({data[at : at + size] for at in range(0, len(data), size)})
+    equal = Counter(data[at : at + size] for at in range(0, len(data), size))
+    return np.array([m for number in equal.values() if number > 1 for m in range(1, number)], np.int64)

@@ -9,6 +9,7 @@
 One core, 1 GiB.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -78,7 +79,8 @@ def repeats_raise(risk: float, rng: np.random.Generator) -> bool:
     repeats, p = Repeats(oracle, risk), float(oracle.p)
     same = (p**2 + (1 - p) ** 2 / (oracle.g - 1)) / 2**32  # two reports
     drawn = rng.poisson(same * BLOCK * (BLOCK - 1) / 2, size=BLOCKS)
-    return any(repeats.count(BLOCK, int(again)) for again in drawn)
+    expected = math.exp(repeats.log_peak) * BLOCK * (BLOCK - 1) / 2
+    return any(repeats.count(BLOCK, np.ones(again, np.int64), expected) for again in drawn)
 
 
 def poisoning() -> None:

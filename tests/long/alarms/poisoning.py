@@ -64,6 +64,11 @@ def one_index(oracle: ldp.Oracle, value: int = 0) -> Poison:
     return lambda n, _: np.repeat(report, n)
 
 
+def copies(oracle: ldp.Oracle, times: int) -> Poison:
+    """Sends each honest report of the target several times."""
+    return lambda n, rng: np.repeat(oracle.perturb(np.zeros(-(-n // times), np.int64), rng=rng), times)[:n]
+
+
 def honest_but_one(oracle: ldp.Oracle) -> Poison:
     """Perturbs the target honestly: no test can distinguish these reports."""
     return lambda n, rng: oracle.perturb(np.zeros(n, np.int64), rng=rng)
@@ -80,7 +85,7 @@ def _reports(oracle: ldp.OUE, ones: npt.NDArray[np.int64]) -> Reports:
 def attacks() -> dict[str, tuple[ldp.Oracle, Poison]]:
     """Returns the attacks by name, each with its protocol."""
     oue, olh = ldp.OUE("1", domain_size=1024), ldp.OLH("1", domain_size=1024)
-    hadamard = ldp.HadamardResponse("1", domain_size=845)
+    hadamard, subset = ldp.HadamardResponse("1", domain_size=845), ldp.SubsetSelection("1", domain_size=20)
     return {
         "oue, one vector": (oue, one_vector(oue, np.random.default_rng(1))),
         "oue, most ones": (oue, most_ones(oue)),
@@ -90,4 +95,6 @@ def attacks() -> dict[str, tuple[ldp.Oracle, Poison]]:
         "olh, 100 seeds": (olh, seeds(olh, 100)),
         "olh, 10,000 seeds": (olh, seeds(olh, 10_000)),
         "hadamard, one index": (hadamard, one_index(hadamard)),
+        "subset d=20, 20 copies": (subset, copies(subset, 20)),
+        "subset d=20, 2 copies": (subset, copies(subset, 2)),
     }

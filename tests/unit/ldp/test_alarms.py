@@ -10,6 +10,7 @@ from scipy import stats
 import ldp
 from ldp.alarms import HammingWeight, Repeats, Uniform, Watch, watch
 from ldp.oracles.unary import UNLIKELY
+from tests.unit.ldp.test_laws import reports
 
 pytestmark = pytest.mark.statistical
 
@@ -63,38 +64,73 @@ def test_the_parity_of_an_unused_row_is_a_fair_coin_for_every_value(d):
         assert law @ (np.bitwise_count(columns & row) % 2) == pytest.approx(0.5)
 
 
+def frames(oracle):
+    """Every report of unary encoding or Subset Selection, and its probability for each value: (R,) and (d, R)."""
+    supports, law = reports(oracle)
+    made = np.zeros(len(supports), oracle.report_dtype)
+    if "bits" in oracle.fields:
+        made["bits"] = np.packbits(supports, axis=1, bitorder="little")
+    else:
+        made["indices"] = [np.flatnonzero(row) for row in supports]
+    return made, law
+
+
+SMALL = [SUBSET, ldp.SubsetSelection("4", domain_size=12, k=2), ldp.OUE("2", 4), ldp.SUE("1", 4)]
+"""Subsets as bits and as indices, and unary encoding."""
+
+
+@pytest.mark.parametrize("oracle", [*SMALL[:1], *SMALL[2:]], ids=repr)
 @pytest.mark.parametrize("sizes", [(2,), (3,), (2, 2)])
 @pytest.mark.parametrize("values", [(0, 0, 0, 0), (0, 1, 2, 3)])
-def test_the_evidence_of_repeats_has_a_mean_of_1_at_most(sizes, values):
-    """All drawings of subsets, whose probabilities are plain."""
-    members = list(itertools.combinations(range(SUBSET.domain_size), SUBSET.k))
-    inside, outside = float(SUBSET.p) / math.comb(5, 2), (1 - float(SUBSET.p)) / math.comb(5, 3)
-    law = np.array([[inside if v in one else outside for one in members] for v in range(4)])
-    peak = math.exp(Repeats(SUBSET, 0.5).log_peak)
-    assert peak == pytest.approx(law.max())
-    again_of = []
+def test_the_evidence_of_repeats_has_a_mean_of_1_at_most(oracle, sizes, values):
+    """All draws of the reports of one or two blocks."""
+    made, law = frames(oracle)
+    blocks = []
     for size in sizes:
-        again = np.zeros(size)
-        for drawn in itertools.product(range(len(members)), repeat=size):
-            again[size - len(set(drawn))] += math.prod(law[values[i], one] for i, one in enumerate(drawn))
-        assert again.sum() == pytest.approx(1)
-        again_of.append(again)
-    mean = 0.0
-    for path in itertools.product(*map(range, sizes)):
-        repeats = Repeats(SUBSET, 0.5)
-        for size, again in zip(sizes, path, strict=True):
-            repeats.count(size, again)
-        mean += math.prod(law[again] for law, again in zip(again_of, path, strict=True)) * math.exp(
-            repeats.evidence
-        )
+        drawn = np.array([*itertools.product(range(made.size), repeat=size)])
+        chances = np.prod([law[values[i], drawn[:, i]] for i in range(size)], axis=0)
+        tests = [Repeats(oracle, 0.5) for _ in drawn]
+        for test, rows in zip(tests, drawn, strict=True):
+            test.look(made[rows])
+        blocks.append((chances, np.exp([test._logs for test in tests])))
+    mean = np.prod([chances @ grown for chances, grown in blocks], axis=0).mean()
     assert 0.05 < mean <= 1
 
 
+@pytest.mark.parametrize("oracle", SMALL, ids=repr)
+def test_the_expected_pairs_are_those_of_the_worst_value(oracle):
+    made, law = frames(oracle)
+    assert math.exp(Repeats(oracle, 0.5).log_peak) == pytest.approx(law.max())
+    at = np.random.default_rng(3).integers(made.size, size=40)
+    expected = sum(law[:, at[:i]].sum(axis=1).max() for i in range(at.size))
+    repeats = Repeats(oracle, 0.5)
+    repeats.look(made[at])
+    assert repeats._expected == pytest.approx(expected)
+    assert repeats._pairs == sum(math.comb(number, 2) for number in np.bincount(at))
+
+
 def test_one_copy_is_an_alarm_if_copies_are_impossible():
-    repeats = Repeats(ldp.OUE("1", 1024), 1e-7)
-    assert not any(repeats.count(4096, 0) for _ in range(250))
-    assert repeats.count(4096, 1)
-    assert "1 repeat an earlier report of their block" in repeats.found
+    repeats, none = Repeats(ldp.OUE("1", 1024), 1e-7), np.zeros(0, np.int64)
+    expected = 4096**2 * math.exp(repeats.log_peak)
+    assert not any(repeats.count(4096, none, expected) for _ in range(250))
+    assert repeats.count(4096, np.array([1]), expected)
+    assert "pairs of equal reports in a block: 1; at most" in repeats.found
+
+
+@pytest.mark.parametrize(
+    "oracle", [ldp.SubsetSelection("1", 20), ldp.OUE("1", 20), ldp.SUE("1", 14)], ids=repr
+)
+@pytest.mark.parametrize("times", [2, 10, 200])
+def test_copies_are_detected_in_small_domains(oracle, times):
+    """A twentieth of the reports are copies, of few or many others: within 8 blocks, all three protocols."""
+    rng, repeats = np.random.default_rng(4), Repeats(oracle, 2.5e-7)
+    for _ in range(8):
+        made = oracle.perturb(rng.integers(oracle.domain_size, size=4096), rng=rng)
+        places = rng.permutation(4096)[:204]
+        made[places] = np.repeat(made[places[::times]], times)[:204]
+        if repeats.look(made):
+            return
+    pytest.fail(repeats.found)
 
 
 @pytest.mark.parametrize(

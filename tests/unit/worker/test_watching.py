@@ -42,7 +42,7 @@ def test_poisoning_reports_raise_alarms_and_recounted_ones_are_skipped():
             watching.look(one, state.apply(STREAM, one).reports)
         assert state.reports == 8
         assert [test for test, *_ in told] == ["repeats"], again
-    assert told[0][2].startswith("7 repeat an earlier report of their block")
+    assert told[0][2].startswith("pairs of equal reports in a block: 28; at most")
 
 
 def test_each_offset_of_a_partition_is_examined_once():

@@ -273,7 +273,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
                 "poisoned",
                 "repeats",
                 16,
-                "15 repeat an earlier report of their block; at most 1.3e-08 expected",
+                "pairs of equal reports in a block: 120; at most 1.3e-08 expected",
             ),
         ]
     ],
