@@ -92,9 +92,7 @@ def test_the_probability_of_ever_missing_a_set_is_at_most_the_risk(p, q):
     assert max(wrong) <= 1 - level
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in PROTOCOLS if name != "olh"]
-)  # its hash is not random
+@pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "olh"])  # its hash is not random
 @pytest.mark.parametrize("epsilon", ["0.5", "4", "9"])
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_law_of_a_set_is_bounded(name, epsilon, size):
