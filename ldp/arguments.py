@@ -10,6 +10,8 @@ import json
 import operator
 import re
 import reprlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 if TYPE_CHECKING:
@@ -105,10 +107,37 @@ def as_text(name: str, text: object) -> str:
     return text
 
 
-def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the indices of a set: (m,), distinct, in 0..d−1; m may be 0."""
+def as_labels(given: Sequence[str], d: int) -> tuple[str, ...]:
+    """Returns d distinct labels as a tuple."""
+    labels = tuple(given)
+    if len(labels) != d:
+        raise ValueError(f"there are {len(labels)} labels for {d} values")
+    for index, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise TypeError(f"label {index} is {label!r}; it must be a string")
+    if len(set(labels)) < d:
+        double = Counter(labels).most_common(1)[0][0]
+        raise ValueError(f"the label {double!r} is repeated; allowed is each label once")
+    return labels
+
+
+def as_indices(
+    subset: npt.ArrayLike, domain_size: int, labels: Sequence[str] | None = None
+) -> npt.NDArray[np.int64]:
+    """Returns the indices of a set: (m,), distinct, in 0..d−1; m may be 0.
+
+    If `labels` are given, the set may contain labels.
+    """
     import numpy as np
 
+    given = np.asarray(subset)
+    if labels is not None and given.ndim == 1 and given.dtype.kind in "UO":
+        places = {label: index for index, label in enumerate(labels)}
+        if unknown := [label for label in given.tolist() if label not in places]:
+            raise ValueError(
+                f"a set contains {unknown[0]!r}; allowed are the estimate's {len(places)} labels"
+            )
+        subset = [places[label] for label in given.tolist()]
     given = _integers("a set's values", subset, f"from 0 to {domain_size - 1}", _OF_LABEL)
     if given.size == 0:
         return np.empty(0, np.int64)
@@ -217,3 +246,26 @@ def exact_total(counts: npt.NDArray[np.int64]) -> int:
     if counts.size * int(counts.max(initial=0)) < 1 << 63:
         return int(counts.sum())
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
+
+
+def joined_windows(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Sorts windows and joins adjacent windows; ValueError if windows overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(_window(window) for window in windows):
+        first, last = joined[-1] if joined else (start, None)
+        if last is not None and start < last:
+            raise ValueError(
+                f"the windows {(first, last)} and {(start, end)} overlap: reports in both would be counted twice"
+            )
+        if last == start:
+            joined[-1] = (first, end)
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def _window(window: tuple[int, int]) -> tuple[int, int]:
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise TypeError(f"a window is (start, end), got {window!r}")
+    start = as_integer("a window's start", window[0], -(1 << 63), (1 << 63) - 2)
+    return start, as_integer("a window's end", window[1], start + 1, (1 << 63) - 1)

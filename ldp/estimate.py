@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp import notebook
-from ldp.arguments import as_indices, as_integer
+from ldp import deviation, notebook
+from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_labels, joined_windows
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.binomial_tail import top_bounds
 from ldp.intervals.score import Of
 from ldp.oracles.oracle import Oracle
-from ldp.summation import exact_sum
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -29,8 +26,6 @@ Counts = npt.NDArray[np.int64]
 MOST_MERGED = 1 << 43
 """Largest number of reports for which float64 frequencies determine each count."""
 
-
-_HONEST = 6.0  # Standard errors that honest reports exceed with a probability below 3·10⁻⁸
 _SHOWN = 10  # Values that a notebook shows
 
 
@@ -97,7 +92,7 @@ class Estimate:
             counts.flags.writeable = False
             object.__setattr__(self, "counts", counts)
         if self.labels is not None:
-            object.__setattr__(self, "labels", _labels(self.labels, d))
+            object.__setattr__(self, "labels", as_labels(self.labels, d))
         frequencies.flags.writeable = False
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "n", int(self.n))
@@ -193,9 +188,7 @@ class Estimate:
             >>> round(oue.estimate([600, 370, 370, 368], n=1100).sum_deviation, 2)  # a hundred reports of all ones
             8.49
         """
-        variance, step = _sum_law(self.oracle) if self.oracle.domain_size > 1 else (0.0, 0.0)
-        off = (exact_sum(self.frequencies) - 1.0) * float(self.n * (self.oracle.p - self.oracle.q))
-        return _deviation(off, self.n * variance, step) if variance else 0.0
+        return deviation.of_sum(self.oracle, self.n, self.frequencies)
 
     @property
     def warning(self) -> str | None:
@@ -209,25 +202,7 @@ class Estimate:
             >>> ldp.OUE("4", domain_size=3).estimate([1000, 10, 1000], n=1000).warning
             'these are not counts of 1,000 honest oue reports: the frequencies sum to 4.06, 53 standard errors from 1'
         """
-        if self.oracle.domain_size == 1 and not self.oracle.own_bits:
-            return "the domain has one value, which every report has: the counts contain no information"
-        subject = f"these are not counts of {self.n:,} honest {self.oracle.name} reports:"
-        if abs(sigmas := self.sum_deviation) > _HONEST:
-            total = exact_sum(self.frequencies)
-            return f"{subject} the frequencies sum to {total:.3g}, {abs(sigmas):.2g} standard errors from 1"
-        p, q = float(self.oracle.p), float(self.oracle.q)
-        limit = math.sqrt(_HONEST**2 + 2.0 * math.log(self.oracle.domain_size))
-        for value, nearest, share in (
-            (self.frequencies.argmax(), 1.0, p),
-            (self.frequencies.argmin(), 0.0, q),
-        ):
-            f = float(self.frequencies[value])
-            off = abs(f - min(max(f, 0.0), 1.0)) * self.n * (p - q)
-            sigmas = _deviation(off, self.n * share * (1.0 - share), 1.0)
-            if sigmas > limit:
-                name = self._name(value)
-                return f"{subject} {name} has the frequency {f:.3g}, {sigmas:.2g} standard errors from {nearest:.0f}"
-        return None
+        return deviation.warning(self.oracle, self.n, self.frequencies, self._name)
 
     def within(self, start: int, end: int) -> Estimate:
         """Returns the estimate with the window [start, end) in milliseconds.
@@ -262,16 +237,7 @@ class Estimate:
             >>> estimate.indices(["grey", "red"]), estimate.indices([2, 0])
             (array([2, 0]), array([2, 0]))
         """
-        given = np.asarray(values)
-        if self.labels is not None and given.ndim == 1 and given.dtype.kind in "UO":
-            places = {label: index for index, label in enumerate(self.labels)}
-            for label in given.tolist():
-                if label not in places:
-                    raise ValueError(
-                        f"a set contains {label!r}; allowed are the estimate's {len(places)} labels"
-                    )
-            values = [places[label] for label in given.tolist()]
-        return as_indices(values, self.oracle.domain_size)
+        return as_indices(values, self.oracle.domain_size, self.labels)
 
     def to_frame(
         self,
@@ -284,8 +250,8 @@ class Estimate:
         """Returns a data frame with a row for each value.
 
         Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency``, the estimated share among the n
-        reports, and ``std_error`` (Equation 3);
-        ``low`` and ``high``, the ends of its pointwise interval; the columns in `more`.
+        reports, and ``std_error`` (Equation 3); ``low`` and ``high``, the ends of its pointwise interval; the columns
+        in `more`.
 
         Args:
             more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
@@ -314,17 +280,42 @@ class Estimate:
         if self.counts is not None:
             columns["count"] = self.counts
         columns |= {"frequency": self.frequencies, "std_error": self.std_error(), "low": low, "high": high}
-        if not isinstance(more, Mapping | None):
-            raise TypeError(
-                f"more is {more!r}; allowed is a mapping of names to columns, as of together.by_method"
-            )
-        for name, given in (more or {}).items():
-            if name in columns:
-                raise ValueError(f"column {name!r} is a duplicate; the columns are {', '.join(columns)}")
-            if (vector := np.asarray(given)).shape != self.frequencies.shape:
-                raise ValueError(f"column {name!r} has shape {vector.shape}, not {self.frequencies.shape}")
-            columns[name] = vector
-        return notebook.data_frame(columns, library)
+        return notebook.data_frame(columns, {} if more is None else more, library)
+
+    def plot(self, k: int = _SHOWN, *, level: float = 0.95, of: Of = "reports", axes: Any = None) -> Any:
+        """Draws the k most frequent values as bars with intervals.
+
+        A bar is Base's estimate of the share among the n reports. The intervals hold simultaneously, as those of
+        `ldp.query.top_interval`.
+
+        Args:
+            k: number of bars, at most d.
+            level: coverage of the intervals.
+            of: their estimand; see `interval`.
+            axes: matplotlib axes to draw into; None for a new figure.
+
+        Returns:
+            The matplotlib axes.
+
+        Raises:
+            TypeError: k is not an integer, or level is not a number.
+            ValueError: k below 1; level is not strictly between 0 and 1; another `of`.
+            ImportError: matplotlib is not installed.
+
+        Example:
+            >>> import ldp
+            >>> estimate = ldp.GRR("1", domain_size=2).estimate([60, 40], n=100).labelled(["red", "blue"])
+            >>> estimate.plot().get_xlabel()
+            'share among the reports, %'
+        """
+        score.check(level, of)
+        top = self._top(as_integer("k", k, 1, MAX_DOMAIN), level, of)
+        texts = {
+            "title": self._caption(),
+            "axis": f"share {'among the reports' if of == 'reports' else 'in the population'}, %",
+            "intervals": f"{100 * level:g} % simultaneous intervals",
+        }
+        return notebook.bars(*top, texts, axes)
 
     def __repr__(self) -> str:
         shown = [f"{self._name(v)} {self.frequencies[v]:.3g}" for v in self.most_frequent(3)]
@@ -333,14 +324,20 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         """Renders the most frequent values with simultaneous intervals as HTML."""
-        oracle, values = self.oracle, self.most_frequent(_SHOWN)
-        low, high = top_bounds(
-            self.nearest_counts(values), self.n, oracle.p, oracle.q, oracle.domain_size, 0.95, "reports"
-        )
-        rows = zip(map(self._name, values), self.frequencies[values], low, high, strict=True)
+        names, *vectors = self._top(_SHOWN, 0.95, "reports")
+        left = self.oracle.domain_size - len(names)
+        return notebook.table(self._caption(), zip(names, *vectors, strict=True), 0.95, left)
+
+    def _top(self, k: int, level: float, of: Of) -> tuple[list[str], Vector, Vector, Vector]:
+        """Returns names, frequencies and intervals of the most frequent values."""
+        oracle, values = self.oracle, self.most_frequent(k)
+        counts = self.nearest_counts(values)
+        low, high = top_bounds(counts, self.n, oracle.p, oracle.q, oracle.domain_size, level, of)
+        return list(map(self._name, values)), self.frequencies[values], low, high
+
+    def _caption(self) -> str:
         caption = f"{self._about()}; standard error {100 * self.sigma:.3g} %"
-        caption += f". Warning: {self.warning}" if self.warning else ""
-        return notebook.table(caption, rows, 0.95, oracle.domain_size - values.size)
+        return f"{caption}. Warning: {self.warning}" if self.warning else caption
 
     def _about(self) -> str:
         oracle = self.oracle
@@ -439,19 +436,6 @@ def check_estimate(given: object) -> None:
         )
 
 
-def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
-    labels = tuple(given)
-    if len(labels) != d:
-        raise ValueError(f"there are {len(labels)} labels for {d} values")
-    for index, label in enumerate(labels):
-        if not isinstance(label, str):
-            raise TypeError(f"label {index} is {label!r}; it must be a string")
-    if len(set(labels)) < d:
-        double = Counter(labels).most_common(1)[0][0]
-        raise ValueError(f"the label {double!r} is repeated; allowed is each label once")
-    return labels
-
-
 def windows_and_labels(merged: Sequence[Estimate]) -> tuple[tuple[Window, ...], tuple[str, ...] | None]:
     """Returns the windows and labels of merged estimates."""
     if not all(one.windows for one in merged):
@@ -463,36 +447,3 @@ def windows_and_labels(merged: Sequence[Estimate]) -> tuple[tuple[Window, ...], 
     if len(labels) > 1:
         raise ValueError("estimates with different labels cannot be merged: their values differ")
     return tuple(window for one in merged for window in one.windows), next(iter(labels), None)
-
-
-def joined_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Sorts windows and joins adjacent windows; ValueError if windows overlap."""
-    joined: list[Window] = []
-    for start, end in sorted(_checked(window) for window in windows):
-        first, last = joined[-1] if joined else (start, None)
-        if last is not None and start < last:
-            raise ValueError(
-                f"the windows {(first, last)} and {(start, end)} overlap: reports in both would be counted twice"
-            )
-        if last == start:
-            joined[-1] = (first, end)
-        else:
-            joined.append((start, end))
-    return tuple(joined)
-
-
-def _checked(window: Window) -> Window:
-    if not isinstance(window, tuple) or len(window) != 2:
-        raise TypeError(f"a window is (start, end), got {window!r}")
-    start = as_integer("a window's start", window[0], -(1 << 63), (1 << 63) - 2)
-    return start, as_integer("a window's end", window[1], start + 1, (1 << 63) - 1)
-
-
-def _deviation(off: float, variance: float, step: float) -> float:
-    """Returns a distance in standard errors, reduced as in Bernstein's bound."""
-    return off / math.sqrt(variance + step * abs(off) / 3.0) if off else 0.0
-
-
-@lru_cache(maxsize=64)
-def _sum_law(oracle: Oracle) -> tuple[float, float]:
-    return oracle.sum_law()

@@ -1,4 +1,4 @@
-"""Notebook views: data frames and HTML tables of frequent values."""
+"""Notebook views: data frames, HTML tables and plots of frequent values."""
 
 from __future__ import annotations
 
@@ -7,31 +7,80 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
 
 LIBRARIES = ("pandas", "polars")
 """Optional libraries of data frames, in order of preference."""
 
 _LONGEST = 60
+_WIDEST = 30  # characters of a bar's name
 _BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90deg,"
 
 
-def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library: str | None = None) -> Any:
+def data_frame(columns: dict[str, Any], more: Mapping[str, npt.ArrayLike], library: str | None) -> Any:
     """Returns a `pandas.DataFrame` or `polars.DataFrame` of columns by name.
 
-    `library` is one of `LIBRARIES`, or None for the first that is installed. Raises ValueError for another library,
-    ImportError for a library that is not installed.
+    `columns` have (d,) values, among them ``value``. `library` is one of `LIBRARIES`, or None for the first that is
+    installed. Raises the errors of `ldp.Estimate.to_frame`.
     """
+    if not isinstance(more, Mapping):
+        raise TypeError(
+            f"more is {more!r}; allowed is a mapping of names to columns, as of together.by_method"
+        )
+    for name, given in more.items():
+        if name in columns:
+            raise ValueError(f"column {name!r} is a duplicate; the columns are {', '.join(columns)}")
+        if (vector := np.asarray(given)).shape != (shape := columns["value"].shape):
+            raise ValueError(f"column {name!r} has shape {vector.shape}, not {shape}")
+        columns[name] = vector
     if library not in (None, *LIBRARIES):
         raise ValueError(f"library is {library!r}; allowed are {', '.join(LIBRARIES)}")
     wanted = LIBRARIES if library is None else (library,)
     for name in wanted:
         try:
-            return import_module(name).DataFrame(dict(columns))
+            return import_module(name).DataFrame(columns)
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise  # the library is installed, but one of its dependencies is missing
     raise ImportError(f"a data frame needs {' or '.join(wanted)}: pip install {wanted[0]}")
+
+
+def bars(
+    names: Sequence[str], frequencies: Vector, low: Vector, high: Vector, texts: Mapping[str, str], axes: Any
+) -> Any:
+    """Draws (k,) frequencies as bars in %, with intervals, from top to bottom.
+
+    Args:
+        names: (k,) names, drawn literally and shortened.
+        frequencies: (k,) frequencies.
+        low: (k,) lower ends of the intervals.
+        high: (k,) upper ends of the intervals.
+        texts: the `title`, the `axis` of frequencies and the name of the `intervals`.
+        axes: matplotlib axes, or None for a new figure.
+
+    Raises ImportError if new axes are needed and matplotlib is not installed.
+    """
+    if axes is None:
+        try:
+            pyplot = import_module("matplotlib.pyplot")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "matplotlib":
+                raise
+            raise ImportError("a plot needs matplotlib: pip install matplotlib") from None
+        axes = pyplot.subplots(layout="constrained")[1]
+    places = range(len(names))
+    axes.barh(places, 100 * frequencies, alpha=0.6)
+    axes.hlines(places, 100 * low, 100 * high, colors="black", label=texts["intervals"])
+    shown = [name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…" for name in names]
+    axes.set_yticks(places, shown, parse_math=False)  # labels may contain dollars
+    axes.invert_yaxis()
+    axes.set_xlabel(texts["axis"])
+    axes.set_title(texts["title"], loc="left", fontsize="medium", wrap=True, parse_math=False)
+    axes.legend(loc="lower right")  # where the bars are shortest
+    return axes
 
 
 def name_of(value: int, labels: Sequence[str] | None) -> str:
@@ -62,6 +111,6 @@ def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: 
     more = f'<tr><td colspan="4" style="text-align:left">and {left:,} more</td></tr>' if left else ""
     return (
         f'<table><caption style="text-align:left">{escape(caption)}</caption><thead><tr><th scope="col">value</th>'
-        f'<th scope="col">%</th><th scope="col">{level:.0%} simultaneous interval</th><td></td></tr></thead>'
+        f'<th scope="col">% of reports</th><th scope="col">{level:.0%} simultaneous interval</th><td></td></tr></thead>'
         f"<tbody>{body}{more}</tbody></table>"
     )

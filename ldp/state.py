@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_integer, as_json
+from ldp.arguments import as_integer, as_json, joined_windows
 from ldp.counts import checked_state
-from ldp.estimate import Estimate, Window, joined_windows
+from ldp.estimate import Estimate, Window
 from ldp.offset_range import OffsetRange, joined
 from ldp.stream import Stream, canonical
 

@@ -8,6 +8,7 @@ import sys
 import pandas
 import polars
 import pytest
+from matplotlib import pyplot
 
 import ldp
 from ldp import query, snapshot
@@ -141,3 +142,65 @@ def test_pandas_is_preferred_to_polars(monkeypatch):
 def test_invalid_columns_are_refused(more, options, said):
     with pytest.raises(ValueError, match=said):
         ESTIMATE.to_frame(more, **options)
+
+
+@pytest.fixture
+def closing(monkeypatch):
+    """Draws without a display, and closes the figures of a test."""
+    pyplot.switch_backend("agg")
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("of", "axis"),
+    [("reports", "share among the reports, %"), ("population", "share in the population, %")],
+)
+def test_a_plot_has_a_bar_and_an_interval_per_value(closing, of, axis):
+    axes = LABELLED.plot(3, level=0.9, of=of)
+    axes.figure.canvas.draw()
+    order = [0, 2, 1]
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(100 * ESTIMATE.frequencies[order]))
+    (lines,) = axes.collections
+    low, high = query.top_interval(ESTIMATE, 3, 0.9, of)
+    for i, ((left, place), (right, _)) in enumerate(lines.get_segments()):
+        assert (place, left, right) == pytest.approx((i, 100 * low[i], 100 * high[i]))
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["rouge", "'a\\u2028b'", LABELS[1]]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the most frequent value is at the top
+    assert axes.get_xlabel() == axis
+    assert axes.get_title(loc="left").startswith("1,000 reports of grr, ε = 1/2, d = 4; standard error")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["90 % simultaneous intervals"]
+
+
+def test_a_plot_draws_labels_literally_and_any_sign_into_given_axes(closing):
+    below = ldp.GRR("1/2", 2).estimate([0, 1000], 1000).labelled(["$x$ for $5", r"\$\frac"])
+    _, (axes, other) = pyplot.subplots(1, 2)
+    assert below.plot(axes=axes) is axes
+    axes.figure.canvas.draw()  # would raise ValueError for a label that is parsed as mathematics
+    assert [text.get_text() for text in axes.get_yticklabels()] == [r"\$\frac", "$x$ for $5"]
+    assert axes.patches[1].get_width() < 0
+    assert "Warning: these are not counts" in axes.get_title(loc="left")
+    assert not other.patches
+
+
+def test_a_plot_has_at_most_d_bars(closing):
+    assert len(ESTIMATE.plot().patches) == 4
+    assert len(ldp.RatedResponse(["1/2", "3/4"]).estimate([30, 10, 25, 15], 80).plot(1).patches) == 1
+    with pytest.raises(ValueError, match="k is 0; allowed is 1 to"):
+        ESTIMATE.plot(0)
+    with pytest.raises(TypeError, match="k must be an integer, not 'norm-sub'"):
+        ESTIMATE.plot("norm-sub")
+    with pytest.raises(ValueError, match="`of` is 'users'"):
+        ESTIMATE.plot(of="users")
+
+
+def test_a_plot_needs_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="a plot needs matplotlib: pip install matplotlib"):
+        ESTIMATE.plot()
+
+
+def test_the_table_and_the_plot_warn_of_impossible_counts():
+    caption, *_ = Read(ldp.OUE("4", 3).estimate([1000, 10, 1000], 1000)._repr_html_()).cells
+    assert caption.endswith("the frequencies sum to 4.06, 53 standard errors from 1")
