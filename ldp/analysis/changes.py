@@ -127,14 +127,16 @@ class Changes:
         >>> import ldp
         >>> oracle = ldp.GRR("1", domain_size=3)
         >>> before, after = oracle.estimate([4000, 3000, 3000], 10_000), oracle.estimate([4600, 3010, 2390], 10_000)
+        >>> between(before, after)
+        Changes(found=array([2, 0]), level=0.01, at_least=0.0)
         >>> low, high = between(before, after).interval()
         >>> low.round(3), high.round(3)
         (array([-0.228,  0.099]), array([-0.107,  0.23 ]))
     """
 
     found: Indices
-    differences: Vector
-    log_e: Vector
+    differences: Vector = field(repr=False)
+    log_e: Vector = field(repr=False)
     level: float
     at_least: float
     _tests: Sequence[_Test] = field(repr=False)

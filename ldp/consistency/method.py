@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,11 @@ class Method:
     """
 
     name: str
-    function: Callable[[Estimate], Vector]
+    function: Callable[[Estimate], Vector] = field(repr=False)
     non_negative: bool
     sums_to_one: bool
     of_paper: bool = True
-    answer: Callable[[Estimate, Indices, Vector], float] = summed
+    answer: Callable[[Estimate, Indices, Vector], float] = field(default=summed, repr=False)
 
     def __call__(self, estimate: Estimate) -> Vector:
         """Returns estimated shares among the n reports: (d,) float64.

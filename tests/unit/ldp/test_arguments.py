@@ -109,3 +109,14 @@ def test_a_labelled_estimate_takes_labels_in_place_of_indices():
 def test_labels_of_an_estimate_are_distinct():
     with pytest.raises(ValueError, match="the label 'red' is repeated; allowed is each label once"):
         PLAIN.labelled(["red", "blue", "red", "grey"])
+
+
+def test_a_line_shows_no_long_vectors_or_addresses():
+    stream = ldp.Stream("s", ldp.GRR("1", 1000), labels=[f"value {v}" for v in range(1000)])
+    estimate = stream.oracle.estimate([1] * 1000, 1000)
+    for shown in (stream, estimate, estimate.labelled(stream.labels), METHODS["norm-sub"]):
+        assert len(repr(shown)) < 150
+    assert (
+        repr(changes.between(PLAIN, PLAIN))
+        == "Changes(found=array([], dtype=int64), level=0.01, at_least=0.0)"
+    )
