@@ -16,7 +16,7 @@ ALARM = 6.0
 RUNS = 200
 HONEST = [
     *(ldp.oracle(name, epsilon, d) for name in ORACLES for epsilon in ("1", "4") for d in (20,)),
-    ldp.OLH("0.5", 1),
+    ldp.OLH("0.5", 2),
     ldp.HadamardResponse("1", 127),  # the message that every value prefers makes a large step
     ldp.PGR("1", 64, prime=3, dimension=5),
     ldp.PGR("1", 121, prime=3, dimension=5),  # as many points as values: constant

@@ -146,6 +146,15 @@ leaves_sockets = pytest.mark.filterwarnings(
 
 @pytest.mark.slow
 @leaves_sockets
+def test_watch_refuses_a_method_that_one_value_does_not_have(run):
+    bit = GOOD.replace('"grr"\nepsilon = "1"', '"unary"\np = "3/4"\nq = "1/4"').replace("= 3", "= 1")
+    result = run(bit, "watch", "--method", "norm-sub")
+    assert result.exit_code == 2
+    assert "'norm-sub' given; published are base, base-pos, post-pos, base-cut" in " ".join(
+        result.stderr.split()
+    )
+
+
 @pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check", "dead-letters"])
 def test_silent_brokers_are_named_while_waiting_and_after(run, tmp_path, monkeypatch, closed, command):
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 1.0)
