@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_indices, as_integer
+from ldp.arguments import as_integer
 from ldp.estimate import Estimate, Indices, Vector
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.rated_estimate import RatedEstimate
@@ -102,11 +102,11 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
         A whole number; infinity if no number suffices. O(m), and the cost of `Oracle.supported_of`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, an empty set; frequencies that are not from counts.
-        TypeError: indices that are not integers.
+        ValueError: an empty set; frequencies that are not from counts; as for `Estimate.indices`.
+        TypeError: as for `Estimate.indices`.
     """
     oracle = estimate.oracle
-    indices = as_indices(subset, oracle.domain_size)
+    indices = estimate.indices(subset)
     if not indices.size:
         raise ValueError("a set needs at least one value")
     if isinstance(estimate, RatedEstimate):

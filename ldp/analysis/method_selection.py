@@ -35,12 +35,12 @@ from itertools import islice, repeat
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
+from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, check_generator
 from ldp.consistency import METHODS, chosen
 from ldp.consistency.empirical_bayes import Fit
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.together import by_method
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.query import Query, SetQuery, TopQuery
 
 NEAR = 1.1  # A method whose error is at most this many times the lowest is as good as the best
@@ -153,7 +153,7 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
         sets)): 0.3 s for d = 1,024.
 
     Raises:
-        TypeError: a query or number of repeats of the wrong type.
+        TypeError: an estimate, query, number of repeats or generator of the wrong type.
         ValueError: a domain of one value, a set's index outside the domain, or fewer than 4 repeats.
 
     Example:
@@ -179,6 +179,8 @@ def choose_all(
     A query's ranking does not depend on the other queries. A subset as ``methods`` restricts the
     ranking and the comparison to these methods.
     """
+    check_estimate(estimate)
+    check_generator(rng, "a numpy Generator")
     if estimate.oracle.domain_size == 1:
         raise ValueError(
             "the domain has one value; a ranking needs at least 2, because it simulates distributions"

@@ -7,8 +7,9 @@ import pandas
 import pytest
 
 import ldp
-from ldp import query
+from ldp import poisoning, query
 from ldp.analysis import changes
+from ldp.analysis.method_selection import Values, choose
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.together import by_method
 
@@ -36,6 +37,9 @@ RATED = ldp.RatedResponse(["1/2", "3/4"]).estimate([30, 10, 25, 15], 80)
         (lambda: query.interval(PLAIN, "norm-sub"), "a vector of integers from 0 to 3, not 'norm-sub' (str)"),
         (lambda: query.SetQuery("warm", ["red"]), f"must be an integer, not 'red' (str); {CONVERT}"),
         (lambda: PLAIN.to_frame(["norm-sub"]), "more is ['norm-sub']; allowed is a mapping"),
+        (lambda: choose(PLAIN, "norm-sub", np.random.default_rng(1)), "a query must be a SetQuery"),
+        (lambda: choose(PLAIN, Values(), 7), "rng must be a numpy Generator, not int"),
+        (lambda: choose([0.5, 0.5], Values(), np.random.default_rng(1)), "an Estimate is needed, not a list"),
         (lambda: changes.between_sets(PLAIN, PLAIN, [[0, 1]]), "query 0 is [0, 1]; allowed is a SetQuery"),
         (lambda: ldp.Estimate([1.0], 9, "grr"), "oracle is 'grr'; allowed is an Oracle"),
         (lambda: ldp.oracle("grr", "1", d=4), "grr has no parameter 'd'; allowed are epsilon, domain_size"),
@@ -91,6 +95,9 @@ def test_a_labelled_estimate_takes_labels_in_place_of_indices():
         assert ldp.answer(LABELLED, labels, "power-ns") == ldp.answer(PLAIN, indices, "power-ns")
         for of_set in (query.std_error, query.interval, query.anytime_interval):
             assert of_set(LABELLED, labels) == of_set(PLAIN, indices)
+        assert poisoning.set_tolerance(LABELLED, labels, 0.0, 0.9) == poisoning.set_tolerance(
+            PLAIN, indices, 0.0, 0.9
+        )
         named, plain = LABELLED.anytime_interval(0.9, labels), PLAIN.anytime_interval(0.9, indices)
         assert np.array_equal(named, plain)
     coins = RATED.labelled(["heads", "tails"])
