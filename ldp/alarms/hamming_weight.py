@@ -57,13 +57,12 @@ class HammingWeight(Martingale):
     @staticmethod
     def applies(oracle: Oracle) -> bool:
         """Returns whether the number of 1 bits in a report has a known law."""
-        if not isinstance(oracle, UnaryEncoding) or isinstance(oracle, RAPPOR):
-            return False
-        return oracle.p < 1 or oracle.domain_size > 1
+        several = oracle.domain_size > 1  # one bit is a yes/no question, whose law depends on the answer
+        return several and isinstance(oracle, UnaryEncoding) and not isinstance(oracle, RAPPOR)
 
     @staticmethod
     def _refusal(oracle: Oracle) -> str:
-        return f"the protocol is {oracle.name}; the Hamming weight check applies to unary encoding, not to RAPPOR"
+        return f"the protocol is {oracle.name}; the test applies to unary encoding of 2 or more values, not to RAPPOR"
 
     def begin(self) -> None:
         """Restarts the test with the full false-alarm risk."""

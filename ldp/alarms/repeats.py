@@ -66,11 +66,14 @@ class Repeats(Martingale):
     @staticmethod
     def applies(oracle: Oracle) -> bool:
         """Returns whether the oracle has many different reports."""
-        return isinstance(oracle, OLH | UnaryEncoding | SubsetSelection) and not isinstance(oracle, RAPPOR)
+        if oracle.domain_size == 1 or isinstance(oracle, RAPPOR):
+            return False
+        return isinstance(oracle, OLH | UnaryEncoding | SubsetSelection)
 
     @staticmethod
     def _refusal(oracle: Oracle) -> str:
-        return f"the protocol is {oracle.name}; the test applies to olh, subset and unary encoding, not to RAPPOR"
+        allowed = "olh, subset and unary encoding of 2 or more values, not to RAPPOR"
+        return f"the protocol is {oracle.name}; the test applies to {allowed}"
 
     def begin(self) -> None:
         """Restarts the test with the full false-alarm risk."""

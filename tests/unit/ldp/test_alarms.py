@@ -27,7 +27,7 @@ def law_of_ones(oracle):
     return np.convolve(stats.binom.pmf(np.arange(2), 1, p), stats.binom.pmf(np.arange(d), d - 1, q))
 
 
-@pytest.mark.parametrize("oracle", [ldp.OUE("1", 6), ldp.SUE("2", 4), ldp.OUE("1/2", 1)])
+@pytest.mark.parametrize("oracle", [ldp.OUE("1", 6), ldp.SUE("2", 4), ldp.OUE("1/2", 2)])
 def test_the_evidence_of_ones_is_a_martingale_of_mean_1(oracle):
     law = law_of_ones(oracle)
     for n in (1, 2, 3):
@@ -147,6 +147,7 @@ def test_copies_are_detected_in_small_domains(oracle, times):
         (OLH, [False, True, True]),
         (HADAMARD, [False, True, False]),
         (SUBSET, [False, False, True]),
+        (ldp.Unary("3/4", "1/4", 1), [False, False, False]),
         (ldp.GRR("1", 4), [False, False, False]),
         (ldp.PGR("1", 4), [False, False, False]),
     ],
@@ -158,6 +159,17 @@ def test_which_tests_apply(oracle, tests):
             with pytest.raises(ValueError, match=f"the protocol is {oracle.name}; the "):
                 kind(oracle, 0.5)
     assert Watch(oracle, lambda: 0.0).look(oracle.perturb([0] * 10)) == []
+
+
+@pytest.mark.parametrize("yes", [0.0, 0.5, 1.0])
+def test_answers_to_a_yes_no_question_raise_no_alarm(yes):
+    """One bit is 1 with probability q under no: fewer ones and more equal reports than any value of ldp's clients."""
+    oracle, rng = ldp.Unary("3/4", "1/100", 1), np.random.default_rng(8)
+    watch, seconds = Watch(oracle, itertools.count().__next__, rng, 1e-3), 8
+    bits = rng.random(seconds * 4096) < np.where(rng.random(seconds * 4096) < yes, 0.75, 0.01)
+    made = np.zeros(bits.size, oracle.report_dtype)
+    made["bits"][:, 0] = bits
+    assert not any(watch.look(block) for block in np.split(made, seconds))
 
 
 @pytest.mark.parametrize("oracle", [OUE, OLH, HADAMARD, SUBSET])
