@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import math
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,12 @@ def audit_client(
     ldp audit-client --document colours.json -- node client.mjs {}
 
     The test finds frames that a worker would reject, and coins that repeat in a second run or in the next report. It
-    compares the frequencies of reports with the protocol's probabilities, value by value, by exact tails and by χ². It
-    computes a lower bound of the ε spent. If the client answers line by line, it also compares the times of different
-    values. The tested values are the first, the last, and some between.
+    compares the frequencies of reports with the protocol's probabilities, value by value and for all values together,
+    by exact tails and by χ². It computes a lower bound of the ε spent. If the client answers line by line, it also
+    compares the times of different values. The tested values are the first, the last, and some between.
+
+    A pass states the excess of ε that the test would have found. A client has an excess if its reports support their
+    value too often, or other values too rarely.
 
     --vectors takes a file or a folder, such as tests/vectors/wire-1/reports of the source tree, and tests a client with
     scripted coins. A seed in hexadecimal precedes each value, and the frames must equal those of the vectors.
@@ -137,6 +141,8 @@ def _index(stream: Stream, value: str) -> int:
 
 
 def _lines(stream: Stream, found: Verdict) -> str:
+    from ldp.conformance.excess import POWER
+
     lines = [f"{found.verdict}: {found.reports:,} reports, {found.comparisons:,} probabilities compared"]
     if found.spent is not None:
         lines.append(
@@ -146,6 +152,12 @@ def _lines(stream: Stream, found: Verdict) -> str:
         lines.append("time: not measured, because the client does not answer line by line")
     else:
         lines.append(f"{found.times.summary}, by the median (p = {found.times.p_value:.1g})")
+    if found.verdict == "pass" and found.excess is not None:
+        everywhere, once = (math.ceil(1000 * each) / 1000 for each in astuple(found.excess))
+        lines.append(
+            f"an excess of more than {everywhere:.3f} in all values, or {once:.3f} in one tested value, would have been"
+            f" found with probability {POWER:.0%}"
+        )
     lines += [f"  {finding}" for finding in found.findings[:_SHOWN]]
     if len(found.findings) > _SHOWN:
         lines.append(f"  and {len(found.findings) - _SHOWN:,} more")

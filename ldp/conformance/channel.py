@@ -1,12 +1,14 @@
-"""Compares a client's reports of one value with the protocol's law.
+"""Compares a client's reports with the protocol's law.
 
 A `Rate` counts the reports with one event and is tested by exact binomial tails. `Cells` partition all reports
 and are tested by Pearson's χ², with enough expected reports in each cell for the χ² tail to be near the exact one.
+Reports are independent, so the counts of several values with the same law add up to another `Rate` or `Cells`. This
+sum (`pooled`) shows a smaller deviation if all values have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -20,24 +22,34 @@ from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
 from ldp.oracles.rated import RatedResponse
 from ldp.oracles.response import channel
+from ldp.oracles.unary import UnaryEncoding
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Reports = npt.NDArray[np.void]
 
+OWN, OTHER_BITS = "reports that support it", "1 bits of other values"
 _EXPECTED = 50  # Least expected reports of a cell: with fewer, χ² understates tails of 10⁻⁹
 _BINS = 64  # Largest number of cells after grouping
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of reports with an event, and its probability under the law."""
+    """Number of reports with an event, and its probability under the law.
 
-    what: str
+    `value` is the reported value, or None for all values.
+    """
+
+    value: int | None
+    event: str
     count: int
     n: int
     probability: float
+
+    def __add__(self, other: Rate) -> Rate:
+        """Returns the rate of the reports of both."""
+        return Rate(None, self.event, self.count + other.count, self.n + other.n, self.probability)
 
     @property
     def p_value(self) -> float:
@@ -50,16 +62,21 @@ class Rate:
     def summary(self) -> str:
         """The measured and the expected rate."""
         rate = self.count / max(self.n, 1)
-        return f"{self.what}: {rate:.4%} of {self.n:,}, expected {self.probability:.4%}"
+        return f"{_what(self)}: {rate:.4%} of {self.n:,}, expected {self.probability:.4%}"
 
 
 @dataclass(frozen=True)
 class Cells:
     """A partition of all reports: (m,) counts, and (m,) probabilities."""
 
-    what: str
+    value: int | None
+    event: str
     counts: npt.NDArray[np.int64]
     probabilities: npt.NDArray[np.float64]
+
+    def __add__(self, other: Cells) -> Cells:
+        """Returns the cells of the reports of both."""
+        return Cells(None, self.event, self.counts + other.counts, self.probabilities)
 
     @property
     def p_value(self) -> float:
@@ -74,9 +91,27 @@ class Cells:
         expected = self.probabilities * self.counts.sum()
         worst = int((abs(self.counts - expected) / np.sqrt(expected)).argmax())
         return (
-            f"{self.what}: uneven by χ² of {self.counts.size} cells; the worst cell has {self.counts[worst]:,}"
+            f"{_what(self)}: uneven by χ² of {self.counts.size} cells; the worst cell has {self.counts[worst]:,}"
             f" reports, expected {expected[worst]:,.0f}"
         )
+
+
+def _what(one: Rate | Cells) -> str:
+    return f"{'all values' if one.value is None else f'value {one.value}'}, {one.event}"
+
+
+def pooled(compared: Iterable[Rate | Cells]) -> Iterator[Rate | Cells]:
+    """Yields the sums of the comparisons that have the same event and law."""
+    rates, cells = dict[tuple[str, float], Rate](), dict[tuple[str, bytes], Cells]()
+    for one in compared:
+        if isinstance(one, Rate):
+            rate = rates.get(key := (one.event, one.probability))
+            rates[key] = rate + one if rate else one
+        else:
+            cell = cells.get(law := (one.event, one.probabilities.tobytes()))
+            cells[law] = cell + one if cell else one
+    sums: list[Rate | Cells] = [*rates.values(), *cells.values()]
+    yield from (one for one in sums if one.value is None)
 
 
 def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.bool_]:
@@ -108,10 +143,13 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
         return
     n = reports.size
     of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *others])}
-    yield Rate(f"value {value}, reports that support it", int(of[value].sum()), n, float(oracle.p))
+    yield Rate(value, OWN, int(of[value].sum()), n, float(oracle.p))
     others = [u for u in of if u != value]
-    for u in others:
-        yield Rate(f"value {value}, reports that support {u}", int(of[u].sum()), n, float(oracle.q))
+    counts = [int(of[u].sum()) for u in others]
+    for u, count in zip(others, counts, strict=True):
+        yield Rate(value, f"reports that support {u}", count, n, float(oracle.q))
+    if isinstance(oracle, UnaryEncoding) and others:  # its bits are independent
+        yield Rate(value, OTHER_BITS, sum(counts), n * len(others), float(oracle.q))
     yield from _pairs(oracle, value, of, others)
     if isinstance(oracle, OLH):
         yield from _hashed(oracle, value, reports, of[value])
@@ -123,8 +161,8 @@ def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate
     """Compares the reports of each rate separately."""
     for i, rate in enumerate(oracle.rates):
         at = reports["value"][reports["rate"] == i]
-        what = f"value {value}, reports at the rate {rate} that support it"
-        yield Rate(what, int((at == value).sum()), at.size, float(channel(rate)[0]))
+        event = f"{OWN}, at the rate {rate}"
+        yield Rate(value, event, int((at == value).sum()), at.size, float(channel(rate)[0]))
 
 
 def _pairs(
@@ -136,10 +174,10 @@ def _pairs(
         return
     for u in others:
         both = int((of[value] & of[u]).sum())
-        yield Rate(f"value {value}, reports that support it and {u}", both, of[u].size, float(own))
+        yield Rate(value, f"reports that support it and {u}", both, of[u].size, float(own))
     for u, w in pairwise(others):
         both = int((of[u] & of[w]).sum())
-        yield Rate(f"value {value}, reports that support {u} and {w}", both, of[u].size, float(neighbours))
+        yield Rate(value, f"reports that support {u} and {w}", both, of[u].size, float(neighbours))
 
 
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
@@ -164,22 +202,20 @@ def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_
     """Tests seeds and buckets for uniformity and independence."""
     seeds, n = reports["seed"].astype(np.int64), reports.size
     for byte in range(4):
-        yield from _even(f"value {value}, byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
+        yield from _even(value, f"byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
     for bit in range(32):
         both_true = own & (seeds >> bit & 1 == 1)
-        what = f"value {value}, reports that support it and have bit {bit} of the seed set"
-        yield Rate(what, int(both_true.sum()), n, float(oracle.p) / 2)
+        event = f"reports that support it and have bit {bit} of the seed set"
+        yield Rate(value, event, int(both_true.sum()), n, float(oracle.p) / 2)
     buckets = reports["bucket"].astype(np.int64)
     for shift in (0, 28):
         both = buckets * 16 + (seeds >> shift & 15)
-        yield from _even(
-            f"value {value}, buckets by four bits of the seed from bit {shift}", both, 16 * oracle.g
-        )
+        yield from _even(value, f"buckets by four bits of the seed from bit {shift}", both, 16 * oracle.g)
     values = np.full(n, value, np.int64)
     hashed = kernels.HASH[oracle.hash](seeds.astype(np.uint32), values, oracle.g).astype(np.int64)
     steps = (buckets - hashed) % oracle.g
     if oracle.g > 2:
-        yield from _even(f"value {value}, buckets without support", steps[~own] - 1, oracle.g - 1)
+        yield from _even(value, "buckets without support", steps[~own] - 1, oracle.g - 1)
 
 
 def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:
@@ -191,7 +227,7 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
     weights = np.where(preferred, float(likely), float(unlikely))
     order = np.argsort(preferred, kind="stable")
     counts, probabilities = np.bincount(index, minlength=K)[order], weights[order]
-    yield from _grouped(f"value {value}, messages", counts, probabilities)
+    yield from _grouped(value, "messages", counts, probabilities)
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
@@ -202,13 +238,13 @@ def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
     return oracle.p, oracle.q
 
 
-def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
+def _even(value: int, event: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
     """Tests that numbers are uniform on 0..m−1."""
-    yield from _grouped(what, np.bincount(numbers, minlength=m), np.full(m, 1 / m))
+    yield from _grouped(value, event, np.bincount(numbers, minlength=m), np.full(m, 1 / m))
 
 
 def _grouped(
-    what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
+    value: int, event: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
     """Groups cells until each expects enough reports, and compares the groups."""
     n = int(counts.sum())
@@ -224,4 +260,4 @@ def _grouped(
     _, bins = np.unique(bins, return_inverse=True)
     together = np.bincount(bins, weights=counts).astype(np.int64)
     if together.size > 1:
-        yield Cells(what, together, np.bincount(bins, weights=probabilities).astype(np.float64))
+        yield Cells(value, event, together, np.bincount(bins, weights=probabilities).astype(np.float64))

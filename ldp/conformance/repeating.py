@@ -46,12 +46,12 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
     chance = collision(oracle)
     rows = [_rows(oracle, reports) for reports in (first, second)]
     same = int((rows[0] == rows[1]).sum())
-    yield Rate(f"value {value}, reports repeated in a second run", same, first.size, chance)
+    yield Rate(value, "reports repeated in a second run", same, first.size, chance)
     for row in rows:
         # disjoint pairs, because matches of overlapping pairs depend on each other
         pairs = row[: row.size // 2 * 2].reshape(-1, 2)
         again = int((pairs[:, 0] == pairs[:, 1]).sum())
-        yield Rate(f"value {value}, reports equal to the previous one", again, len(pairs), chance)
+        yield Rate(value, "reports equal to the previous one", again, len(pairs), chance)
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:

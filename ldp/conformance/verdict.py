@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldp.conformance import channel, repeating
+from ldp.conformance import channel, excess, repeating
 from ldp.conformance.spending import Spent, spent
 from ldp.conformance.timing import APART, times
 from ldp.oracles import RatedResponse, Response
 
 if TYPE_CHECKING:
+    from ldp.conformance.excess import Excess
     from ldp.conformance.running import Command
     from ldp.conformance.timing import Times
     from ldp.oracles import Oracle
@@ -32,7 +34,8 @@ _SEED = 1
 class Verdict:
     """The result of a conformance test, with the strongest findings first.
 
-    `spent` is None for a single value, and `times` is None if the client does not answer line by line.
+    `spent` is None for a single value, and `times` is None if the client does not answer line by line. `excess` is None
+    for a single value, an infinite ε, or too few reports.
     """
 
     verdict: str
@@ -40,7 +43,8 @@ class Verdict:
     comparisons: int
     findings: Sequence[str]
     spent: Spent | None
-    times: Times | None = field(default=None)
+    times: Times | None
+    excess: Excess | None
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
@@ -72,6 +76,7 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
     for v in values:
         compared += channel.evidence(oracle, v, made[v], [*values, *others])
         compared += repeating.repeated(oracle, v, *(run[order == v] for run in runs))
+    compared += channel.pooled(compared)
     risk = alarm / 2 / len(compared)
     unlikely = sorted((one.p_value, one.summary) for one in compared)
     findings = [f"{summary} (p = {p:.1g})" for p, summary in unlikely if p < risk]
@@ -83,7 +88,8 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
         findings.append(f"{took.summary} (p = {took.p_value:.1g})")
     few = least is not None and least.epsilon < SHOWN * min(_least_promised(oracle), LARGE)
     verdict = FAIL if findings else TOO_FEW if few else PASS
-    return Verdict(verdict, 2 * order.size, len(compared), findings, least, took)
+    missed = excess.found(compared, risk) if math.isfinite(oracle.epsilon) else None
+    return Verdict(verdict, 2 * order.size, len(compared), findings, least, took, missed)
 
 
 def _least_promised(oracle: Oracle) -> float:

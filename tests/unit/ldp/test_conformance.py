@@ -4,6 +4,8 @@ import json
 import math
 import re
 import sys
+from dataclasses import astuple
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,11 +13,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy import stats
+from scipy.special import expit, logit
 
 import ldp
 from ldp.cli import cli
 from ldp.conformance import channel, repeating, spending
 from ldp.conformance import verdict as conformance
+from ldp.conformance.excess import found
 from ldp.conformance.running import ClientError, Command, decoded
 from ldp.conformance.verdict import FAIL, PASS, assess, chosen
 from ldp.oracles import ORACLES
@@ -118,8 +122,14 @@ def test_honest_reports_have_the_expected_false_alarm_rate(oracle):
     """80 simulated audits: the least p-value of m comparisons is below α/m for about α of them."""
     alarm, alarms, d = 0.2, 0, oracle.domain_size
     for seed in range(80):
-        reports = of_one(oracle, min(5, d - 1), 2000, seed)
-        values = [one.p_value for one in channel.evidence(oracle, min(5, d - 1), reports, range(d))]
+        compared = [
+            one
+            for value in {0, min(5, d - 1)}
+            for one in channel.evidence(
+                oracle, value, of_one(oracle, value, 2000, 100 * value + seed), range(d)
+            )
+        ]
+        values = [one.p_value for one in (*compared, *channel.pooled(compared))]
         alarms += min(values) < alarm / len(values)
     # exact tails are discrete, so fewer alarms are fine; more only once in 10⁶
     assert alarms <= stats.binom.isf(1e-6, 80, alarm)
@@ -130,7 +140,7 @@ def test_honest_reports_have_the_expected_false_alarm_rate(oracle):
 def test_p_values_follow_the_exact_law(n, p, level):
     """It is at most the level with at most that probability, and not far less often; by all outcomes."""
     law = stats.binom.pmf(np.arange(n + 1), n, p)
-    found = np.array([channel.Rate("", k, n, p).p_value for k in range(n + 1)])
+    found = np.array([channel.Rate(0, "", k, n, p).p_value for k in range(n + 1)])
     assert 0.4 * level < law[found <= level].sum() <= level * (1 + 1e-9)
 
 
@@ -151,11 +161,126 @@ def test_all_comparisons_share_the_risk(monkeypatch, p_value, share, verdict):
     found = SimpleNamespace(p_value=p_value, summary="a value")
     monkeypatch.setattr(conformance, "spent", lambda *risk: given.append(risk[-1]))
     monkeypatch.setattr(channel, "evidence", lambda *_: [found])
+    monkeypatch.setattr(channel, "pooled", lambda _: [])
     monkeypatch.setattr(repeating, "repeated", lambda *_: [])
     took = SimpleNamespace(p_value=share, ratio=conformance.APART + 1, summary="slow")
     monkeypatch.setattr(conformance, "times", lambda *_: took)
     assert assess(command, 100, ALARM).verdict == verdict
     assert given == [ALARM / 4]  # the last quarter spends more
+
+
+def audited(oracle, client, number, seed):
+    """The verdict on a client that perturbs by another oracle."""
+    rng = np.random.default_rng(seed)
+    stream = ldp.Stream("s", oracle)
+    return assess(
+        SimpleNamespace(stream=stream, report=lambda order: client.perturb(order, rng=rng)), number, ALARM
+    )
+
+
+@pytest.fixture
+def untimed(monkeypatch):
+    monkeypatch.setattr(conformance, "times", lambda *_: None)
+
+
+UNARY = ldp.Unary("3/4", "1/10", 8)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "client", "event"),
+    [
+        (UNARY, ldp.Unary("0.76", "1/10", 8), "all values, reports that support it: 7"),
+        (UNARY, ldp.Unary("3/4", "0.095", 8), "all values, 1 bits of other values: 9."),
+        (
+            ldp.RAPPOR("1/2", "3/4", "1/4", 8),
+            ldp.RAPPOR("1/2", "0.765", "1/4", 8),
+            "all values, 1 bits of other values",
+        ),
+        (ldp.GRR("1", 16), ldp.GRR("1.05", 16), "all values, reports that support it"),
+        (ldp.OLH("1", 64, g=3), ldp.OLH("1.05", 64, g=3), "all values, reports that support it"),
+        (
+            ldp.RatedResponse(["1/2"]),
+            ldp.RatedResponse(["0.48"]),
+            "all values, reports that support it, at the rate 1/2",
+        ),
+    ],
+    ids=repr,
+)
+def test_a_small_deviation_of_all_values_is_found(untimed, oracle, client, event):
+    """Each value has too few reports to show it."""
+    found = audited(oracle, client, 200_000, 1)
+    assert found.verdict == FAIL
+    assert any(finding.startswith(event) for finding in found.findings), found.findings
+    assert audited(oracle, oracle, 200_000, 2).verdict == PASS
+
+
+@pytest.mark.parametrize(("n", "p"), [(300, 0.75), (5000, 0.02), (40_000, 0.9)])
+def test_the_excess_of_a_rate_is_where_it_fails_with_99_percent(n, p):
+    """By the p-values of all counts: just below the excess the client fails less often."""
+    risk, counts = 1e-6, np.arange(n + 1)
+    fails = np.array([channel.Rate(None, channel.OWN, k, n, p).p_value < risk for k in counts])
+    for sign, event in ((1, channel.OWN), (-1, channel.OTHER_BITS)):
+        both = [channel.Rate(value, event, 0, n, p) for value in (3, None)]
+        (excess,) = {*astuple(found(both, risk))}
+        above, below = (
+            stats.binom.pmf(counts[fails], n, expit(logit(p) + sign * share * excess)).sum()
+            for share in (1, 0.99)
+        )
+        assert below < 0.99 <= above + 1e-9
+
+
+def test_the_excess_adds_own_and_other_bits_and_is_the_largest_of_the_values():
+    own, other = (
+        [channel.Rate(value, event, 0, n, p) for value, n in ((0, 4000), (1, 2000), (None, 6000))]
+        for event, p in ((channel.OWN, 0.75), (channel.OTHER_BITS, 0.1))
+    )
+    parts = [found(rates, 1e-6) for rates in (own, other)]
+    assert found([*own, *other], 1e-6).all_values == sum(part.all_values for part in parts)
+    assert found([*own, *other], 1e-6).one_value == sum(part.one_value for part in parts)
+    assert parts[0].one_value == found([own[1], own[2]], 1e-6).one_value > parts[0].all_values
+    pair = channel.Rate(
+        None, f"{channel.OWN} and 5", 0, 6000, 0.075
+    )  # a small probability has a larger excess
+    assert found([*own, pair], 1e-6) == parts[0]
+    rates = [channel.Rate(v, f"{channel.OWN}, at the rate 1/2", 0, 2000, 0.75) for v in (0, None)]
+    assert found([*own, *rates], 1e-6).all_values == found(rates, 1e-6).all_values > parts[0].all_values
+    assert found([channel.Rate(v, channel.OWN, 0, 10, 0.75) for v in (0, None)], 1e-6) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("oracle", "spending_more"),
+    [
+        (UNARY, lambda x: ldp.Unary(shifted("3/4", x), "1/10", 8)),
+        (UNARY, lambda x: ldp.Unary("3/4", shifted("1/10", -x), 8)),
+        (UNARY, lambda x: ldp.Unary(shifted("3/4", x / 2), shifted("1/10", -x / 2), 8)),
+        (ldp.GRR("1", 6), lambda x: ldp.GRR(str(1 + x), 6)),
+        (ldp.OLH("1", 20, g=3), lambda x: ldp.OLH(str(1 + x), 20, g=3)),
+        (ldp.SubsetSelection("1", 12, k=3), lambda x: ldp.SubsetSelection(str(1 + x), 12, k=3)),
+        (ldp.HadamardResponse("1", 7), lambda x: ldp.HadamardResponse(str(1 + x), 7)),
+    ],
+)
+def test_the_excess_of_a_verdict_is_found(untimed, oracle, spending_more):
+    """A client that spends as much more fails in 99 %, one that spends a tenth of it hardly ever."""
+    excess = round(audited(oracle, oracle, 8_000, 0).excess.all_values + 5e-7, 6)
+    for share, fewest, most in ((1, 15, 20), (0.1, 0, 3)):
+        clients = [audited(oracle, spending_more(share * excess), 8_000, seed) for seed in range(20)]
+        # more than 5 misses are rarer than 10⁻⁷; a tenth is below 3 of the 6 standard deviations of a finding
+        assert fewest <= sum(client.verdict == FAIL for client in clients) <= most
+
+
+def test_the_page_has_the_excess_of_its_example(untimed):
+    page = (ROOT / "docs" / "guides" / "client-conformance.md").read_text(encoding="utf-8")
+    excess = astuple(audited(UNARY, UNARY, 200_000, 1).excess)
+    everywhere, once = (math.ceil(1000 * each) / 1000 for each in excess)
+    assert f"of {everywhere} if all values have it, and of {once} if only" in page
+    again = astuple(audited(UNARY, UNARY, 800_000, 1).excess)
+    assert [two / one for one, two in zip(excess, again, strict=True)] == pytest.approx([0.5, 0.5], abs=0.02)
+
+
+def shifted(probability, x):
+    """A probability whose log-odds are larger by x."""
+    return Fraction(float(expit(logit(float(Fraction(probability))) + x))).limit_denominator(10**9)
 
 
 def test_honest_coins_repeat_at_the_expected_rate():
@@ -269,6 +394,12 @@ def test_the_command_accepts_chosen_labels_and_values(tmp_path):
     good = run(tmp_path, stream, "--value", "green", "--reports", "60000", "--", *own)
     assert good.exit_code == 0, good.output
     assert good.output.startswith("pass: 60,000 reports")
+    assert re.search(
+        r"^an excess of more than 0\.\d+ in all values, or 0\.\d+ in one tested value, would have been found with"
+        r" probability 99%$",
+        good.output,
+        re.MULTILINE,
+    )
     bad = run(tmp_path, stream, "--value", "pink", "--", *own)
     assert bad.exit_code == 2 and "'pink' is not a value of the stream" in bad.output
 
