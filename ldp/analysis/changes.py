@@ -219,7 +219,7 @@ def between_sets(
         variance = query.variance(before.oracle)
         inside, outside = variance.moments()
         values = np.array(query.values, np.intp)
-        if values.size == before.oracle.domain_size:  # its frequency is 1
+        if values.size == before.oracle.domain_size > 1:  # its frequency is 1
             inside, outside = (inside[0], 0.0), (outside[0], 0.0)
         law = _Law(variance.laws(), inside, outside)
         totals = [estimate.known_counts(values).sum(keepdims=True) for estimate in (before, after)]

@@ -187,6 +187,16 @@ def test_sets_are_tested_too():
     assert between_sets(before, after, []).found.size == 0
 
 
+def test_a_set_of_the_only_value_changes_like_the_value():
+    """The whole domain has frequency 1, except for one value, which is the share of yes."""
+    oracle, yes = ldp.Unary("3/4", "1/4", domain_size=1), ldp.query.SetQuery("yes", [0])
+    before, after = oracle.estimate([4000], 10_000), oracle.estimate([4600], 10_000)
+    one, sets = between(before, after), between_sets(before, after, [yes])
+    assert one.found.tolist() == sets.found.tolist() == [0]
+    assert sets.log_e == pytest.approx(one.log_e)
+    assert np.stack(sets.interval()) == pytest.approx(np.stack(one.interval()))
+
+
 def test_incomparable_estimates_are_refused():
     grr, oue = ldp.GRR("1", domain_size=2), ldp.OUE("1", domain_size=2)
     one, other = grr.estimate([50, 50], 100), oue.estimate([50, 50], 100)
