@@ -116,21 +116,37 @@ def _log_peak(oracle: Oracle) -> float:
 
 
 def _most_expected(oracle: Oracle, reports: npt.NDArray[np.void]) -> float:
-    """Returns Σ b over (n,) reports of unary encoding or subsets. O(n·d)."""
-    p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
-    if "indices" in oracle.fields:
-        supported = np.zeros((reports.size, d), np.bool_)
-        np.put_along_axis(supported, reports["indices"].astype(np.int64), True, axis=1)
-    else:
-        supported = np.unpackbits(reports["bits"], axis=1, count=d, bitorder="little").astype(np.bool_)
+    """Returns Σ b over (n,) reports of unary encoding or subsets. O(bytes)."""
+    p, q, d, n = float(oracle.p), float(oracle.q), oracle.domain_size, reports.size
+    rows, values = _supports(reports)
     if isinstance(oracle, SubsetSelection):
-        own, other = p / math.comb(d - 1, oracle.k - 1), (1 - p) / math.comb(d - 1, oracle.k)
+        own, other = (
+            np.full(n, each)
+            for each in (p / math.comb(d - 1, oracle.k - 1), (1 - p) / math.comb(d - 1, oracle.k))
+        )
     else:
-        ones = supported.sum(axis=1, keepdims=True)
+        ones = np.bincount(rows, minlength=n)
         own = p * q ** np.maximum(ones - 1, 0) * (1 - q) ** (d - ones)
         other = (1 - p) * q**ones * (1 - q) ** np.maximum(d - 1 - ones, 0)
-    earlier = np.cumsum(np.where(supported, own, other), axis=0)[:-1]
-    return float(earlier.max(axis=1).sum())
+    # a value's sum is that of `other`, plus own − other ≥ 0 for each report that supports it
+    order = np.lexsort((rows, values))
+    sums = np.cumsum((own - other)[rows[order]])
+    firsts = np.flatnonzero(np.diff(values[order], prepend=-1))
+    before = np.where(firsts > 0, sums[firsts - 1], 0.0)
+    gains = np.zeros(n)
+    np.maximum.at(gains, rows[order], sums - np.repeat(before, np.diff(firsts, append=order.size)))
+    most = np.cumsum(other) + np.maximum.accumulate(gains)
+    return float(most[:-1].sum())
+
+
+def _supports(reports: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns the report and the value of each support."""
+    if "indices" in (reports.dtype.names or ()):
+        values = reports["indices"].astype(np.int64)
+        return np.repeat(np.arange(reports.size), values.shape[1]), values.ravel()
+    rows, places = np.nonzero(reports["bits"])
+    at, bits = np.nonzero(np.unpackbits(reports["bits"][rows, places][:, None], axis=1, bitorder="little"))
+    return rows[at], places[at] * 8 + bits
 
 
 def copies_in(reports: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
