@@ -21,3 +21,8 @@ def streams(kind):
         assert all("reports" in record for record in good["records"])
         good["records"] += rejected["records"]
     return [read[name] for name in sorted(read)]
+
+
+def packs():
+    """Returns the cases of packing: reports per frame under the limits of records."""
+    return json.loads((FOLDER / "packs.json").read_text(encoding="utf-8"))["packs"]

@@ -1,4 +1,4 @@
-"""Make wire-1/reports and wire-1/coins.json: the frames that a client must send if its coins come from a seed.
+"""Make wire-1/reports, coins.json, documents.json and packs.json: what a client must send, refuse and pack.
 
     python make_reports.py
 
@@ -60,6 +60,9 @@ DOCUMENTS = [
     document("pgr", "4/1", 1024, prime=47, dimension=3),
     document("pgr", "1/2", 100000, prime=2, dimension=17),
     document("pgr", "2/1", 3, prime=3, dimension=2, labels=LABELS),
+    document("olh", "1/2", 4, g=3, hash="mul32", labels=[*LABELS, "👍🏽"]),
+    document("olh", "3/1", 845, g=21, hash="mul32"),
+    document("olh", "11/1", 70000, g=59875, hash="mul32"),
 ]
 
 
@@ -298,6 +301,87 @@ def draws() -> dict:
     }
 
 
+GRR = document("grr", "1/1", 3)
+REFUSED = [  # what a document has, and its difference from a valid one
+    ("a number where a text is required", {"epsilon": 1.0}),
+    ("an epsilon that is not in lowest terms", {"epsilon": "2/2"}),
+    ("a leading zero", {"epsilon": "01/2"}),
+    ("no denominator", {"epsilon": "1"}),
+    ("a decimal", {"epsilon": "0.5"}),
+    ("an epsilon of 0", {"epsilon": "0/1"}),
+    ("an epsilon above 64", {"epsilon": "65/1"}),
+    ("an epsilon whose e^epsilon is 1 at 64 bits", {"epsilon": f"1/{10**30}"}),
+    ("an epsilon that only an explicit channel can have", {"epsilon": "infinite"}),
+    ("an unknown protocol", {"protocol": "rappor"}),
+    ("a protocol in capitals", {"protocol": "GRR"}),
+    ("a protocol named like a property of JavaScript's objects", {"protocol": "constructor"}),
+    ("an unknown key", {"g": 3}),
+    ("a version", {"version": 2}),
+    ("no domain", {"domain_size": None}),
+    ("a domain as a text", {"domain_size": "3"}),
+    ("a domain that is no integer", {"domain_size": 2.5}),
+    ("a domain of 0", {"domain_size": 0}),
+    ("a domain above 2^24", {"domain_size": (1 << 24) + 1}),
+    ("a label twice", {"labels": ["rouge", "rouge", "vert"]}),
+    ("an empty label", {"labels": ["rouge", "", "vert"]}),
+    ("a number as a label", {"labels": ["rouge", 7, "vert"]}),
+    ("half of a surrogate pair", {"labels": ["rouge", "\ud800", "vert"]}),
+    ("a control character", {"labels": ["rouge", "a\0", "vert"]}),
+    ("too few labels", {"labels": ["rouge", "vert"]}),
+    ("labels as a text", {"labels": "abc"}),
+    ("olh without its parameters", {"protocol": "olh"}),
+    ("a g of 1", {"protocol": "olh", "g": 1, "hash": "mul32"}),
+    ("a g above 2^16", {"protocol": "olh", "g": 65537, "hash": "mul32"}),
+    ("an unknown hash", {"protocol": "olh", "g": 4, "hash": "md5"}),
+    ("subsets of the whole domain", {"protocol": "subset", "k": 3}),
+    ("empty subsets", {"protocol": "subset", "k": 0}),
+    ("a composite number as the prime", {"protocol": "pgr", "prime": 4, "dimension": 2}),
+    ("fewer points than values", {"protocol": "pgr", "domain_size": 8, "prime": 2, "dimension": 3}),
+    ("more points than 2^26", {"protocol": "pgr", "prime": 67108859, "dimension": 3}),
+    ("a channel without its probability", {"protocol": "response", "epsilon": None}),
+    ("an epsilon beside probabilities", {"protocol": "response", "p": "3/4"}),
+    ("a probability above 1", {"protocol": "response", "epsilon": None, "p": "5/4"}),
+    ("a response that tells nothing", {"protocol": "response", "epsilon": None, "p": "1/3"}),
+    ("a bit that tells nothing", {"protocol": "unary", "epsilon": None, "p": "1/4", "q": "1/4"}),
+    ("rates of three values", {"protocol": "response", "epsilon": None, "rates": ["1/2"]}),
+    (
+        "descending rates",
+        {"protocol": "response", "epsilon": None, "domain_size": 2, "rates": ["1/2", "1/3"]},
+    ),
+    ("no rate", {"protocol": "response", "epsilon": None, "domain_size": 2, "rates": []}),
+]
+PACKS = [  # document, number of reports, most_reports: how many reports each frame gets
+    (GRR, 10, 4, [4, 4, 2]),
+    (GRR, 3, 3, [3]),
+    (GRR, 0, 3, []),
+    (GRR, 1_000_000, 1 << 30, [999_995, 5]),  # a frame has at most 10^6 bytes, 5 of them before the reports
+    (document("oue", "1/1", 80_000), 250, 1 << 30, [99, 99, 52]),
+    (document("oue", "1/1", 80_000), 250, 98, [98, 98, 54]),
+    (document("oue", "1/1", 9_000_000), 2, 1 << 30, [1, 1]),  # a longer report has a frame of its own
+]
+
+
+def refused() -> list[dict]:
+    """Documents that a client must refuse, each with what it has; null leaves a key out."""
+    changed = [(what, GRR | change) for what, change in REFUSED]
+    return [
+        {"what": what, "document": {key: value for key, value in doc.items() if value is not None}}
+        for what, doc in changed
+    ]
+
+
+def packs() -> list[dict]:
+    """The number of reports in each frame that a client packs, one report after the other."""
+    keys = ("document", "reports", "most_reports", "packed")
+    return [dict(zip(keys, case, strict=True)) for case in PACKS]
+
+
+def listing(name: str, cases: list[dict]) -> str:
+    """A file with one list, a line for each case."""
+    lines = ",\n  ".join(json.dumps(case) for case in cases)
+    return f'{{"version": 1,\n "{name}": [\n  {lines}\n ]}}\n'
+
+
 def text(made: dict) -> str:
     """A stream's file: a line for each case."""
     cases = ",\n  ".join(line(case) for case in made.pop("cases"))
@@ -313,9 +397,10 @@ def files() -> dict[str, str]:
     """Every file by its name."""
     made = [stream(number, doc) for number, doc in enumerate(DOCUMENTS)]
     coins = draws()
-    listed = ",\n  ".join(map(line, coins["draws"]))
-    head = f'{{"version": 1,\n "seed": {line(coins["seed"])},\n "draws": [\n  {listed}\n ]}}\n'
-    return {"coins.json": head} | {f"reports/{one['name']}.json": text(one) for one in made}
+    drawn = ",\n  ".join(map(line, coins["draws"]))
+    head = f'{{"version": 1,\n "seed": {line(coins["seed"])},\n "draws": [\n  {drawn}\n ]}}\n'
+    listed = {"documents.json": listing("refused", refused()), "packs.json": listing("packs", packs())}
+    return {"coins.json": head} | listed | {f"reports/{one['name']}.json": text(one) for one in made}
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ export type UnaryDocument = Common & { protocol: "unary"; p: string; q: string; 
 /** Binary response: the accepted rates, "num/den", ascending. */
 export type RatedDocument = Common & { protocol: "response"; rates: string[] };
 
+/** A document whose keys TypeScript does not check, such as an imported JSON file; the functions check it. */
+type ParsedDocument = { [key: string]: unknown; protocol: string; domain_size: number };
+
 /**
  * Returns the frame of a text of bits in Firefox's format.
  *
  * @throws RangeError for another number of bits or other characters; the message does not contain the text
  */
-export function unaryFrame(document: UnaryDocument, bits: string): Uint8Array;
+export function unaryFrame(document: UnaryDocument | ParsedDocument, bits: string): Uint8Array;
 
 /**
  * Returns the frame of a navigation's confidence. A worker rejects undeclared rates with the reason `rate`.
@@ -25,6 +28,6 @@ export function unaryFrame(document: UnaryDocument, bits: string): Uint8Array;
  * @throws RangeError for a value except "low" and "high"; the message does not contain the value
  */
 export function confidenceFrame(
-  document: RatedDocument,
+  document: RatedDocument | ParsedDocument,
   confidence: { value: string; randomizedTriggerRate: number },
 ): Uint8Array;

@@ -25,6 +25,12 @@ type Explicit =
   | { protocol: "response"; rates: string[] }
   | { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
 
+/** A document whose keys TypeScript does not check, such as an imported JSON file; the client checks it. */
+export type ParsedDocument = { [key: string]: unknown; protocol: string; domain_size: number };
+
+/** Returns the first 4 bytes of SHA-256 of the document in canonical form, which begin each frame after its version. */
+export function fingerprintOf(document: StreamDocument | ParsedDocument): Uint8Array;
+
 /** Makes the reports of one stream. */
 export class Client {
   /**
@@ -32,7 +38,7 @@ export class Client {
    * @throws TypeError if a key has the wrong type
    * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
-  constructor(document: StreamDocument);
+  constructor(document: StreamDocument | ParsedDocument);
 
   /** The document's fingerprint, in hexadecimal. */
   get fingerprint(): string;

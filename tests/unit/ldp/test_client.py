@@ -10,7 +10,7 @@ import pytest
 import ldp
 from ldp import frames, wire
 from ldp.client import Client
-from tests.support.wire_vectors import streams
+from tests.support.wire_vectors import packs, streams
 
 STREAMS = streams("frames") + streams("oracles")
 REPORTS = streams("reports")
@@ -90,6 +90,15 @@ def test_packed_frames_fill_the_record_size_limit(oracle, as_json, size):
     frame = wire.header(stream.fingerprint) + bytes(oracle.report_bytes)
     packed = client.pack([frame] * reports, most_reports=1 << 30, as_json=as_json)
     assert [len(made) for made in packed] == [ends + size * each, ends + size * each, ends + size]
+
+
+@pytest.mark.parametrize("case", packs(), ids=str)
+def test_reports_are_packed_up_to_the_limits_of_the_vectors(case):
+    client = Client(case["document"])
+    size = client._oracle.report_bytes
+    frame = client._header + bytes(size)
+    packed = client.pack([frame] * case["reports"], most_reports=case["most_reports"])
+    assert [len(made) for made in packed] == [5 + size * n for n in case["packed"]]
 
 
 def test_a_packed_frame_can_be_packed_again():

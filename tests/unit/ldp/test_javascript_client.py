@@ -18,7 +18,8 @@ from ldp.client import Client
 from ldp.oracles import ORACLES, PROTOCOLS
 from ldp.sampling import exp_below
 from tests.support.chromium import page_of
-from tests.support.wire_vectors import streams
+from tests.support.wire_vectors import FOLDER as VECTOR_FILES
+from tests.support.wire_vectors import packs, streams
 from tests.unit.ldp import test_channels, test_oracles
 
 pytestmark = pytest.mark.statistical
@@ -249,6 +250,24 @@ def test_frames_equal_those_of_the_python_client(call):
             assert [t.encode() for t in text["result"]] == client.pack(given, most_reports=most, as_json=True)
 
 
+@pytest.mark.parametrize("case", packs(), ids=str)
+def test_reports_are_packed_up_to_the_limits_of_the_vectors(case):
+    """In Node, from one frame with all reports, which may have any size."""
+    client = Client(case["document"])
+    size = client._oracle.report_bytes
+    (answer,) = calls_of(
+        in_node,
+        (
+            case["document"],
+            "pack",
+            [{"hex": (client._header + bytes(size * n)).hex()} for n in ({case["reports"]} - {0})],
+            case["most_reports"],
+        ),
+    )
+    lengths = [len(frame) // 2 for frame in answer["result"]]
+    assert lengths == [5 + size * n for n in case["packed"]]
+
+
 def test_frames_stay_below_a_megabyte_except_for_one_longer_report():
     """In Node: a test takes minutes to send a browser this many bytes."""
     long, small = ldp.OUE("1", 8 * 600_000).parameters(), ldp.OUE("1", 8 * 90_000).parameters()
@@ -282,39 +301,40 @@ def test_a_bad_value_is_refused_and_not_repeated(call):
         assert not {"violet", "4711", "toString", "1.5"} & set(re.findall(r"[\w.]+", answer["says"]))
 
 
-DOCUMENTS = [
-    ({"epsilon": 1.0}, "TypeError", "epsilon is 1"),
-    ({"epsilon": "2/2"}, "RangeError", "lowest terms"),
-    ({"epsilon": "01/2"}, "RangeError", "write it as"),
-    ({"epsilon": "65/1"}, "RangeError", "0 < epsilon <= 64"),
-    ({"epsilon": f"1/{10**30}"}, "RangeError", "too small"),
-    ({"protocol": "rappor"}, "RangeError", 'protocol is "rappor"; allowed are grr'),
-    ({"protocol": "constructor"}, "RangeError", "allowed are grr"),
-    ({"g": 3}, "RangeError", "exactly domain_size, epsilon, protocol"),
-    ({"version": 2}, "RangeError", "version 2; this client supports version 1"),
-    ({"labels": ["rouge", "rouge", "vert"]}, "RangeError", "labels 0 and 1 are both"),
-    ({"labels": ["rouge", "", "vert"]}, "RangeError", "label 1 is empty"),
-    ({"labels": ["rouge", 7, "vert"]}, "TypeError", "label 1 is 7"),
-    ({"labels": ["rouge", "\ud800", "vert"]}, "RangeError", "UTF-8 cannot encode"),
-    ({"labels": ["rouge", "a\0", "vert"]}, "RangeError", 'label 1 is "a\\u0000"; control characters'),
-    ({"domain_size": "3"}, "TypeError", "an integer is required"),
-    ({"domain_size": (1 << 24) + 1}, "RangeError", "allowed is 1 to 16777216"),
-    ({"protocol": "olh"}, "RangeError", "exactly domain_size, epsilon, g, hash, protocol"),
-    ({"protocol": "olh", "g": 1, "hash": "mul32"}, "RangeError", "allowed is 2 to 65536"),
-    ({"protocol": "olh", "g": 4, "hash": "md5"}, "RangeError", "allowed are mul32, xxh32"),
-    ({"protocol": "subset", "k": 3}, "RangeError", "allowed is 1 to 2"),
-    ({"protocol": "pgr", "prime": 4, "dimension": 2}, "RangeError", "a prime number is required"),
-    ({"protocol": "pgr", "prime": 67_108_859, "dimension": 3}, "RangeError", "points; allowed"),
-]
+REFUSED = json.loads((VECTOR_FILES / "documents.json").read_text(encoding="utf-8"))["refused"]
+SAYS = {
+    "a number where a text is required": "epsilon is 1",
+    "an epsilon that is not in lowest terms": "lowest terms",
+    "a leading zero": "write it as",
+    "an epsilon above 64": "0 < epsilon <= 64",
+    "an epsilon whose e^epsilon is 1 at 64 bits": "too small",
+    "an unknown protocol": 'protocol is "rappor"; allowed are grr',
+    "an unknown key": "exactly domain_size, epsilon, protocol",
+    "a version": "version 2; this client supports version 1",
+    "a label twice": "labels 0 and 1 are both",
+    "an empty label": "label 1 is empty",
+    "a number as a label": "label 1 is 7",
+    "half of a surrogate pair": "UTF-8 cannot encode",
+    "a control character": 'label 1 is "a\\u0000"; control characters',
+    "a domain as a text": "an integer is required",
+    "a domain above 2^24": "allowed is 1 to 16777216",
+    "olh without its parameters": "exactly domain_size, epsilon, g, hash, protocol",
+    "a g of 1": "allowed is 2 to 65536",
+    "an unknown hash": "allowed are mul32, xxh32",
+    "subsets of the whole domain": "allowed is 1 to 2",
+    "a composite number as the prime": "a prime number is required",
+    "more points than 2^26": "points; allowed",
+}
 
 
-def test_a_bad_document_is_refused_here_and_in_python(call):
-    answers = call(*((GRR | change, None) for change, *_ in DOCUMENTS), (None, None), ([], None))
-    for (change, error, says), answer in zip(DOCUMENTS, answers[:-2], strict=True):
-        assert answer["error"] == error, change
-        assert says in answer["says"], change
-        with pytest.raises((TypeError, ValueError)):
-            Client(GRR | change)
+def test_documents_of_the_vectors_are_refused_here_and_in_python(call):
+    answers = call(*((case["document"], None) for case in REFUSED), (None, None), ([], None))
+    for case, answer in zip(REFUSED, answers[:-2], strict=True):
+        with pytest.raises((TypeError, ValueError)) as refusal:
+            Client(case["document"])
+        assert answer["error"] == {"TypeError": "TypeError"}.get(refusal.type.__name__, "RangeError"), case
+        assert SAYS.get(case["what"], "") in answer["says"], case
+    assert {case["what"] for case in REFUSED} >= SAYS.keys()
     assert [answer["error"] for answer in answers[-2:]] == ["TypeError"] * 2
 
 
