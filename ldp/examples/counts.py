@@ -1,3 +1,7 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["duckdb", "ldp-worker"]
+# ///
 """Counts from SQL: a database sums a stream's frames in JSON lines."""
 
 import json

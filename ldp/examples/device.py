@@ -1,3 +1,7 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["ldp-worker"]
+# ///
 """A device that reports values, keeps frames offline, and packs them.
 
 The program needs only the standard library. The stream's operator provides the document.

@@ -1,3 +1,7 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["ldp-worker", "pandas"]
+# ///
 """Estimates from the counts of two servers, as a data frame."""
 
 import numpy as np

@@ -1,3 +1,7 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["ldp-worker"]
+# ///
 """Compares protocols, and the effect of one poisoning report on each."""
 
 from ldp.analysis.protocol_selection import plan

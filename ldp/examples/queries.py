@@ -1,3 +1,7 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["ldp-worker"]
+# ///
 """Queries: sets by label, most frequent values, best method for a set."""
 
 import numpy as np

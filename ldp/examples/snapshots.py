@@ -1,3 +1,7 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["kafka-python", "ldp-worker", "pandas"]
+# ///
 """Prints the newest snapshot on the snapshot topic as a data frame.
 
 python snapshots.py BOOTSTRAP TOPIC STREAM
