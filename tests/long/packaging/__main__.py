@@ -109,7 +109,7 @@ def build(folder: Path, source: Path = ROOT) -> Path:
 
 
 def source_distribution(wheel: Path, folder: Path) -> None:
-    """Builds a wheel from the source distribution, and compares its files with the wheel's."""
+    """Builds a wheel from the source distribution, and compares the files of both wheels."""
     done = run(BIN / "hatchling", "build", "--target", "sdist", "--directory", folder)
     must(done.code == 0, "the source distribution is built", done)
     (source,) = folder.glob("*.tar.gz")

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -220,6 +221,7 @@ def test_workflows_have_only_the_required_write_permissions() -> None:
     assert writing == {
         ("security", "codeql"): {"security-events"},
         ("release", "build"): {"attestations", "id-token"},
+        ("release", "image"): {"packages", "attestations", "id-token"},
         ("release", "release"): {"contents"},
         ("release", "publish"): {"id-token"},
     }
@@ -249,9 +251,17 @@ def test_a_command_without_its_packages_names_the_remedy(package, said):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def test_a_release_attests_its_uploads() -> None:
+def test_a_release_attests_its_uploads_and_has_notes(tmp_path: Path) -> None:
     jobs = YAML(typ="safe").load(ROOT / ".github/workflows/release.yml")["jobs"]
-    steps = {step.get("uses", "").partition("@")[0]: step for step in jobs["build"]["steps"]}
+    steps = {step.get("uses", "").partition("@")[0]: step for step in reversed(jobs["build"]["steps"])}
     assert steps["actions/attest-build-provenance"]["with"]["subject-path"] == "dist/*"
     assert steps["actions/upload-artifact"]["with"]["path"] == "dist/"
+    (attest,) = (step for step in jobs["image"]["steps"] if "attest" in step.get("uses", ""))
+    assert attest["with"]["subject-digest"] == "${{ steps.push.outputs.digest }}"
+    assert "pypi-attestations" in jobs["publish"]["steps"][1]["run"]
+    (notes,) = (step["run"] for step in jobs["build"]["steps"] if "CHANGELOG.md" in step.get("name", ""))
+    (tmp_path / "CHANGELOG.md").write_bytes((ROOT / "CHANGELOG.md").read_bytes())
+    tagged = os.environ | {"GITHUB_REF_NAME": f"v{PROJECT['version']}"}
+    subprocess.run(["bash", "-eu", "-c", notes], cwd=tmp_path, env=tagged, check=True, timeout=60)
+    assert (tmp_path / "notes.md").read_text(encoding="utf-8").startswith("\nThe first release contains:\n")
     assert jobs["publish"]["needs"] == jobs["release"]["needs"] == "build"
