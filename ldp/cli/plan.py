@@ -44,9 +44,8 @@ def plan(
                  risk of any false detection in the domain
     frame        bytes of a record with one report
     cost         operations of the server per report
-    state        bytes of the counters of one window of one partition
-    decoding     steps of the transform at each snapshot, K·log2(K) for K
-                 counters
+    state        bytes of a window's counters in one partition
+    decoding     steps of a snapshot's transform: K·log2(K) for K counters
 
     --poisoning-effect shows the largest effect of one poisoning report, in users. An honest report adds 1 user to its
     user's value on average, and 0 to the others. No protocol of LDP prevents poisoning, so clients are trusted.

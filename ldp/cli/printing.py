@@ -101,8 +101,7 @@ _OPTIONS = (
         type=click.Choice(["reports", "population"]),
         default="reports",
         show_default=True,
-        help="Coverage of the table's intervals: the share among the reports, or in the population that the users are"
-        " an independent sample of.",
+        help="Share that the table's intervals cover: among the reports, or in the population that the users sample.",
     ),
 )
 
