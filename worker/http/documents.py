@@ -169,6 +169,7 @@ def excerpt(
     left_out = ("offsets", "rules", "floors", "windows", "reached", "rows", "lineage", "methods")
     return {name: value for name, value in head.items() if name not in left_out} | {
         "domain_size": len(leading["frequencies"]),
+        "of": of,
         "methods": list(snapshot.bodies),
         "sums": {method: body.sum for method, body in snapshot.bodies.items()},
         "matching": matching,

@@ -1,6 +1,6 @@
 /** The current view, encoded in the fragment (#) of the page's URL. */
 
-const KEYS = ["stream", "window", "start", "view", "method", "interval", "sort", "find", "offset"];
+const KEYS = ["stream", "window", "start", "view", "method", "interval", "of", "sort", "find", "offset"];
 
 /** Values of keys that the URL omits. */
 export const FIRST = {
@@ -8,8 +8,9 @@ export const FIRST = {
   window: "all",
   start: "",
   view: "one",
-  method: "base",
+  method: "norm-sub",
   interval: "pointwise",
+  of: "reports",
   sort: "base",
   find: "",
   offset: "0",
@@ -20,6 +21,7 @@ const ALLOWED = {
   start: /^\d{0,15}$/,
   view: /^(one|all)$/,
   interval: /^(pointwise|anytime)$/,
+  of: /^(reports|population)$/,
   sort: /^(base|value)$/,
   offset: /^\d{1,9}$/,
 };

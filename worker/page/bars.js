@@ -2,22 +2,23 @@
 
 import { keyed, make, write } from "./dom.js";
 import { drawBar, drawWhisker, ruled, scaleOver } from "./scale.js";
-import { between, count, percent, shown } from "./text.js";
+import { between, count, percent, share, shown } from "./text.js";
 
 const MOST_NAMED = 6;
 const COLUMNS = [
   { name: "rank", title: "#" },
   { name: "label", title: "Value" },
   { name: "plot" },
-  { name: "number", title: "Estimate, %" },
-  { name: "interval", title: "Interval, %" },
+  { name: "number", title: "Estimate" },
+  { name: "users", title: "Estimated users" },
+  { name: "interval", title: "Interval" },
   { name: "tolerance", title: "Poisoning tolerance" },
   { name: "recommended", title: "Recommended" },
 ];
 
 /**
- * Draws rows {key, rank?, label, set?, fraction, low?, high?, tolerance?, recommended?}, with fractions or null. Columns
- * without contents are omitted. Bars repeat the numbers, so screen readers skip the bars.
+ * Draws rows {key, rank?, label, set?, fraction, users, low?, high?, tolerance?, recommended?}, with fractions or null.
+ * Columns without contents are omitted. Bars repeat the numbers, so screen readers skip the bars.
  */
 export function drawBars(table, { rows, digits, caption, interval, what = "Value" }) {
   const scale = scaleOver(rows.flatMap((row) => [row.fraction, row.low, row.high]));
@@ -31,7 +32,7 @@ export function drawBars(table, { rows, digits, caption, interval, what = "Value
   if (table.dataset.columns !== columns.map(({ name }) => name).join(" ")) begin(table, columns);
   write(table.querySelector("caption"), caption);
   write(table.querySelector("th.label"), what);
-  if (has.interval) write(table.querySelector("th.interval"), `${interval}, %`);
+  if (has.interval) write(table.querySelector("th.interval"), interval);
   table.dataset.interval = interval;
   drawAxis(table.querySelector(".axis"), scale);
   keyed(
@@ -111,7 +112,10 @@ function updateRow(node, row, scale, digits) {
         drawWhisker(cell.querySelector(".whisker"), scale, row.low, row.high);
         break;
       case "number":
-        write(cell, percent(row.fraction, digits));
+        write(cell, share(row.fraction, digits));
+        break;
+      case "users":
+        write(cell, row.users);
         break;
       case "interval":
         write(cell, between(row.low, row.high, digits));

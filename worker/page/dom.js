@@ -51,7 +51,7 @@ export function reveal(strip) {
   }
 }
 
-/** Fills a fieldset with native radio buttons; options are {value, text, title?}. */
+/** Fills a fieldset with native radio buttons; options are {value, text, means?}. */
 export function choices(fieldset, options, chosen, change) {
   const name = fieldset.id;
   fieldset.hidden = options.length < 2;
@@ -60,13 +60,14 @@ export function choices(fieldset, options, chosen, change) {
     options,
     (option) => option.value,
     (option) => {
-      const input = make("input", { type: "radio", name, value: option.value });
+      const described = option.means === undefined ? null : `${name}-${option.value}`;
+      const named = { "aria-label": described && option.text, "aria-describedby": described };
+      const input = make("input", { type: "radio", name, value: option.value, ...named });
       input.addEventListener("change", () => change(option.value));
-      return make("label", {}, input, make("span"));
+      return make("label", {}, input, make("span"), ...(described ? [make("small", { id: described }, option.means)] : []));
     },
     (label, option) => {
-      write(label.lastElementChild, option.text);
-      label.title = option.title ?? "";
+      write(label.children[1], option.text);
       label.firstElementChild.checked = option.value === chosen;
     },
   );

@@ -1,28 +1,31 @@
 /** Draws a snapshot: numbers, values and queries. */
 
 import { drawBars } from "./bars.js";
+import { FIRST } from "./address.js";
 import { byId, choices, keyed, make, write } from "./dom.js";
 import { MEANS } from "./methods.js";
 import { drawSides } from "./sides.js";
-import { between, count, digitsOf, percent, periodOf, shown } from "./text.js";
+import { between, count, digitsOf, percent, periodOf, share, shown, users } from "./text.js";
 
 /** Number of values per page. */
 export const PAGE = 25;
 
 /** Draws an excerpt of a snapshot for the view `place`; `go` changes the view. */
 export function drawExcerpt(excerpt, place, go) {
-  const { published } = excerpt;
-  const method = published.includes(place.method) ? place.method : published[0];
+  const { methods } = excerpt;
+  const method = [place.method, FIRST.method, methods[0]].find((name) => methods.includes(name));
   const anytime = place.interval === "anytime" && hasAnytime(excerpt);
   const view = {
     method,
     anytime,
-    sides: place.view === "all" && published.length > 1,
+    sides: place.view === "all" && methods.length > 1,
     digits: digitsOf(excerpt.standard_error),
     level: `${percent(excerpt.level, 1).replace(/\.0$/, "")} %`,
   };
   drawNumbers(excerpt, view);
   drawChoices(excerpt, view, go);
+  drawTexts(excerpt, view);
+  drawLinks(excerpt, place, view);
   drawValues(excerpt, place, view);
   drawQueries(excerpt, view);
   drawTops(excerpt, view);
@@ -30,6 +33,10 @@ export function drawExcerpt(excerpt, place, go) {
 
 function hasAnytime({ values, queries }) {
   return [...values, ...queries].some((row) => row.anytime_low !== undefined && row.anytime_low !== null);
+}
+
+function hasIntervals({ values, queries }) {
+  return [...values, ...queries].some((row) => row.low !== undefined && row.low !== null);
 }
 
 function milliseconds(date) {
@@ -46,7 +53,7 @@ function drawNumbers(excerpt, { digits }) {
   write(byId("epsilon"), Number.isFinite(loss) ? short(loss, String(epsilon)) : "—");
   const times = Math.exp(loss);
   write(byId("epsilon-times"), Number.isFinite(times) ? ` = ${times < 1000 ? times.toFixed(2) : count(times)}` : "");
-  write(byId("error"), Number.isFinite(excerpt.standard_error) ? `± ${percent(excerpt.standard_error, digits)} %` : "—");
+  write(byId("error"), Number.isFinite(excerpt.standard_error) ? `± ${share(excerpt.standard_error, digits)}` : "—");
   write(byId("sequence"), `#${count(excerpt.sequence)}`);
   write(byId("complete"), completeText(excerpt));
   byId("complete").classList.toggle("marked", !excerpt.complete);
@@ -81,36 +88,73 @@ function completeText({ complete, gaps, uncounted }) {
 }
 
 function drawChoices(excerpt, { method, anytime, sides, level }, go) {
-  const { published } = excerpt;
+  const { methods, of } = excerpt;
   const views = [
     { value: "one", text: "One method" },
     { value: "all", text: "All methods" },
   ];
-  choices(byId("views"), published.length > 1 ? views : [], sides ? "all" : "one", (view) => go({ view }));
+  choices(byId("views"), methods.length > 1 ? views : [], sides ? "all" : "one", (view) => go({ view }));
   const intervals = [
     { value: "pointwise", text: `pointwise ${level}` },
     { value: "anytime", text: `anytime-valid ${level}` },
   ];
   const offered = !sides && hasAnytime(excerpt) ? intervals : [];
   choices(byId("intervals"), offered, anytime ? "anytime" : "pointwise", (interval) => go({ interval }));
-  const options = published.map((name) => ({ value: name, text: name, title: MEANS[name] ?? "" }));
-  choices(byId("methods"), sides ? [] : options, method, (name) => go({ method: name }));
-  byId("method-means").hidden = sides;
-  byId("interval-means").hidden = sides;
+  const covered = [
+    { value: "reports", text: "among reports" },
+    { value: "population", text: "in the population" },
+  ];
+  choices(byId("covered"), !sides && hasIntervals(excerpt) ? covered : [], of, (other) => go({ of: other }));
+  const options = methods.map((name) => ({ value: name, text: name, means: MEANS[name] ?? "a published method." }));
+  choices(byId("methods"), options, method, (name) => go({ method: name }));
+  byId("choice").hidden = sides || methods.length < 2;
+}
+
+/** Explains the method and its interval, and draws the legend of bars and whiskers. */
+function drawTexts(excerpt, { method, anytime, sides, level }) {
   const sum = excerpt.sums[method];
   const total = Number.isFinite(sum) ? ` The sum of all values is ${percent(sum, 1)} %.` : "";
-  write(byId("method-means"), `${method}: ${MEANS[method] ?? "a published method."}${total}`);
-  const coverage = anytime
-    ? `An anytime-valid interval covers the true frequency with ${level} simultaneously at all times, so you can stop at any time.`
-    : `A pointwise interval covers the true frequency with ${level} at one time that you choose in advance.`;
+  write(byId("method-name"), method);
+  write(byId("method-means"), `${MEANS[method] ?? "a published method."}${total}`);
+  const intervals = !sides && hasIntervals(excerpt);
+  byId("legend").hidden = sides;
+  byId("legend-interval").hidden = !intervals;
+  write(byId("legend-bar"), `Estimate by ${method}`);
+  const covered = excerpt.of === "population" ? "share in the population" : "share among reports";
+  write(byId("legend-whisker"), `${intervalTitle({ method, anytime, level })}: ${covered}`);
+  byId("interval-means").hidden = !intervals;
+  const reports = `the share among the ${count(excerpt.reports)} reports`;
+  const what = excerpt.of === "population" ? "the share in the population, if the users are an independent sample of it," : reports;
+  const when = anytime
+    ? "simultaneously at all times, so you can stop at any time"
+    : "at one time that you choose in advance";
+  const name = anytime ? "An anytime-valid" : "A pointwise";
   const ofBase = method === "base" ? "" : " Only Base has intervals, so this method shows those of Base.";
-  const poisoning = " Poisoning tolerance: the fewest additional reports that move the estimate out of its interval.";
-  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? coverage + ofBase + poisoning : "");
+  const more =
+    excerpt.of === "population"
+      ? " Anytime-valid intervals and poisoning tolerances exist for the reports only."
+      : " Poisoning tolerance: the fewest additional reports that move Base out of its interval.";
+  write(byId("interval-means"), `${name} interval covers ${what} with ${level} ${when}.${ofBase}${more}`);
 }
 
 /** Names Base in the title of an interval under another method, because only Base has intervals. */
-function intervalTitle(method, title) {
-  return method === "base" ? title : `${title} of Base`;
+function intervalTitle({ method, anytime, level }, more = "") {
+  return `${anytime ? "Anytime-valid" : "Pointwise"} ${level}${method === "base" ? "" : " of Base"}${more}`;
+}
+
+/** Links the data of the view: all values by the shown methods. */
+function drawLinks({ stream, of, methods }, place, { method, sides }) {
+  const query = [];
+  if (place.window !== FIRST.window) query.push(["window", place.window]);
+  if (place.start !== "") query.push(["start", place.start]);
+  const link = (form, more) => {
+    const given = new URLSearchParams([...query, ...more]);
+    return `streams/${encodeURIComponent(stream)}/${form}${given.size > 0 ? `?${given}` : ""}`;
+  };
+  const shown = sides ? [] : [...new Set([method, ...(methods.includes("base") ? ["base"] : [])])].map((name) => ["method", name]);
+  write(byId("linked"), `All values by ${sides ? "all methods" : method}:`);
+  byId("csv").href = link("values.csv", of === "population" ? [...shown, ["of", of]] : shown);
+  byId("json").href = link("snapshot", shown);
 }
 
 function ends(row, anytime) {
@@ -131,18 +175,18 @@ function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {
   const caption = `Values by ${sides ? "all methods" : method}, of ${count(excerpt.reports)} reports, in percent`;
   if (sides) {
     const rows = values.map((row, at) => ({ key: at, label: labelOf(row), frequencies: row.frequencies }));
-    const { published: methods, sums, domain_size: domain } = excerpt;
+    const { methods, sums, domain_size: domain } = excerpt;
     drawSides(byId("sides"), { rows, methods, digits, caption, sums, domain });
   } else {
     const rows = values.map((row, at) => ({
       key: at,
       rank: offset + at + 1,
       label: labelOf(row),
-      fraction: row.frequencies[method],
+      ...estimated(excerpt, row.frequencies[method]),
       ...ends(row, anytime),
       tolerance: row.poisoning_tolerance,
     }));
-    drawBars(byId("values"), { rows, digits, caption, interval: intervalTitle(method, `${level} interval`) });
+    drawBars(byId("values"), { rows, digits, caption, interval: intervalTitle({ method, anytime, level }) });
   }
   const last = offset + values.length;
   byId("pages").hidden = matching <= PAGE && offset === 0;
@@ -151,33 +195,37 @@ function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {
   byId("next").setAttribute("aria-disabled", String(last >= matching));
 }
 
+function estimated({ reports, standard_error: error }, fraction) {
+  return { fraction, users: users(fraction, reports, error) };
+}
+
 function setOf(query, labels) {
   const known = labels ?? query.values.map(String);
   return { labels: known, size: query.size ?? known.length };
 }
 
 function drawQueries(excerpt, { method, anytime, sides, digits, level }) {
-  const { queries, top, published } = excerpt;
+  const { queries, top, methods } = excerpt;
   byId("questions").hidden = queries.length + top.length === 0;
   byId("queries").hidden = sides || queries.length === 0;
   byId("queries-sides-box").hidden = !sides || queries.length === 0;
   const caption = `Queries by ${sides ? "all methods" : method}, in percent`;
   if (sides) {
     const rows = queries.map((query) => ({ key: query.name, label: query.name, frequencies: query.answers }));
-    drawSides(byId("queries-sides"), { rows, methods: published, digits, caption, what: "Query" });
+    drawSides(byId("queries-sides"), { rows, methods, digits, caption, what: "Query" });
   } else {
     const rows = queries.map((query) => ({
       key: query.name,
       label: query.name,
       set: setOf(query, query.labels),
-      fraction: query.answers[method],
+      ...estimated(excerpt, query.answers[method]),
       ...ends(query, anytime),
       tolerance: query.poisoning_tolerance,
       recommended: query.recommended?.method,
     }));
     const some = queries.some((query) => query.recommended);
     const filled = some ? rows.map((row) => ({ ...row, recommended: row.recommended ?? "none" })) : rows;
-    const interval = intervalTitle(method, `${level} interval`);
+    const interval = intervalTitle({ method, anytime, level });
     drawBars(byId("queries"), { rows: filled, digits, caption, what: "Query", interval });
   }
   write(byId("questions-means"), recommendedText([...queries, ...top]));
@@ -190,7 +238,7 @@ function recommendedText(all) {
   return `The recommended method was clearly closest to the truth in ${source}. “none”: no method was clearly closest.`;
 }
 
-function drawTops(excerpt, { method, digits, level }) {
+function drawTops(excerpt, { method, anytime, digits, level }) {
   keyed(
     byId("tops"),
     excerpt.top,
@@ -209,11 +257,12 @@ function drawTops(excerpt, { method, digits, level }) {
         key: at,
         rank: at + 1,
         label: labelOf({ label: query.labels?.[at], value }),
-        fraction: answers[at] ?? null,
-        low: query.low?.[at],
-        high: query.high?.[at],
+        ...estimated(excerpt, answers[at] ?? null),
+        ...(anytime
+          ? { low: query.anytime_low?.[at], high: query.anytime_high?.[at] }
+          : { low: query.low?.[at], high: query.high?.[at] }),
       }));
-      const interval = intervalTitle(method, `simultaneous ${level} interval`);
+      const interval = intervalTitle({ method, anytime, level }, ", all together");
       drawBars(table, { rows, digits, caption: `${shown(query.name)} by ${method}, in percent`, interval });
     },
   );
@@ -222,11 +271,11 @@ function drawTops(excerpt, { method, digits, level }) {
 /** Summarizes an excerpt in one line for screen readers. */
 export function summaryOf(excerpt) {
   const [first] = excerpt.values;
-  const method = excerpt.published[0];
+  const [method] = excerpt.methods;
   const digits = digitsOf(excerpt.standard_error);
   const most =
     first === undefined
       ? ""
-      : `, ${shown(labelOf(first))} ${percent(first.frequencies[method], digits)} %, ${between(first.low, first.high, digits)}`;
+      : `, ${shown(labelOf(first))} ${share(first.frequencies[method], digits)}, ${between(first.low, first.high, digits)}`;
   return `${count(excerpt.reports)} reports${most}`;
 }

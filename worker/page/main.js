@@ -1,18 +1,21 @@
 /** Reads the view from the URL, loads its snapshot from the worker, draws it, and updates it when a newer one exists. */
 
 import { FIRST, href, read } from "./address.js";
+import { noteDate, now } from "./clock.js";
 import { byId, keyed, make, reveal, write } from "./dom.js";
 import { PAGE, drawExcerpt, summaryOf } from "./excerpt.js";
 import { parse } from "./json.js";
 import { Live } from "./live.js";
-import { drawAlarm, drawCounting, drawStreams, noteRates } from "./streams.js";
-import { shown } from "./text.js";
+import { drawAlarm, drawCounting, drawStreams, noteStreams } from "./streams.js";
+import { age, shown } from "./text.js";
 import { drawWindows } from "./windows.js";
 
 const ANNOUNCE_EVERY_MS = 20_000;
+const AGE_EVERY_MS = 1000;
 const TYPED_MS = 200;
 const WAIT_MS = 2000;
 const ANSWER_MS = 10_000;
+const LOADED = ["stream", "window", "start", "of", "sort", "find", "offset"]; // keys that select an excerpt
 
 let place = read();
 let streams = null;
@@ -31,7 +34,7 @@ const live = new Live({
   streams(list) {
     const first = streams === null;
     streams = list;
-    noteRates(list);
+    noteStreams(list);
     settle();
     drawList();
     if (first) reveal(byId("streams"));
@@ -47,7 +50,8 @@ const live = new Live({
 /** Changes the view; another stream or window gets an entry in the browser's history. */
 function go(change) {
   const next = { ...place, ...change };
-  if (!("offset" in change) && !("method" in change || "interval" in change || "view" in change)) next.offset = FIRST.offset;
+  const pages = ["offset", "method", "interval", "of", "view"]; // these keep the values of the page
+  if (!pages.some((key) => key in change)) next.offset = FIRST.offset;
   const other = ["stream", "window", "start"].some((key) => next[key] !== place[key]);
   history[other ? "pushState" : "replaceState"](null, "", href(next));
   arrive(next);
@@ -63,7 +67,7 @@ function arrive(next) {
   place = next;
   settle();
   drawList();
-  const same = ["stream", "window", "start", "sort", "find", "offset"].every((key) => before[key] === place[key]);
+  const same = LOADED.every((key) => before[key] === place[key]);
   if (which(before) !== which(place)) {
     clearTimeout(announcing);
     announcedAt = -Infinity;
@@ -98,7 +102,7 @@ function drawList() {
   document.title = `${title} · ldp-worker`;
   const stream = streams.find(({ name }) => name === place.stream);
   byId("counting").hidden = stream === undefined;
-  drawAlarm(stream);
+  drawAge();
   if (stream !== undefined) {
     drawCounting(stream);
     drawWindows(stream, place, go);
@@ -112,7 +116,7 @@ function drawList() {
 async function load() {
   clearTimeout(waiting);
   if (streams === null || document.hidden) return; // a page that becomes visible connects and loads again
-  const wanted = JSON.stringify([place.stream, place.window, place.start, place.sort, place.find, place.offset]);
+  const wanted = JSON.stringify(LOADED.map((key) => place[key]));
   if (request !== null && request.wanted === wanted) {
     again = true;
     return;
@@ -124,8 +128,10 @@ async function load() {
   const limit = setTimeout(() => mine.control.abort(), ANSWER_MS);
   let answer = null;
   let body = null;
+  const asked = Date.now();
   try {
     answer = await fetch(source(), { signal: mine.control.signal });
+    noteDate(answer, asked);
     body = parse(await answer.text());
   } catch {
     answer = null; // interrupted, timed out or replaced
@@ -143,6 +149,7 @@ function source() {
   if (place.window !== FIRST.window) query.window = place.window;
   if (place.start !== "") query.start = place.start;
   if (place.find !== "") query.find = place.find;
+  if (place.of !== FIRST.of) query.of = place.of;
   return `streams/${encodeURIComponent(place.stream)}/excerpt?${new URLSearchParams(query)}`;
 }
 
@@ -184,7 +191,14 @@ function draw() {
   if (document.activeElement !== byId("find-text")) byId("find-text").value = place.find;
   byId("sort").value = place.sort === "value" ? "value" : "base";
   drawExcerpt(excerpt, place, go);
-  if (unseen) for (const strip of [byId("strip"), byId("methods").querySelector("div")]) reveal(strip);
+  drawAge();
+  if (unseen) reveal(byId("strip"));
+}
+
+/** Shows the age of the snapshot, and an alarm if it is late. */
+function drawAge() {
+  drawAlarm(streams?.find(({ name }) => name === place.stream));
+  if (excerpt !== null) write(byId("age"), excerpt.published === undefined ? "—" : age(now() - excerpt.published));
 }
 
 /** Announces the newest numbers to screen readers, at most every 20 s. */
@@ -273,4 +287,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   byId(event.target.dataset.to).focus();
 });
 window.addEventListener("popstate", () => arrive(read()));
+setInterval(drawAge, AGE_EVERY_MS);
 live.watch(place.stream, place.window);

@@ -1,16 +1,16 @@
-/** Descriptions of the methods, from the table in docs/guides/choose-a-method.md. */
+/** Purposes of the methods, from the table in docs/guides/choose-a-method.md. */
 
 export const MEANS = {
   __proto__: null,
-  base: "unbiased, can be negative. For your own statistics; the only method with an interval.",
-  "base-pos": "sets negative estimates to 0. For single values, if a positive bias does not matter.",
-  "post-pos": "sets negative answers of queries to 0, but not their values. For few fixed queries.",
-  "base-cut": "sets estimates below a noise threshold to 0. To find which values exist at all.",
-  norm: "adds one number to all values, so that they sum to 1; unbiased. For the most frequent values.",
-  "norm-mul": "sets negative estimates to 0 and scales the others to sum to 1. For smooth distributions only.",
-  "norm-cut": "sets the smallest estimates to 0 until the sum is at most 1. For fixed sets of rare values.",
-  "norm-sub": "the nearest distribution: adds one number to all values that stay positive. A sound default.",
-  "mle-apx": "approximates the most likely distribution. Like norm-sub, slightly better at large ε.",
-  power: "the posterior mean under a fitted power law. For single values, if the data follow a power law.",
-  "power-ns": "norm-sub of power. For sets of values, if the data follow a power law.",
+  base: "for your own statistics: unbiased, can be negative. The only method with intervals.",
+  "base-pos": "for single values, if a positive bias does not matter: negative estimates become 0.",
+  "post-pos": "for few fixed queries: negative answers of queries become 0, but not their values.",
+  "base-cut": "to find which values exist at all: estimates below a noise threshold become 0.",
+  norm: "for the most frequent values: adds one number to all values, so that they sum to 1. Unbiased.",
+  "norm-mul": "for smooth distributions only: sets negative estimates to 0 and scales the others to sum to 1.",
+  "norm-cut": "for fixed sets of rare values: sets the smallest estimates to 0 until the sum is at most 1.",
+  "norm-sub": "for reading, the default: the nearest distribution, with no negative value and the sum 1.",
+  "mle-apx": "for reading at large ε: approximates the most likely distribution, like norm-sub.",
+  power: "for single values, if the data follow a power law: the posterior mean under a fitted power law.",
+  "power-ns": "for sets of values, if the data follow a power law: norm-sub of power.",
 };

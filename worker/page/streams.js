@@ -1,18 +1,30 @@
 /** Draws the list of streams, and the counting of the selected stream. */
 
 import { href, FIRST } from "./address.js";
+import { now } from "./clock.js";
 import { byId, keyed, make, write } from "./dom.js";
-import { count, rate, shown } from "./text.js";
+import { age, count, rate, shown } from "./text.js";
 
 const KEPT = 60;
+const LATE_MS = 20_000; // beyond three intervals: large snapshots take some seconds
 const rates = new Map();
+const waits = new Map();
 
-/** Stores each stream's rate for its line chart. */
-export function noteRates(streams) {
-  for (const { name, rate: now } of streams) {
+/** Stores each stream's rate for its line chart, and since when its reports wait for a snapshot. */
+export function noteStreams(streams) {
+  for (const { name, rate: fresh, published } of streams) {
     const before = rates.get(name) ?? [];
-    rates.set(name, [...before, now ?? 0].slice(-KEPT));
+    rates.set(name, [...before, fresh ?? 0].slice(-KEPT));
+    const wait = waits.get(name);
+    if (!(fresh > 0)) waits.delete(name);
+    else if (wait?.published !== published) waits.set(name, { published, since: performance.now() });
   }
+}
+
+/** Returns whether reports wait for a snapshot for longer than three intervals. */
+function isLate({ name, every_seconds: every, published }) {
+  if (every === null || published === null || !waits.has(name)) return false;
+  return performance.now() - waits.get(name).since > 3000 * every + LATE_MS;
 }
 
 export function drawStreams(streams, chosen) {
@@ -40,11 +52,17 @@ export function drawStreams(streams, chosen) {
   );
 }
 
-/** Shows an alarm with the cause if the worker does not serve the stream. */
+/** Shows an alarm if the worker does not serve the stream, or if its snapshot is late. */
 export function drawAlarm(stream) {
   const alarm = byId("alarm");
-  alarm.hidden = stream === undefined || stream.state === "serving";
-  if (!alarm.hidden) write(alarm, `This worker reports “${shown(stream.state)}”. These values may be outdated.`);
+  const serving = stream === undefined || stream.state === "serving";
+  const late = stream !== undefined && isLate(stream);
+  alarm.hidden = serving && !late;
+  if (!serving) write(alarm, `This worker reports “${shown(stream.state)}”. These values may be outdated.`);
+  else if (late) {
+    const when = `published ${age(now() - stream.published)}, although reports arrive and the interval is ${stream.every_seconds} s`;
+    write(alarm, `The newest snapshot was ${when}. These values are outdated. The publisher’s /readyz names the cause.`);
+  }
 }
 
 /** Draws the facts of counting as pairs of name and value. */

@@ -1,6 +1,7 @@
 /** Formats labels, numbers and times. */
 
 const MOST_SHOWN = 160;
+const STALE_S = 5; // smaller differences of clocks are normal
 // Characters that move, hide or end text. Joiners are kept, because emoji and some scripts need them.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
@@ -49,9 +50,35 @@ export function percent(fraction, digits) {
   return (100 * fraction).toLocaleString("en", format).replace("-", "−");
 }
 
+/** Formats a fraction in percent with the sign %. */
+export function share(fraction, digits) {
+  return fraction === null || fraction === undefined ? "—" : `${percent(fraction, digits)}\u00a0%`;
+}
+
 /** Formats an interval in percent. */
 export function between(low, high, digits) {
-  return low === null || low === undefined ? "—" : `${percent(low, digits)} … ${percent(high, digits)}`;
+  return low === null || low === undefined ? "—" : `${percent(low, digits)}\u00a0… ${share(high, digits)}`;
+}
+
+/** Formats the number of users with a value, to two significant digits of its standard error. */
+export function users(fraction, reports, error) {
+  if (fraction === null || fraction === undefined) return "—";
+  const step = error > 0 ? 10 ** Math.max(0, Math.floor(Math.log10(error * reports)) - 1) : 1;
+  return whole.format(Math.round((fraction * reports) / step) * step + 0).replace("-", "−");
+}
+
+const UNITS = [
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "min"],
+];
+
+/** Formats an age; the clocks of two workers may differ by some seconds. */
+export function age(milliseconds) {
+  const seconds = Math.floor(milliseconds / 1000);
+  if (seconds < -STALE_S) return `${count(-seconds)} s ahead of this worker’s clock`;
+  const [length, unit] = UNITS.find(([one]) => seconds >= 2 * one) ?? [1, "s"];
+  return `${count(Math.max(0, Math.floor(seconds / length)))} ${unit} ago`;
 }
 
 const DAY_MS = 86_400_000;

@@ -65,6 +65,16 @@ def percent(fraction, error):
     return said.replace("-", "−") if float(said) else said.lstrip("-")
 
 
+def share(fraction, error):
+    """Formats a fraction like `percent`, with the unit."""
+    return f"{percent(fraction, error)}\u00a0%"
+
+
+def between(low, high, error):
+    """Formats an interval."""
+    return f"{percent(low, error)}\u00a0… {share(high, error)}"
+
+
 def cells(page, table, column):
     """Returns the texts of a table's column."""
     return page.locator(f"#{table} tbody .{column}").all_inner_texts()
@@ -86,28 +96,31 @@ def test_the_page_shows_the_values_of_each_method(standin, chromium):
     with page_of(chromium) as page:
         open_at(page, standin)
         expect(page.locator("#reports")).to_have_text("10,000")
+        expect(page.locator("#method-name")).to_have_text("norm-sub")  # the default
+        page.locator("#method").click()
         assert page.locator("#methods").get_by_role("radio").count() == len(METHODS)
-        ranges = [
-            f"{percent(shown.ends['low'][v], error)} … {percent(shown.ends['high'][v], error)}" for v in order
-        ]
-        anytime = [
-            f"{percent(shown.ends['anytime_low'][v], error)} … {percent(shown.ends['anytime_high'][v], error)}"
-            for v in order
-        ]
+        ends = shown.ends
+        ranges = [between(ends["low"][v], ends["high"][v], error) for v in order]
+        anytime = [between(ends["anytime_low"][v], ends["anytime_high"][v], error) for v in order]
         for method, frequencies in shown.methods.items():
             choose(page, "methods", method)
             expect(page.locator("#values tbody .number")).to_have_text(
-                [percent(frequencies[v], error) for v in order]
+                [share(frequencies[v], error) for v in order]
             )
+            # two digits of the standard error: 190 of 10,000 reports, in tens
+            number = [f"{round(frequencies[v] * 1000) * 10:,}".replace("-", "−") for v in order]
+            assert cells(page, "values", "users") == number
             assert cells(page, "values", "label") == [COLOURS[v] for v in order]
             assert cells(page, "values", "interval") == ranges
-            whose = "95 % interval, %" if method == "base" else "95 % interval of Base, %"
-            assert page.locator("thead .interval").all_inner_texts()[:2] == [whose, whose]
-            assert page.locator("#queries tbody .number").inner_text() == percent(sum(frequencies[:2]), error)
+            whose = "Pointwise 95 %" if method == "base" else "Pointwise 95 % of Base"
+            together = f"{whose}, all together"
+            assert page.locator("thead .interval").all_inner_texts() == [whose, whose, together]
+            assert page.locator("#legend-whisker").inner_text() == f"{whose}: share among reports"
+            assert page.locator("#queries tbody .number").inner_text() == share(sum(frequencies[:2]), error)
             assert page.locator("#tops .number").all_inner_texts()[1:] == [
-                percent(frequencies[v], error) for v in order[:3]
+                share(frequencies[v], error) for v in order[:3]
             ]
-            assert f"method={method}" in page.url or method == "base"
+            assert f"method={method}" in page.url or method == "norm-sub"
         assert cells(page, "values", "tolerance") == ["123" if v < 4 else "—" for v in order]
         assert page.locator("#queries .recommended").all_inner_texts() == ["Recommended", "norm-sub"]
         choose(page, "intervals", "anytime-valid 95 %")
@@ -130,18 +143,18 @@ def test_the_page_shows_published_values_only(standin, chromium):
     with page_of(chromium) as page:
         open_at(page, standin)
         expect(page.locator("#values thead th")).to_have_text(
-            ["#", "Value", re.compile("^0 %"), "Estimate, %"]
+            ["#", "Value", re.compile("^0 %"), "Estimate", "Estimated users"]
         )
         order = np.argsort(-np.array(methods["norm-sub"]), kind="stable")
         assert cells(page, "values", "label") == [str(value) for value in order]
         assert page.locator("#values .whisker:visible").count() == 0
         assert page.locator("#intervals").is_hidden()
-        assert page.locator("#interval-means").inner_text() == ""
+        for absent in ("#interval-means", "#legend-interval", "#covered"):
+            assert page.locator(absent).is_hidden()
         assert page.locator("#queries .of bdi").all_inner_texts() == ["3", "1", "and 38 more"]
         assert page.locator("#questions-means").inner_text().startswith("No method is recommended")
-        assert page.locator("#queries tbody .number").inner_text() == percent(
-            0.5, whole.said["standard_error"]
-        )
+        assert page.locator("#queries tbody .number").inner_text() == share(0.5, whole.said["standard_error"])
+        page.locator("#method").click()
         choose(page, "methods", "power")
         expect(page.locator("#queries tbody .number")).to_have_text("—")
         assert page.locator("#queries .bar:visible").count() == 0
@@ -153,7 +166,7 @@ def test_bars_and_whiskers_are_to_scale(standin, chromium):
     order = np.argsort(-np.array(shown.methods["base"]))
     with page_of(chromium) as page:
         page.emulate_media(reduced_motion="reduce")
-        open_at(page, standin)
+        open_at(page, standin, method="base")
         expect(page.locator("#values tbody tr")).to_have_count(5)
         places = "nodes => nodes.map(node => { const r = node.getBoundingClientRect(); return [r.left, r.right]; })"
         bars = page.locator("#values .bar").evaluate_all(places)
@@ -205,6 +218,137 @@ def test_live_updates_keep_focus_and_scroll_position(standin, chromium):
         standin.streams[0]["state"] = "serving"
         standin.renew()
         expect(page.locator("#alarm")).to_be_hidden()
+
+
+def test_the_age_of_a_snapshot_is_by_the_clock_of_the_worker(standin, chromium):
+    standin.now = BEGIN / 1000 + 100
+    with page_of(chromium) as page:
+        page.clock.install(time=BEGIN / 1000 - 3600)  # the browser's clock is an hour late
+        page.clock.pause_at(BEGIN / 1000 - 3590)
+        # Date is rounded down and up to a second old: the worker's time is 100 to 102 s
+        for published, shown in ((97, "4 s ago"), (101, "0 s ago"), (-19, "2 min ago"), (-7100, "2 h ago")):
+            said = {"published": BEGIN + 1000 * published, "snapshot": f"{published + 9000:032x}"}
+            standin.snapshots["colours", "all", ""] = collected(**said)
+            page.goto("about:blank")
+            open_at(page, standin)
+            expect(page.locator("#age")).to_have_text(shown)
+        page.clock.run_for(3_600_000)
+        expect(page.locator("#age")).to_have_text("3 h ago")
+        ahead = collected(published=BEGIN + 1000 * 8000, snapshot="a" * 32)
+        standin.snapshots["colours", "all", ""] = ahead
+        page.reload()
+        expect(page.locator("#age")).to_contain_text("s ahead of this worker’s clock")
+        del ahead.said["published"]  # as another program may write
+        page.reload()
+        expect(page.locator("#age")).to_have_text("—")
+
+
+def test_a_late_snapshot_is_marked_while_reports_arrive(standin, chromium):
+    standin.snapshots["colours", "all", ""] = collected(published=BEGIN)
+    (stream,) = standin.streams
+    alarm = "although reports arrive and the interval is 5 s. These values are outdated."
+    with page_of(chromium) as page:
+        page.clock.install(time=BEGIN / 1000 + 60)
+
+        def pass_by(seconds, **said):
+            """Sends the streams every 10 s, with other facts."""
+            for _ in range(0, seconds, 10):
+                page.clock.run_for(10_000)
+                stream.update(said, lag=stream["lag"] + 1)
+                standin.renew()
+                expect(page.locator("#counting")).to_contain_text(f"Lag in offsets{stream['lag']}")
+
+        open_at(page, standin)
+        expect(page.locator("#connection")).to_have_text("Live")
+        pass_by(30)
+        expect(page.locator("#alarm")).to_be_hidden()  # 3 intervals of 5 s and 20 s are not over
+        pass_by(10)
+        expect(page.locator("#alarm")).to_contain_text(alarm)
+        pass_by(10, published=BEGIN + 100_000)
+        expect(page.locator("#alarm")).to_be_hidden()
+        pass_by(60, rate=0.0)  # without reports, there is no new snapshot
+        expect(page.locator("#alarm")).to_be_hidden()
+        pass_by(60, rate=0.5, every_seconds=None)  # with snapshots.fewest_new
+        expect(page.locator("#alarm")).to_be_hidden()
+        pass_by(10, every_seconds=5.0)
+        expect(page.locator("#alarm")).to_contain_text(alarm)
+
+
+def test_the_interval_covers_reports_or_the_population(standin, chromium):
+    standin.snapshots["colours", "all", ""] = collected()
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        expect(page.locator("#interval-means")).to_contain_text(
+            "covers the share among the 10,000 reports with"
+        )
+        asked = len(standin.asked)
+        choose(page, "covered", "in the population")
+        expect(page.locator("#interval-means")).to_contain_text(
+            "covers the share in the population, if the users"
+        )
+        assert (
+            page.locator("#legend-whisker").inner_text() == "Pointwise 95 % of Base: share in the population"
+        )
+        assert [path for path in standin.asked[asked:] if "excerpt" in path and "of=population" in path]
+        assert page.url.endswith("of=population")
+        page.reload()
+        expect(page.locator("#covered").get_by_role("radio", name="in the population")).to_be_checked()
+
+
+def test_the_page_links_the_data_of_the_view(standin, chromium):
+    with_windows(standin)
+    links = {
+        "": ("values.csv?method=norm-sub&method=base", "snapshot?method=norm-sub&method=base"),
+        "method=base&of=population": ("values.csv?method=base&of=population", "snapshot?method=base"),
+        "view=all": ("values.csv", "snapshot"),
+        f"window=6h&start={BEGIN}&method=base": tuple(
+            f"{form}?window=6h&start={BEGIN}&method=base" for form in ("values.csv", "snapshot")
+        ),
+    }
+    with page_of(chromium) as page:
+        for place, found in links.items():
+            page.goto("about:blank")
+            page.goto(f"{standin.address}#stream=colours&{place}")
+            expect(page.locator("#csv")).to_be_visible()
+            hrefs = tuple(page.locator(link).get_attribute("href") for link in ("#csv", "#json"))
+            assert hrefs == tuple(f"streams/colours/{form}" for form in found), place
+        linked = [link.get_attribute("href") for link in page.locator("footer a").all()]
+        assert linked == ["page/help.html", "streams", "metrics", "readyz"]
+        page.get_by_role("link", name="Documentation").click()
+        expect(page.get_by_role("heading", name="Meaning of the numbers")).to_be_visible()
+        assert axe.violations(page) == {}
+        page.get_by_role("link", name="Back to the streams").click()
+        expect(page.locator("#reports")).to_have_text("10,000")
+
+
+def test_nothing_is_cut_off_on_a_phone(standin, chromium):
+    with_windows(standin)
+    with page_of(chromium) as page:
+        page.set_viewport_size({"width": 360, "height": 740})
+        open_at(page, standin)
+        page.locator("#method").click()
+        outside = """nodes => nodes.filter(node => node.checkVisibility()).filter(node => {
+            const { left, right } = node.getBoundingClientRect();
+            return left < 0 || right > innerWidth || node.scrollWidth > node.clientWidth + 1;
+        }).map(node => node.outerHTML)"""
+        for kind in (
+            ".choice label",
+            "#methods label",
+            "#method",
+            "#legend",
+            "#values td",
+            ".links",
+            "form label",
+        ):
+            assert page.locator(kind).count()
+            assert page.locator(kind).evaluate_all(outside) == [], kind
+        room = """select => {
+            const context = document.createElement("canvas").getContext("2d");
+            context.font = getComputedStyle(select).font;
+            const widest = Math.max(...[...select.options].map(({ text }) => context.measureText(text).width));
+            return select.clientWidth - widest;
+        }"""
+        assert page.locator("#sort").evaluate(room) > 40  # padding and arrow
 
 
 @pytest.mark.long
@@ -435,10 +579,14 @@ def test_the_page_works_with_a_keyboard(standin, chromium):
             passed.append(page.evaluate(focus))
             assert page.evaluate(f"({ring})().outlineStyle") == "solid", passed
         assert passed[0] == "Skip to the values"
-        assert passed[2:] == ["window-names", "find-text", "sort", "views", "intervals", "methods"]
-        page.locator("#methods").get_by_role("radio", name="base", exact=True).focus()
-        page.keyboard.press("ArrowRight")
-        expect(page.locator("#method-means")).to_contain_text("base-pos:")
+        assert passed[2:] == ["window-names", "find-text", "sort", "views", "intervals", "covered"]
+        page.keyboard.press("Tab")
+        assert page.evaluate(focus) == "method"
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        assert page.evaluate(focus) == "methods"
+        page.keyboard.press("ArrowRight")  # from norm-sub
+        expect(page.locator("#method-name")).to_have_text("mle-apx")
         page.locator("#window-names").get_by_role("radio").first.focus()
         page.keyboard.press("ArrowRight")
         expect(page.locator("#reports")).to_have_text("4,000")
@@ -484,23 +632,24 @@ def test_the_page_of_a_worker_shows_its_published_values(kafka, redis_url, tmp_p
         expect(page.locator("#connection")).to_have_text("Live")
         expect(page.locator("#epsilon")).to_have_text(f"{float(world.stream.oracle.epsilon):g}")
         expect(page.locator("#epsilon-times")).to_have_text(f" = {math.exp(world.stream.oracle.epsilon):.2f}")
+        page.locator("#method").click()
         for _ in range(2):
             expect(page.locator("#reports")).to_have_text(f"{last.reports:,}")
+            expect(page.locator("#age")).to_have_text(re.compile(r"^\d+ (s|min) ago$"))
             expect(page.locator("#sequence")).to_have_text(f"#{last.sequence}")
             base = last.bodies["base"]
             order = np.argsort(-base.frequencies, kind="stable")
             for method in ("base", "norm-sub"):
                 choose(page, "methods", method)
                 expect(page.locator("#values tbody .number")).to_have_text(
-                    [percent(last.bodies[method].frequencies[v], last.std_error) for v in order]
+                    [share(last.bodies[method].frequencies[v], last.std_error) for v in order]
                 )
-                warm = percent(last.bodies[method].sets[0].frequency, last.std_error)
+                warm = share(last.bodies[method].sets[0].frequency, last.std_error)
                 expect(page.locator("#queries tbody .number")).to_have_text([warm])
             assert cells(page, "values", "label") == [table["labels"][v] for v in order]
             assert page.locator("#queries tbody .of bdi").all_inner_texts() == queries[0]["values"]
             assert cells(page, "values", "interval") == [
-                f"{percent(base.low[v], last.std_error)} … {percent(base.high[v], last.std_error)}"
-                for v in order
+                between(base.low[v], base.high[v], last.std_error) for v in order
             ]
             world.send(20)
             last = world.covered()
@@ -527,7 +676,7 @@ def test_the_page_is_small_and_loads_nothing_from_other_origins(standin, chromiu
         assert {url for url in asked if not url.startswith(standin.address)} == set()
         assert {url.removeprefix(standin.address) for url in asked} >= {
             f"page/{path.name}" for path in files
-        } - {"page/index.html"}
+        } - {"page/index.html", "page/help.html"}
 
 
 def test_every_method_has_a_description():
@@ -548,7 +697,7 @@ def test_names_of_object_prototypes_in_the_url_are_ordinary_names(standin, chrom
             open_at(page, standin, **{key: name})
         open_at(page, standin, method=name)
         expect(page.locator("#reports")).to_have_text("10,000")
-        expect(page.locator("#method-means")).to_contain_text("base: unbiased")
+        expect(page.locator("#method-name")).to_have_text("norm-sub")
 
 
 @pytest.mark.long

@@ -52,7 +52,8 @@ class Shown:
             "level": 0.95,
             "document": {"protocol": "olh", "epsilon": "1"},
             "domain_size": len(first),
-            "published": list(self.methods),
+            "of": asked.get("of", "reports"),
+            "methods": list(self.methods),
             "sums": {method: sum(frequencies) for method, frequencies in self.methods.items()},
             "matching": len(found),
             "offset": offset,
@@ -80,6 +81,7 @@ class Standin:
         self.asked: list[str] = []
         # refuses event streams; answers 503; reports messages that the head does not name
         self.refusing, self.unread, self.unnamed = False, False, False
+        self.now: float | None = None  # the time in the header Date, in seconds; by default the real time
         self._listeners: list[queue.Queue[bytes | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
@@ -98,6 +100,8 @@ class Standin:
             "domain_size": 3,
             "topic": f"{name}-reports",
             "windows": ["all"],
+            "every_seconds": 5.0,
+            "published": 1_795_327_200_000,
             "state": "serving",
             "rate": 1234.5,
             "lag": 0,
@@ -160,6 +164,10 @@ def _event(event: str, data: Any) -> bytes:
 class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        standin = cast("Standin", self.server.standin)  # type: ignore[attr-defined]
+        return super().date_time_string(standin.now if timestamp is None else timestamp)
 
     def do_GET(self) -> None:
         standin = cast("Standin", self.server.standin)  # type: ignore[attr-defined]
