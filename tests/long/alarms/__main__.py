@@ -116,10 +116,12 @@ def until_alarm(oracle: ldp.Oracle, poison: Poison, share: float, seed: int) -> 
 def cost() -> None:
     """Prints the CPU time of a watch for a block, and for a batch that it skips."""
     print(
-        f"{'protocol':12}{'a block, ms':>14}{'of a core':>12}{'a batch, µs':>14}{'counting 10,000, µs':>22}"
+        f"{'protocol':14}{'a block, ms':>14}{'of a core':>12}{'a batch, µs':>14}{'counting 10,000, µs':>22}"
     )
     oracles: dict[str, ldp.Oracle] = {
         "oue d=1024": ldp.OUE("1", 1024),
+        "oue ε=4 d=900": ldp.OUE("4", 900),
+        "subset d=20": ldp.SubsetSelection("1", 20),
         "olh d=1024": ldp.OLH("1", 1024),
         "olh d=128": ldp.OLH("1", 128),
         "hadamard": ldp.HadamardResponse("1", 845),
@@ -128,7 +130,7 @@ def cost() -> None:
     for name, oracle in oracles.items():
         block, batch, counting = costs(oracle)
         print(
-            f"{name:12}{block * 1e3:14.2f}{block:12.2%}{batch * 1e6:14.2f}{counting * 1e6:22.0f}", flush=True
+            f"{name:14}{block * 1e3:14.2f}{block:12.2%}{batch * 1e6:14.2f}{counting * 1e6:22.0f}", flush=True
         )
 
 
