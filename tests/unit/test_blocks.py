@@ -1,0 +1,115 @@
+"""Each code block of the documents runs in a test, or the table has the reason why not."""
+
+import pytest
+
+from tests.support.docs import NAMES, ROOT, every_block
+from worker.config import parse
+
+READER = "tests/integration/operation/test_readme.py"
+DIAGRAM, BENCHMARK = "is a diagram", "is a benchmark, and prints the numbers of this machine"
+BLOCKS = {
+    "README.md": {
+        " device": DIAGRAM,
+        "[kafka]": READER,
+        "ldp-worker create-topics": READER,
+        "import json\nimport os\nfrom pathlib": READER,
+        "import json\nimport os\nfrom kafka": READER,
+    },
+    "explanation/statistics": {".venv/bin/python -m tests.long.coverage": BENCHMARK},
+    "explanation/when-to-use-something-else": {"ldp plan": READER, "ldp aggregate": BENCHMARK},
+    "guides/browsers-and-explicit-channels": {"[[streams]]": "tests/unit/test_blocks.py"},
+    "guides/choose-a-protocol": {".venv/bin/python -c": READER},
+    "guides/client-conformance": {"ldp audit-client": "audits the reader's own client"},
+    "guides/databases": {
+        "ldp-worker rows >": READER,
+        "pip install": "needs the reader's Postgres; tests/integration/publishing/test_rows.py runs the sink",
+        "ldp-worker rows --connect": READER,
+        ".venv/bin/python -m tests.bench": BENCHMARK,
+    },
+    "guides/javascript-client": {
+        "ldp-worker document": READER,
+        "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_javascript_client.py calls both functions",
+        "python -m tests.bench": BENCHMARK,
+    },
+    "guides/read-snapshots": {"curl": READER, "const response": READER, "ldp-worker watch": READER},
+    "guides/send-reports": {".venv/bin/python -m tests.bench": BENCHMARK},
+    "guides/spark-and-beam": {
+        ".venv/bin/python -c": BENCHMARK,
+        "import json": "tests/support/engines/readme.py",
+        "import apache_beam": "tests/support/engines/readme.py",
+    },
+    "guides/windows": {"[[streams]]": READER, "ldp-worker create-topics": READER},
+    "internals/architecture": {"topic of reports": DIAGRAM},
+    "internals/partition-lifecycle": {"           _adopt": DIAGRAM},
+    "ldp/clients/javascript/README.md": {
+        "<button": "needs a browser; tests/integration/page/test_page.py opens a page with the same calls",
+        "import { Client }": "tests/unit/ldp/test_javascript_client.py",
+    },
+    "ldp/examples/README.md": {
+        "python ldp/examples/snapshots.py": READER,
+        "": "tests/unit/ldp/test_examples.py",
+    },
+    "operate/capacity": {
+        ".venv/bin/python -m deploy.sizing": READER,
+        ".venv/bin/python -m tests.bench": BENCHMARK,
+    },
+    "operate/dashboards": {
+        "alerting:": "is a part of the reader's configuration of Prometheus",
+        "route:": "is a part of the reader's configuration of Alertmanager",
+    },
+    "operate/deploy": {"docker": "needs a container engine; make containers builds and runs both"},
+    "operate/kubernetes": {
+        "docker build": "needs a cluster; tests/unit/deploy/test_kubernetes.py checks the manifests",
+        "# mine/kustomization.yaml": "tests/unit/deploy/test_kubernetes.py",
+        "grep": "needs a cluster; tests/unit/deploy/test_kubernetes.py checks the manifests",
+    },
+    "operate/retention-and-backup": {
+        "redis-cli": "runs at the reader's Redis; tests/integration/redis/test_backup.py takes the same steps",
+        "redis-server": "runs at the reader's Redis; tests/integration/redis/test_backup.py takes the same steps",
+    },
+    "operate/secure": {"TO=": "tests/support/harness/rights.py"},
+    "reference/cli-ldp": {"printf": READER, "": "tests/unit/test_reference.py"},
+    "reference/cli-ldp-worker": {"": "tests/unit/test_reference.py"},
+    "reference/http-api": {"location /": "is a part of the reader's configuration of nginx"},
+    "reference/state-files": {"ldp aggregate": READER},
+    "tests/vectors/README.md": {"npm install": "downloads the packages from which vectors are made"},
+    "tutorials/files-only": {
+        "{ yes red": READER,
+        "file:": "tests/unit/ldp/test_files.py",
+        "CREATE TABLE": "tests/unit/ldp/test_counts.py",
+        "WITH": "tests/unit/ldp/test_counts.py",
+    },
+    "tutorials/first-stream": {"printf": READER},
+}
+"""By page, the beginning of blocks, and the file that runs them or the reason why no test does."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_block_runs_in_a_test_or_has_a_reason(name):
+    listed, used = BLOCKS.get(name, {}), set()
+    for language, text in every_block(name):
+        if language == "pycon":  # tests/unit/ldp/test_pages.py runs them
+            continue
+        beginning = next((beginning for beginning in listed if text.startswith(beginning)), None)
+        assert beginning is not None, f"run this block in a test, or add the reason why not: {text}"
+        used.add(beginning)
+    assert used == {*listed}
+    for file in {place for place in listed.values() if place.endswith(".py") and " " not in place}:
+        assert name in (ROOT / file).read_text(encoding="utf-8"), file
+
+
+def test_each_page_of_the_table_exists():
+    assert {*NAMES} >= {*BLOCKS}
+
+
+def test_the_configuration_of_a_browser_channel_is_valid():
+    (served,) = parse(dict(every_block("guides/browsers-and-explicit-channels"))["toml"]).streams
+    assert served.stream.labels == ("low", "high")
+
+
+def test_a_page_has_no_address_of_a_broker_in_code():
+    """A reader whose broker is elsewhere sets one variable, or a key of the configuration."""
+    for name in NAMES:
+        for language, text in every_block(name):
+            if language in {"python", "pycon", "javascript", "js"} and "localhost:9092" in text:
+                assert 'os.environ.get("LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS", "localhost:9092")' in text
