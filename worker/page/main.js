@@ -6,7 +6,7 @@ import { byId, keyed, make, reveal, write } from "./dom.js";
 import { PAGE, drawExcerpt, summaryOf } from "./excerpt.js";
 import { parse } from "./json.js";
 import { Live } from "./live.js";
-import { drawAlarm, drawCounting, drawStreams, noteStreams } from "./streams.js";
+import { drawAlarm, drawCounting, drawStreams, forgetWaits, noteStreams } from "./streams.js";
 import { age, shown } from "./text.js";
 import { drawWindows } from "./windows.js";
 
@@ -263,6 +263,7 @@ function drawState(state) {
   byId("connection").dataset.state = state;
   write(byId("connection-text"), text);
   if (state === "live" || state === "polling") load();
+  else forgetWaits();
 }
 
 let typed = null;

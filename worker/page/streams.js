@@ -21,6 +21,11 @@ export function noteStreams(streams) {
   }
 }
 
+/** Forgets since when reports wait: without a connection, the page receives no newer snapshot. */
+export function forgetWaits() {
+  waits.clear();
+}
+
 /** Returns whether reports wait for a snapshot for longer than three intervals. */
 function isLate({ name, every_seconds: every, published }) {
   if (every === null || published === null || !waits.has(name)) return false;

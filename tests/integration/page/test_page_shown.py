@@ -272,6 +272,9 @@ def test_a_late_snapshot_is_marked_while_reports_arrive(standin, chromium):
         expect(page.locator("#alarm")).to_be_hidden()
         pass_by(10, every_seconds=5.0)
         expect(page.locator("#alarm")).to_contain_text(alarm)
+        page.clock.run_for(30_000)  # without events, the page connects again, and waits again
+        expect(page.locator("#alarm")).to_be_hidden()
+        assert listened(standin) > 1
 
 
 def test_the_interval_covers_reports_or_the_population(standin, chromium):
