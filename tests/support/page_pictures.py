@@ -1,6 +1,6 @@
 """Pictures of the page, for README.md, as the demo shows it.
 
-make demo KEEP=1                                       prints the page's address
+make demo KEEP=1                                       prints the page's address, and a command that sends more reports
 python -m tests.support.page_pictures http://localhost:9464    writes deploy/page/*.png, of the page there
 """
 
