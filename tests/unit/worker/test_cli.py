@@ -144,8 +144,6 @@ leaves_sockets = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.slow
-@leaves_sockets
 def test_watch_refuses_a_method_that_one_value_does_not_have(run):
     bit = GOOD.replace('"grr"\nepsilon = "1"', '"unary"\np = "3/4"\nq = "1/4"').replace("= 3", "= 1")
     result = run(bit, "watch", "--method", "norm-sub")
@@ -155,6 +153,8 @@ def test_watch_refuses_a_method_that_one_value_does_not_have(run):
     )
 
 
+@pytest.mark.slow
+@leaves_sockets
 @pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check", "dead-letters"])
 def test_silent_brokers_are_named_while_waiting_and_after(run, tmp_path, monkeypatch, closed, command):
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 1.0)
