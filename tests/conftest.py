@@ -128,7 +128,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             )
         warm = (
             "from ldp import kernels; from worker.counting import lateness; from worker.kafka.decoding import records;"
-            " kernels.warm(); records.warm(); lateness.warm()"
+            " kernels.warm(); records.warm(); records.warm_codecs(); lateness.warm()"
         )
         subprocess.run([sys.executable, "-c", warm], cwd=session.config.rootpath, check=True)
     compiled.keep()
