@@ -161,24 +161,34 @@ def _detectable(d: int, absent: float, present: float) -> float | None:
     return found if found <= 1 else None
 
 
+def percent(share: float) -> str:
+    """Formats a share in percent with three significant digits.
+
+    Example:
+        >>> percent(0.0019234), percent(63.24)
+        ('0.192 %', '6,320 %')
+    """
+    return f"{float(f'{100 * share:.3g}'):,g} %"
+
+
 def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
     """Returns the recommended row and the reason; rows ascend by error."""
     least = rows[0]
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
     best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])
     if best is least:
-        error = f"its standard error, {100 * best.standard_error:.3g} %, is the lowest"
+        error = f"its standard error, {percent(best.standard_error)}, is the lowest"
     else:
         more = 100 * (best.standard_error / least.standard_error - 1)
         error = (
-            f"its standard error, {100 * best.standard_error:.3g} %, is {more:.1f} % above the lowest, "
-            f"{100 * least.standard_error:.3g} % ({least.protocol})"
+            f"its standard error, {percent(best.standard_error)}, is {more:.1f} % above the lowest, "
+            f"{percent(least.standard_error)} ({least.protocol})"
         )
     rivals = [row for row in near if row is not best]
     if not rivals:
         further = rows[1:2]
         return best, error + "".join(
-            f"; the next, {100 * row.standard_error:.3g} % ({row.protocol}), is not within 5 %"
+            f"; the next, {percent(row.standard_error)} ({row.protocol}), is not within 5 %"
             for row in further
         )
     costs = []

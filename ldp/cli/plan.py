@@ -111,11 +111,13 @@ def _joined(lines: Sequence[tuple[str, ...]], notes: list[str], made: Plan) -> s
 
 
 def _cells(row: Candidate) -> tuple[str, ...]:
+    from ldp.analysis.protocol_selection import percent
+
     plural = {"hash": "hashes"}.get(row.unit, row.unit + "s")
     return (
         row.protocol,
-        f"{100 * row.standard_error:.3g} %",
-        "none" if row.detectable is None else f"{100 * row.detectable:.3g} %",
+        percent(row.standard_error),
+        "none" if row.detectable is None else percent(row.detectable),
         f"{_rounded(row.frame_bytes)}B",
         f"{_rounded(row.cost).rstrip()} {row.unit if row.cost == 1 else plural}",
         f"{_rounded(row.state_bytes)}B",
