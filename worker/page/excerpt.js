@@ -148,8 +148,8 @@ function drawLinks({ stream, of, methods }, place, { method, sides }) {
   if (place.window !== FIRST.window) query.push(["window", place.window]);
   if (place.start !== "") query.push(["start", place.start]);
   const link = (form, more) => {
-    const given = new URLSearchParams([...query, ...more]);
-    return `streams/${encodeURIComponent(stream)}/${form}${given.size > 0 ? `?${given}` : ""}`;
+    const given = String(new URLSearchParams([...query, ...more]));
+    return `streams/${encodeURIComponent(stream)}/${form}${given === "" ? "" : `?${given}`}`;
   };
   const shown = sides ? [] : [...new Set([method, ...(methods.includes("base") ? ["base"] : [])])].map((name) => ["method", name]);
   write(byId("linked"), `All values by ${sides ? "all methods" : method}:`);
