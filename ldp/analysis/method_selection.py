@@ -2,12 +2,15 @@
 
 The error of a method depends on the data and on the query, and the truth is unknown. Therefore, populations similar to
 the real population and many collections of them are simulated. The answers of all methods are compared with the
-simulated truth. The paper uses the population of Norm-Sub. This module has three additions.
+simulated truth. The paper uses the population of Norm-Sub, in which frequent values are often noise. This module
+differs in three points.
 
-**Two populations.** Frequent values in Norm-Sub's population are often noise: if all values are nearly equally
-frequent, it has peaks. The second population draws every frequency from its posterior under the prior that fits the
-estimates best (`Fit.draws`). Each population has half of the collections. For top queries and for few sets, the means
-of empirical Bayes replace Norm-Sub.
+**Four populations**, each with a quarter of the collections:
+
+- the means of empirical Bayes;
+- draws of every frequency from its posterior under the prior that fits the estimates best (`Fit.draws`);
+- draws of smooth populations, such as several wide peaks (`smooth_populations.draws`);
+- the significant structure of the estimates without the rest (`smooth_populations.significant`).
 
 **Correction** by the real estimate. A simulated population has less structure than the real population, which favours
 methods that shrink small values to 0. For a fixed query with Base's answer b and a method's answer m,
@@ -19,9 +22,10 @@ this observation and the mean of the simulations corrects the simulated error (a
 weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations and e half
 of the error, both for the method with the lowest simulated error.
 
-**Confidence**: the lower confidence of the two populations. Each is computed from means of few collections, because the
-real population differs from a simulated population by more than the noise of a mean over many. For few sets the
-confidence is reduced again.
+**Confidence**: the lowest confidence of the four populations. Each is computed from means of few collections, because
+the real population differs from a simulated population by more than the noise of a mean over many. For few sets, a
+mean only counts if it is above a share of Base's error, because lower errors depend on rare collections. A choice is
+not clear if its loss exceeds `MOST_LOSS` in any population.
 
 `ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
 """
@@ -35,10 +39,10 @@ from itertools import islice, repeat
 import numpy as np
 import numpy.typing as npt
 
+from ldp.analysis import smooth_populations
 from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, check_generator
 from ldp.consistency import METHODS, chosen
 from ldp.consistency.empirical_bayes import Fit
-from ldp.consistency.normalization import norm_sub
 from ldp.consistency.together import by_method
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.query import Query, SetQuery, TopQuery
@@ -51,11 +55,12 @@ ROUNDING = 1e-13  # largest rounding error of a sum; the error of a single user 
 LEAST = 0.5  # smallest corrected error, relative to the simulated error
 RESAMPLES = 1000
 RESAMPLED = 3  # collections per resample
-MANY = 10  # number of sets over which the peaks of Norm-Sub's population average out
-FEW_SETS = 0.85  # largest confidence for fewer sets, the observed frequency of correct choices
-CLEAR = 0.8  # lowest confidence of a clear choice
+MANY = 10  # number of sets whose mean error is as predictable as the error of single values
+RESOLUTION = 0.04  # lowest error for fewer sets that some collections can show, relative to Base's error
+CLEAR = 0.85  # lowest confidence of a clear choice
+MOST_LOSS = 2.0  # largest loss of a clear choice in any population
 
-ROUGH, SMOOTH, DRAWN = range(3)  # populations: Norm-Sub, means of empirical Bayes, draws from its posterior
+POPULATIONS = 4
 NAMES = tuple(METHODS)
 POST_POS = NAMES.index("post-pos")
 
@@ -119,19 +124,21 @@ class Ranking:
     Attributes:
         rows: methods by ascending error; equal errors in the paper's order.
         confidence: probability that the first method's error is at most `NEAR` times the lowest error. It is the share
-            of resamples, of few simulations and of the real estimate's error, in which this is true. It is the lower
-            share of the two populations, times `FEW_SETS` for few sets.
+            of resamples, of few simulations and of the real estimate's error, in which this is true. It is the lowest
+            share of the four populations. For few sets, the error must also be at least `RESOLUTION` of Base's error.
         weight: weight of the correction, 0 to ½; 0 for a `TopQuery`.
+        loss: the first method's simulated error, relative to the lowest, in the population where this ratio is largest.
     """
 
     rows: tuple[Ranked, ...]
     confidence: float
     weight: float
+    loss: float
 
     @property
     def clear(self) -> bool:
-        """Whether the confidence in the first method is at least `CLEAR`."""
-        return self.confidence >= CLEAR
+        """Whether confidence and loss are within `CLEAR` and `MOST_LOSS`."""
+        return self.confidence >= CLEAR and self.loss <= MOST_LOSS
 
     @property
     def best(self) -> str:
@@ -146,7 +153,7 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
         estimate: f̃ over the domain.
         query: one query, or `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
-        repeats: number of simulated collections, half from each population, at least 4.
+        repeats: number of simulated collections, a quarter from each population, at least 8.
 
     Returns:
         All methods, ranked. Methods that coincide are in the paper's order. O(repeats · (d log d + the sizes of the
@@ -154,7 +161,7 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
 
     Raises:
         TypeError: an estimate, query, number of repeats or generator of the wrong type.
-        ValueError: a domain of one value, a set's index outside the domain, or fewer than 4 repeats.
+        ValueError: a domain of one value, a set's index outside the domain, or fewer than 8 repeats.
 
     Example:
         >>> import ldp, numpy as np
@@ -187,37 +194,33 @@ def choose_all(
         )
     methods = chosen(methods, estimate.oracle.domain_size)
     places = [i for i, name in enumerate(NAMES) if name in methods]
-    half = as_integer("repeats", repeats, 4, 1 << 20) // 2
+    each = as_integer("repeats", repeats, 8, 1 << 20) // POPULATIONS
     queries = [_as_sets(query) for query in queries]
     for query in queries:
         _check(query, estimate.oracle.domain_size)
-    *coins, again = (np.random.default_rng(int(seed)) for seed in rng.integers(1 << 63, size=4))
-    resamples = again.multinomial(RESAMPLED, np.full(half, 1.0 / half), RESAMPLES) / RESAMPLED
-    noises = again.integers(half, size=RESAMPLES)
+    *coins, again = (np.random.default_rng(int(seed)) for seed in rng.integers(1 << 63, size=POPULATIONS + 1))
+    resamples = again.multinomial(RESAMPLED, np.full(each, 1.0 / each), RESAMPLES) / RESAMPLED
+    noises = again.integers(each, size=RESAMPLES)
 
     fit = Fit(estimate)
-    populations = (repeat(norm_sub(estimate)), repeat(fit.means()), fit.draws(coins[DRAWN]))
-    simulated: dict[tuple[int, int], Vector] = {}
-    for population, weights in enumerate(populations):
-        asked = [i for i, query in enumerate(queries) if population in _populations(query)]
-        if asked:
-            wanted = [queries[i] for i in asked]
-            numbers = _simulate(estimate, islice(weights, half), wanted, coins[population])
-            simulated |= {(population, i): own for i, own in zip(asked, numbers, strict=True)}
+    populations = (
+        repeat(fit.means()),
+        fit.draws(coins[1]),
+        smooth_populations.draws(estimate, coins[2]),
+        smooth_populations.significant(estimate, coins[3]),
+    )
+    simulated = [
+        _simulate(estimate, islice(weights, each), queries, own)
+        for weights, own in zip(populations, coins, strict=True)
+    ]
     vectors = all_methods(estimate)
     rankings = []
-    for i, query in enumerate(queries):
-        errors, distances = np.stack([simulated[population, i] for population in _populations(query)], axis=1)
-        seen = _distances(query, vectors)
-        if len(places) < len(NAMES):
-            errors, distances, seen = errors[..., places], distances[..., places], seen[places]
-        trust = FEW_SETS if _few(query) else 1.0
-        rankings.append(_rank(errors, distances, seen, resamples, noises, trust, [NAMES[i] for i in places]))
+    for query, *numbers in zip(queries, *simulated, strict=True):
+        errors, distances = np.stack(numbers, axis=1)
+        visible = RESOLUTION * float(errors[:, :, 0].mean()) if _few(query) else 0.0
+        own = (errors[..., places], distances[..., places], _distances(query, vectors)[places])
+        rankings.append(_rank(*own, resamples, noises, visible, [NAMES[i] for i in places]))
     return rankings
-
-
-def _populations(query: Queries) -> tuple[int, int]:
-    return (SMOOTH if isinstance(query, TopQuery) or _few(query) else ROUGH, DRAWN)
 
 
 def _as_sets(query: Queries) -> Queries:
@@ -279,13 +282,14 @@ def _rank(
     seen: Vector,
     resamples: Vector,
     noises: Indices,
-    trust: float = 1.0,
+    visible: float = 0.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """Ranks m methods by errors and squared distances to Base, (2, R, m) each.
+    """Ranks m methods by errors and squared distances to Base.
 
-    `seen` are the distances in the real estimate, (m,). For each resample, `resamples` are the weights of the R
-    collections, and `noises` the collection that provides the observed distance. `trust` is the largest confidence.
+    Both are (populations, R, m). `seen` are the distances in the real estimate, (m,). For each resample, `resamples`
+    are the weights of the R collections, and `noises` the collection that provides the observed distance. `visible` is
+    the lowest error that counts.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -300,13 +304,16 @@ def _rank(
     least = LEAST * means[:, None]
     corrected = errors - weight * distances
     scores = np.maximum(simulated + weight * (seen - usual.mean(axis=0)), LEAST * simulated)
-    variances = corrected.var(axis=1, ddof=1).mean(axis=0) / (2 * errors.shape[1])
+    variances = corrected.var(axis=1, ddof=1).mean(axis=0) / (len(errors) * errors.shape[1])
     std_errors = np.sqrt(variances + noise.var(axis=1, ddof=1).mean(axis=0))
     again = np.maximum(resamples @ corrected + weight * seen + noise[:, noises], least)
     order = np.argsort(scores, kind="stable")
-    near = again[:, :, order[0]] <= NEAR * again.min(axis=2)
+    again_first = again[:, :, order[0]]
+    near = (again_first <= NEAR * again.min(axis=2)) & (again_first >= visible)
     rows = tuple(Ranked(names[i], float(scores[i]), float(std_errors[i]), float(simulated[i])) for i in order)
-    return Ranking(rows, trust * float(near.mean(axis=1).min()), weight)
+    ours, lowest = means[:, order[0]], means.min(axis=1)
+    losses = np.divide(ours, lowest, out=np.where(ours > 0.0, np.inf, 1.0), where=lowest > 0.0)
+    return Ranking(rows, float(near.mean(axis=1).min()), weight, float(losses.max()))
 
 
 def _check(query: Queries, domain_size: int) -> None:

@@ -76,7 +76,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         echo(markdown(*sums_table(compared), numbers=(1, 2, 3, 4)) + "\n")
     if any(row.figure == "choice" for row in made.rows):
         echo("Choosing a method, by query, over all data sets (details in the report):\n")
-        echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
+        echo(markdown(*choice.summary(made.rows), numbers=range(1, 8)) + "\n")
     if made.findings:
         echo(tally(made.findings))
     echo(f"{out}: {', '.join(path.name for path in made.written)}")

@@ -22,7 +22,22 @@ from ldp.query import TopQuery
 
 EPSILONS = ("0.5", "1", "2")
 RANKS = np.arange(float(ZIPF_DOMAIN))
-DATASETS: Mapping[str, Callable[[], Dataset]] = {
+
+
+def _peaks(*peaks: tuple[float, float, float]) -> Vector:
+    """Returns weights with peaks of a place, width and height.
+
+    Places and widths are relative to the domain.
+    """
+    places = RANKS / ZIPF_DOMAIN
+    weights: Vector = np.sum([h / np.cosh((places - at) / width) ** 2 for at, width, h in peaks], axis=0)
+    return weights
+
+
+BIMODAL = _peaks((0.2, 0.05, 1.0), (0.65, 0.1, 0.6))
+TRIMODAL = _peaks((0.15, 0.04, 0.8), (0.5, 0.06, 1.0), (0.85, 0.08, 0.5)) + 0.05
+ORDER = np.random.default_rng(16).permutation(ZIPF_DOMAIN)  # an order of values without meaning
+CALIBRATION: Mapping[str, Callable[[], Dataset]] = {
     "zipf": zipf,
     "emoji": emoji,
     "uniform": eleventh.DATASETS["uniform"],
@@ -33,15 +48,28 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
     "geometric": eleventh.DATASETS["geometric"],
     "steep geometric": eleventh.DATASETS["steep geometric"],
 }
+HELD_OUT: Mapping[str, Callable[[], Dataset]] = {
+    "bimodal": partial(shaped, "bimodal", BIMODAL),
+    "trimodal": partial(shaped, "trimodal", TRIMODAL),
+    "shuffled bimodal": partial(shaped, "shuffled bimodal", BIMODAL[ORDER]),
+    "shuffled trimodal": partial(shaped, "shuffled trimodal", TRIMODAL[ORDER]),
+    "shuffled zipf": partial(shaped, "shuffled zipf", ((RANKS + 1) ** -1.1)[ORDER]),
+    "one step": partial(shaped, "one step", np.where(RANKS < ZIPF_DOMAIN / 3, 4.0, 1.0)),
+    "sparse": partial(shaped, "sparse", np.where(ORDER < 40, 1.0, 0.0)),
+    "geometric with gaps": partial(shaped, "geometric with gaps", 0.99**RANKS * (ORDER % 3 > 0)),
+}
+"""Data on which no parameter of the selection was calibrated."""
+DATASETS = {**CALIBRATION, **HELD_OUT}
 PAPER = ("zipf", "emoji")  # Data with every ε; the other data have ε = 1
 
 SHARE, SETS = 10, 100  # Random sets: 1/SHARE of the domain each, and their number
 SINGLE = 4  # Number of queries with one set
+BINS = 16  # Number of intervals
+FEWEST = 5  # Fewest clear choices on some data for a share of right choices
 TOP = (3, 16)
 NONE = 1.0 / ZIPF_USERS**2  # Smallest error: one user
 TRUTHS = 16  # Collections per repeat for the truth
 REPEATS = 50  # Simulations per choice
-SURE = (0.8, 0.9)  # Thresholds of the confidence
 BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 
@@ -52,13 +80,16 @@ def queries(name: str) -> Mapping[str, Queries]:
     rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
     groups = list(emoji().subgroups.values())
+    bins = np.array_split(np.arange(d), BINS)
     return {
         "single values": Values(),
         "random sets": Sets(random),
         "subgroups": Sets(groups),
+        "intervals": Sets(bins),
         **{f"top {k}": TopQuery(f"top {k}", k) for k in TOP},
-        **{f"one random set #{i + 1}": Sets([random[i]]) for i in range(SINGLE)},
-        **{f"one subgroup #{i + 1}": Sets([groups[len(groups) * i // SINGLE]]) for i in range(SINGLE)},
+        **{f"one set #random {i + 1}": Sets([random[i]]) for i in range(SINGLE)},
+        **{f"one set #subgroup {i + 1}": Sets([groups[len(groups) * i // SINGLE]]) for i in range(SINGLE)},
+        **{f"one set #interval {i + 1}": Sets([bins[BINS * i // SINGLE]]) for i in range(SINGLE)},
     }
 
 
@@ -97,10 +128,7 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     for case, ranking in zip(asked, rankings, strict=True):
         chosen = _only(ranking.best)
         samples += each("choice", name, x, chosen, f"{case}: chosen")
-        for least in SURE:
-            samples += each(
-                "choice", name, x, chosen * (ranking.confidence >= least), f"{case}: {_sure(least)}"
-            )
+        samples += each("choice", name, x, chosen * ranking.clear, f"{case}: clear")
         samples.append(once("choice", name, "confidence", x, ranking.confidence, case))
     return samples
 
@@ -124,13 +152,30 @@ def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]
         for name in BY_NAME:
             over = np.log(ratios) - np.log(ratios[:, [list(METHODS).index(name)]])
             line.append(f"{np.exp((shares * over).sum() / len(cells)):.2f}")
-        for least in SURE:
-            sure = np.array([_methods(values, cell, _sure(least)) for cell in cells])
-            right = f"{(sure * (ratios <= NEAR)).sum() / sure.sum():.0%} right" if sure.any() else "—"
-            line.append(f"{sure.sum() / len(cells):.0%}, {right}")
-        lines.append(tuple(line))
+        clear = np.array([_methods(values, cell, "clear") for cell in cells])
+        right, loss = (clear * (ratios <= NEAR)).sum(), ratios.max(where=clear > 0.0, initial=1.0)
+        line.append(f"{clear.sum() / len(cells):.0%}")
+        line += [f"{right / clear.sum():.0%}", f"{loss:.2f}"] if clear.any() else ["—", "—"]
+        lines.append((*line, _worst(values, cells)))
     names = tuple(f"over {name}" for name in BY_NAME)
-    return ("query", "within 10 %", "regret", *names, *(f"{least:.0%} sure" for least in SURE)), lines
+    return ("query", "within 10 %", "regret", *names, "clear", "right", "loss", "worst data"), lines
+
+
+def _worst(values: Mapping[tuple[str, str, float, str], float], cells: Sequence[Row]) -> str:
+    """Returns the lowest share of right clear choices on any data."""
+    counts: dict[str, Vector] = {}
+    for cell in cells:
+        clear = _methods(values, cell, "clear") * cell.repeats
+        right = clear * (_ratios(values, cell) <= NEAR)
+        counts.setdefault(cell.dataset, np.zeros(2))
+        counts[cell.dataset] += [right.sum(), clear.sum()]
+    shares = [
+        (right / clear, clear, name) for name, (right, clear) in counts.items() if round(clear) >= FEWEST
+    ]
+    if not shares:
+        return "—"
+    share, clear, name = min(shares)
+    return f"{share:.0%} of {clear:.0f}, {name}"
 
 
 def _values(rows: Sequence[Row]) -> dict[tuple[str, str, float, str], float]:
@@ -142,10 +187,6 @@ def _cells(rows: Sequence[Row]) -> list[Row]:
     if not cells:
         raise ValueError("figure 'choice' has no rows; run its experiment first")
     return cells
-
-
-def _sure(least: float) -> str:
-    return f"chosen, {least:.0%} sure"
 
 
 def _ratios(values: Mapping[tuple[str, str, float, str], float], cell: Row) -> Vector:

@@ -45,7 +45,7 @@ def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: floa
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
-    """Returns 10⁶ users by (d,) weights ≥ 0, the largest first."""
+    """Returns 10⁶ users by (d,) weights ≥ 0."""
     return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 

@@ -126,7 +126,7 @@ def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
             if pictures and figure.paper:
                 parts.append(f"![{figure.title}]({figure.name}.png)")
             if figure.name == "choice":
-                parts += [markdown(*choice.summary(rows), numbers=range(1, 7)), CHOICE]
+                parts += [markdown(*choice.summary(rows), numbers=range(1, 8)), CHOICE]
             if figure.name == "eleventh":
                 tables = [eleventh.table(rows, case) for case in ("", f"top {eleventh.TOP}")]
                 parts += [eleventh.ABOUT, *(markdown(*table, numbers=range(1, 10)) for table in tables)]
@@ -137,7 +137,8 @@ def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
 CHOICE = """\
 “Within 10 %”: share of collections in which the real error of the chosen method is at most 1.1 times the lowest.
 “Regret”: mean ratio of the real error to the lowest. “Over” a method: geometric mean ratio of the real error to the
-error of that method. “Sure”: share of choices with at least this confidence, and the share of these within 10 %."""
+error of that method. “Clear”: share of clear choices. “Right” and “loss”: share of these within 10 %, and their largest
+ratio of the real error to the lowest. “Worst data”: the lowest such share on any data with at least 5 clear choices."""
 
 
 def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

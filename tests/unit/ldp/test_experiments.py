@@ -331,7 +331,7 @@ def all_of_it(tmp_path_factory):
         return advance
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "REPEATS", 4)
+        patch.setattr(choice, "REPEATS", 8)
         made = reproduce.reproduce(FIGURES, TINY, 0, folder / "all", on_begin=begin, pictures=True)
     assert steps == [[name, 0] for name in reproduce.EXPERIMENTS]
     return made, folder / "all"

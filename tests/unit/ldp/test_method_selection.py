@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import ldp
+from ldp.analysis import smooth_populations
 from ldp.analysis.method_selection import (
     NEAR,
+    Ranked,
+    Ranking,
     Sets,
     Values,
     _rank,
@@ -42,18 +45,6 @@ def simulated(ranking):
     return np.array([row.simulated for row in sorted(ranking.rows, key=lambda row: NAMES.index(row.method))])
 
 
-def populations(estimate):
-    """Norm-Sub by bisection of its shift, and empirical Bayes' means."""
-    low, high = -2.0 - estimate.frequencies.max(), 2.0 - estimate.frequencies.min()
-    for _ in range(200):
-        shift = (low + high) / 2
-        low, high = (shift, high) if np.maximum(estimate.frequencies + shift, 0).sum() < 1 else (low, shift)
-    norm_sub = np.maximum(estimate.frequencies + shift, 0)
-    return [
-        in_users(made * estimate.n, estimate.n) for made in (norm_sub, EXTRA["empirical-bayes"](estimate))
-    ]
-
-
 def in_users_of(weights, n):
     return in_users(weights / weights.sum() * n, n)
 
@@ -68,21 +59,25 @@ def in_users(exact, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1)],
-)
-def test_half_of_the_simulations_use_each_population(query, first):
+def test_a_quarter_of_the_simulations_use_each_population():
     estimate, repeats = estimate_of("olh", 0.9 ** np.arange(100), 20_000, 9), 60
-    drawn = Fit(estimate).draws(np.random.default_rng(12))
-    rng, errors = np.random.default_rng(10), np.empty((2, repeats, len(NAMES)))
-    for i, users in enumerate([again(populations(estimate)[first]), (in_users_of(w, 20_000) for w in drawn)]):
-        for place, made_up in zip(range(repeats), users, strict=False):
-            collected = estimate.oracle.estimate(estimate.oracle.simulate(made_up, rng), 20_000)
-            errors[i, place] = mean_squares(query, all_methods(collected), made_up / 20_000)
-    means, variances = errors.mean(axis=1), errors.var(axis=1, ddof=1)
-    found = simulated(choose(estimate, query, np.random.default_rng(11), 2 * repeats))
-    assert (abs(found - means.mean(axis=0)) <= 6 * np.sqrt(2 * variances.sum(axis=0) / 4 / repeats)).all()
+    query, rng = Sets([np.arange(40, 73)]), np.random.default_rng(10)
+    populations = [
+        again(EXTRA["empirical-bayes"](estimate)),
+        Fit(estimate).draws(rng),
+        smooth_populations.draws(estimate, rng),
+        smooth_populations.significant(estimate, rng),
+    ]
+    errors = np.empty((4, repeats, len(NAMES)))
+    for i, weights in enumerate(populations):
+        for place, made_up in zip(range(repeats), weights, strict=False):
+            users = in_users_of(made_up, 20_000)
+            collected = estimate.oracle.estimate(estimate.oracle.simulate(users, rng), 20_000)
+            errors[i, place] = mean_squares(query, all_methods(collected), users / 20_000)
+    variances = errors.var(axis=1, ddof=1)
+    found = simulated(choose(estimate, query, np.random.default_rng(11), 4 * repeats))
+    deviation = abs(found - errors.mean(axis=(0, 1)))
+    assert (deviation <= 6 * np.sqrt(2 * variances.sum(axis=0) / 16 / repeats)).all()
 
 
 def test_mean_squares_equal_those_of_single_answers():
@@ -179,7 +174,7 @@ def test_the_confidence_of_two_methods(gap):
     )
 
 
-def test_the_confidence_is_the_minimum_over_two_populations():
+def test_the_confidence_is_the_minimum_over_the_populations():
     errors = np.tile([4.0, 8.0], (R, 1))
     rest = (0 * errors, np.zeros(2), np.full((R, R), 1 / R))
     assert ranked(errors, *rest).confidence == 1.0
@@ -194,6 +189,55 @@ def test_the_confidence_is_the_minimum_over_two_populations():
     both[1, :2, 1] = 9.0  # in half of the resamples
     halves = _rank(both, *of[:2], np.eye(R), ROWS)
     assert halves.confidence == 0.5
+    # errors below the lowest that counts are ignored: the first population has 4, the second 12
+    both[1, :, :2] = [12.0, 11.0]
+    assert [_rank(both, *of, visible).confidence for visible in (4.0, 4.1)] == [1.0, 0.0]
+
+
+def test_the_loss_is_the_maximum_over_the_populations():
+    both = np.full((2, R, len(NAMES)), 1e9)
+    both[0, :, :2], both[1, :, :2] = [4.0, 8.0], [12.0, 11.0]
+    of = (np.zeros_like(both), np.zeros(len(NAMES)), np.full((R, R), 1 / R), ROWS)
+    assert _rank(both, *of).loss == pytest.approx(12 / 11)
+    both[1, :, :2] = [0.0, 0.0]
+    assert _rank(both, *of).loss == 1.0
+    both[1, :, :2] = [1.0, 0.0]
+    assert _rank(both, *of).loss == math.inf
+
+
+def test_a_clear_choice_has_a_confidence_and_a_bounded_loss():
+    rows = (Ranked("base", 1.0, 0.1, 1.0),)
+    assert Ranking(rows, 0.85, 0.0, 2.0).clear
+    assert not Ranking(rows, 0.84, 0.0, 1.0).clear
+    assert not Ranking(rows, 1.0, 0.0, 2.01).clear
+
+
+@pytest.mark.parametrize("seed", [6, 8, 9, 11])
+def test_smooth_peaks_have_no_wrong_clear_choice(seed):
+    """Two peaks of single values near the noise, where Norm-Sub and independent draws mislead about sets.
+
+    Without smooth populations, PowerNS was clear between the peaks with 117 times the lowest error.
+    """
+    places = np.arange(256) / 256
+    peaks = np.exp(-0.5 * ((places - 0.3) / 0.05) ** 2) + 0.6 * np.exp(-0.5 * ((places - 0.75) / 0.09) ** 2)
+    users, oracle = in_users_of(peaks, 100_000), ldp.OUE("0.5", 256)
+    queries = [
+        Sets([range(115, 150)]),
+        Sets([range(64, 90)]),
+        Sets([range(30)]),
+        TopQuery("top", 3),
+        Values(),
+    ]
+    errors, rng = np.zeros((len(queries), len(NAMES))), np.random.default_rng(1)
+    for _ in range(100):
+        vectors = all_methods(oracle.estimate(oracle.simulate(users, rng), 100_000))
+        errors += [mean_squares(query, vectors, users / 100_000) for query in queries]
+    estimate = oracle.estimate(oracle.simulate(users, np.random.default_rng(seed)), 100_000)
+    *rest, values = choose_all(estimate, queries, np.random.default_rng(seed))
+    assert (values.clear, values.best) == (True, "power-ns")
+    for ranking, real in zip([*rest, values], errors, strict=True):
+        if ranking.clear:
+            assert real[NAMES.index(ranking.best)] <= 2.0 * real.min()
 
 
 def test_the_seed_decides_and_other_queries_do_not():
@@ -220,7 +264,7 @@ def test_the_seed_decides_and_other_queries_do_not():
 def test_degenerate_estimates(protocol, frequencies, n):
     estimate = ldp.Estimate(frequencies, n, ldp.oracle(protocol, epsilon="1", domain_size=len(frequencies)))
     for ranking in choose_all(
-        estimate, [Values(), TopQuery("top", 1), TopQuery("top", 9), Sets([[0]])], np.random.default_rng(1), 4
+        estimate, [Values(), TopQuery("top", 1), TopQuery("top", 9), Sets([[0]])], np.random.default_rng(1), 8
     ):
         numbers = [x for row in ranking.rows for x in (row.mse, row.std_error, row.simulated)]
         assert np.isfinite(numbers).all()
@@ -252,8 +296,8 @@ def test_queries_outside_the_domain_are_refused():
         choose(estimate, Sets([[0], [1, 3]]), rng)
     with pytest.raises(TypeError, match="not list"):
         choose(estimate, [0, 1], rng)
-    with pytest.raises(ValueError, match="repeats is 3"):
-        choose(estimate, Values(), rng, 3)
+    with pytest.raises(ValueError, match="repeats is 7"):
+        choose(estimate, Values(), rng, 7)
     with pytest.raises(ValueError, match="one value; a ranking needs at least 2"):
         choose(ldp.Unary("3/4", "1/4", 1).estimate([40], 100), Values(), rng)
 
@@ -275,13 +319,12 @@ def test_whole_users(users):
         assert not rounded_up or not down or min(rounded_up) >= max(down) - Fraction(users, 10**13)
 
 
-def cells(dataset, case, chosen, sure, errors):
+def cells(dataset, case, chosen, clear, errors):
     """The rows of one cell."""
     for what, values in (
         ("MSE", dict.fromkeys(NAMES, 9.0) | errors),
         ("chosen", chosen),
-        ("chosen, 80% sure", sure),
-        ("chosen, 90% sure", {}),
+        ("clear", clear),
     ):
         for name in NAMES:
             yield Row("choice", dataset, f"{case}: {what}", 0.5, name, values.get(name, 0.0), 0.0, 10)
@@ -292,8 +335,9 @@ ERRORS = {"norm-cut": 2.0, "norm-sub": 2.4, "mle-apx": 2.1, "power-ns": 4.0}
 
 
 def test_verdicts_by_hand():
-    chosen, sure = {"norm-cut": 0.5, "norm-sub": 0.2, "mle-apx": 0.3}, {"norm-cut": 0.2, "norm-sub": 0.1}
-    rows = list(cells("emoji", "subgroups", chosen, sure, ERRORS))
+    chosen, clear = {"norm-cut": 0.5, "norm-sub": 0.2, "mle-apx": 0.3}, {"norm-cut": 0.4, "norm-sub": 0.2}
+    rows = list(cells("emoji", "subgroups", chosen, clear, ERRORS))
+    rows += cells("zipf", "subgroups", chosen, {"norm-cut": 0.4}, ERRORS)
     over = math.exp(0.5 * math.log(2.0) + 0.2 * math.log(2.4) + 0.3 * math.log(2.1)) / 4.0
     head, (line, everything) = choice.summary(rows)
     assert head[3:5] == ("over power-ns", "over norm-sub")
@@ -303,8 +347,10 @@ def test_verdicts_by_hand():
         "1.05",
         f"{over:.2f}",
         f"{over * 4.0 / 2.4:.2f}",
-        "30%, 67% right",
-        "0%, —",
+        "50%",
+        "80%",
+        "1.20",
+        "67% of 6, emoji",
     )
     assert everything == ("all", *line[1:])
 
@@ -314,6 +360,7 @@ def test_sets_form_one_line_and_tiny_errors_count_as_zero():
     rows += cells("bell", "one subgroup #2", {"norm-sub": 1.0}, {}, {"norm-sub": 1e-14, "base": 0.0})
     line, everything = choice.summary(rows)[1]
     assert (line[:3], everything[0]) == (("one subgroup", "100%", "1.00"), "all")
+    assert line[-4:] == ("0%", "—", "—", "—")
 
 
 @pytest.mark.parametrize(("oracle", "best"), [(ldp.GRR("1", 10), "base"), (ldp.OLH("1", 10), "norm")])
@@ -326,28 +373,27 @@ def test_the_first_method_without_an_error_is_best(oracle, best):
 
 @pytest.fixture(scope="module")
 def judged():
-    """Choices from data of nine kinds at ε = 1, seeded: rows of the figure "choice"."""
+    """Choices from data of seventeen kinds at ε = 1, seeded: rows of the figure "choice"."""
     jobs = [job for job in choice.choice(Scale(12, 2, 1)) if job.key[-2] == "1"]
     return run(jobs, seed=1)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("least", [0.8, 0.9])
-def test_stated_confidence_matches_the_success_rate(judged, least):
-    """By kind of query, over nine kinds of data; 36 choices or, for sets only, 144 of each."""
+def test_clear_choices_are_right(judged):
+    """By kind of query, and by kind of data; 4 choices of each, or 16 of single sets."""
     value = {(row.dataset, row.case, row.method): row.value for row in judged}
     stated, right = {}, {}
     for cell in (row for row in judged if row.method == "confidence"):
-        errors = {name: value[cell.dataset, f"{cell.case}: MSE", name] for name in NAMES}
+        errors = {name: max(value[cell.dataset, f"{cell.case}: MSE", name], choice.NONE) for name in NAMES}
         for name, error in errors.items():
-            share = value[cell.dataset, f"{cell.case}: chosen, {least:.0%} sure", name] * cell.repeats
-            for kind in (cell.case.partition(" #")[0], "all"):
+            share = value[cell.dataset, f"{cell.case}: clear", name] * cell.repeats
+            assert not share or error <= 2.0 * min(errors.values()), (cell.dataset, cell.case, name)
+            for kind in (cell.case.partition(" #")[0], cell.dataset, "all"):
                 stated[kind] = stated.get(kind, 0) + share
-                near = error <= NEAR * min(errors.values()) + 1e-12
-                right[kind] = right.get(kind, 0) + near * share
+                right[kind] = right.get(kind, 0) + share * (error <= NEAR * min(errors.values()))
     assert stated["all"] >= 80
     for kind, said in stated.items():
-        assert right[kind] >= least * said, kind
+        assert right[kind] >= 0.8 * said, kind
     assert right["all"] >= 0.9 * stated["all"]
 
 
