@@ -6,6 +6,7 @@ from pathlib import Path
 
 from docs.generate import (
     alerts,
+    asyncapi,
     broker_errors,
     cli,
     configuration,
@@ -22,6 +23,7 @@ from docs.generate import (
 REFERENCE = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "alerts.md": alerts.page,
+    "asyncapi.json": asyncapi.page,
     "cli-ldp.md": cli.ldp_page,
     "cli-ldp-worker.md": cli.worker_page,
     "configuration.md": configuration.worker,
