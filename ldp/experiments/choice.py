@@ -65,7 +65,7 @@ PAPER = ("zipf", "emoji")  # Data with every ε; the other data have ε = 1
 SHARE, SETS = 10, 100  # Random sets: 1/SHARE of the domain each, and their number
 SINGLE = 4  # Number of queries with one set
 BINS = 16  # Number of intervals
-FEWEST = 5  # Fewest clear choices on some data for a share of right choices
+FEWEST = 3  # Fewest clear choices on some data for a share of right choices
 TOP = (3, 16)
 NONE = 1.0 / ZIPF_USERS**2  # Smallest error: one user
 TRUTHS = 16  # Collections per repeat for the truth

@@ -138,7 +138,7 @@ CHOICE = """\
 “Within 10 %”: share of collections in which the real error of the chosen method is at most 1.1 times the lowest.
 “Regret”: mean ratio of the real error to the lowest. “Over” a method: geometric mean ratio of the real error to the
 error of that method. “Clear”: share of clear choices. “Right” and “loss”: share of these within 10 %, and their largest
-ratio of the real error to the lowest. “Worst data”: the lowest such share on any data with at least 5 clear choices."""
+ratio of the real error to the lowest. “Worst data”: the lowest such share on any data with at least 3 clear choices."""
 
 
 def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
