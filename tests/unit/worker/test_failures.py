@@ -129,13 +129,15 @@ CLOCKS = ("now", "utcnow", "today", "time_ns", "gmtime", "localtime")
 
 
 def test_counting_and_publishing_never_use_the_wall_clock():
-    """A jump of a worker's clock has no effect either: waits use a monotonic clock."""
+    """A jump of a worker's clock changes only `published`, which no decision reads: waits use a monotonic clock."""
     rooms = ("counting", "publishing", "service", "store")
     asked = [
         f"{path.name}:{node.lineno}"
         for room in rooms
         for path in (ROOT / "worker" / room).glob("*.py")
-        for node in ast.walk(parsed(path))
+        for function in ast.iter_child_nodes(parsed(path))
+        if (path.name, getattr(function, "name", "")) != ("taking.py", "_now")
+        for node in ast.walk(function)
         if (isinstance(node, ast.Attribute) and node.attr in CLOCKS)
         or (isinstance(node, ast.Attribute) and ast.unparse(node) == "time.time")
         or (isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"))
