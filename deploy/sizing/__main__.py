@@ -1,4 +1,4 @@
-"""Prints the memory, bytes and CPU time that streams need.
+"""Prints the memory, traffic and CPU time that streams need.
 
     python -m deploy.sizing                    the table in docs/operate/capacity.md
     python -m deploy.sizing --paper            a table of protocols at a billion reports a day

@@ -22,7 +22,7 @@ MAKING_SECONDS = 30.0
 _CUT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 20
 _PAUSES = 19
-"""Pause between answers of a kind, in multiples of the last one's CPU time, so that counting has priority."""
+"""Pause after an answer, in multiples of its CPU time, so that counting has priority."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Parts = Callable[[], Iterable[bytes]]
@@ -63,7 +63,7 @@ class Packed:
 
     @classmethod
     def of(cls, *parts: bytes) -> "Packed":
-        """Compresses parts."""
+        """Returns the compressed concatenation of parts."""
         packed = cls()
         for part in parts:
             packed.add(part)
@@ -147,7 +147,7 @@ class Answers:
 
         Raises:
             TooLarge: the answer has too many bytes.
-            Busy: the queue is full, or the answer takes too long.
+            Busy: the queue is full, the answer takes too long, or the worker shuts down.
         """
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
@@ -170,7 +170,7 @@ class Answers:
             made.exception()  # marks it as retrieved: its clients may have disconnected
 
     async def _made(self, key: object, parts: Parts, kind: str) -> Packed:
-        """Makes an answer after the pause of its kind."""
+        """Makes an answer after the pause that follows one of the same kind."""
         async with self._turns[kind]:
             await asyncio.sleep(self._begins[kind] - time.monotonic())
             if self._ended.is_set():

@@ -1,4 +1,4 @@
-"""HTTP server on a thread: uvicorn, with deadlines of connections.
+"""HTTP server on a thread: uvicorn with deadlines for connections.
 
 uvicorn 0.54 has no deadline for the head of a request or for a stalled client. At its limit of connections, it refuses
 the newest one. `Connection` subclasses uvicorn's protocol to add deadlines, and to drop the oldest connection instead.
@@ -75,23 +75,23 @@ class Connection(H11Protocol):
         self._within(REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Processes a part of the request; the complete request has no deadline."""
+        """Processes a part of the request; a complete one has no deadline."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused:
             self._within(None)
 
     def pause_writing(self) -> None:
-        """Starts the deadline of the stalled client."""
+        """Starts the deadline for a stalled client."""
         super().pause_writing()
         self._within(STALLED_SECONDS)
 
     def resume_writing(self) -> None:
-        """Ends the deadline of the stalled client."""
+        """Ends the deadline, or restarts it while the connection closes."""
         super().resume_writing()
         self._within(STALLED_SECONDS if self.ending else None)
 
     def on_response_complete(self) -> None:
-        """Starts the client's deadline for the buffered rest."""
+        """Starts the deadline for the client to read the buffered data."""
         super().on_response_complete()
         self._within(STALLED_SECONDS)
 
@@ -103,7 +103,7 @@ class Connection(H11Protocol):
         self.lost.set()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # the answer repeats no part of the request
-        """Answers an invalid request with the headers that all answers have."""
+        """Answers an invalid request, with the headers of all other answers."""
         if self.conn.our_state is not h11.IDLE:  # an answer has begun
             return self.abort()
         body = b"Bad Request\n"
@@ -176,7 +176,7 @@ class Server:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; its connections inherit its options."""
+    """Returns a listening socket, whose options its connections inherit."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,7 +10,7 @@ from ldp.snapshot import Snapshot, body_document, head_document
 
 ENDS = ("low", "high", "anytime_low", "anytime_high")
 TOLERANCE = "poisoning_tolerance"
-"""Additional vectors of Base, if the snapshot has them."""
+"""`ENDS` and `TOLERANCE` name additional vectors of Base, which a snapshot may lack."""
 MOST_ROWS = 500
 _MOST_NAMED = 20
 """Maximum number of a set's values with labels."""
@@ -24,7 +24,7 @@ Body = Mapping[str, Any]
 
 
 def json(document: object) -> bytes:
-    """Encodes a document."""
+    """Encodes a document as JSON."""
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -73,7 +73,8 @@ def excerpt(
 ) -> dict[str, Any]:
     """Returns an excerpt of a snapshot: some values, and the queries.
 
-    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label or number; case is ignored.
+    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label, or of a number if there are no
+    labels; case is ignored.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:
@@ -116,7 +117,7 @@ def excerpt(
 
 
 def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
-    """Returns the values with a text in their label, in the domain's order."""
+    """Returns the values whose label contains a text, in domain order."""
     if not find:
         return np.arange(size)
     wanted = find.casefold()
@@ -156,7 +157,7 @@ def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) 
 
 
 def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    """Returns the answers of the most frequent values, with Base's intervals."""
+    """Returns the answers to a ``top`` query, with Base's intervals."""
     query = leading["top"][i]
     values = _first(query["values"])
     vectors = {name: _first(query[name]) for name in (*ENDS, TOLERANCE) if name in query}

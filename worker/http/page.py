@@ -1,6 +1,6 @@
 """Answers requests for the page's files, snapshots and streams.
 
-Every client of the port can read all answers: published snapshots, and facts that `/metrics` also has.
+Every client of the port can read all answers: published snapshots, and values that `/metrics` also exports.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Snapshots(Protocol):
         """Returns the index entry of a snapshot."""
 
     def read(self, stream: str, entry: IndexEntry) -> Snapshot:
-        """Reads a snapshot."""
+        """Reads the snapshot of an index entry."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,10 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET with the client's ETags, or None."""
+        """Returns the answer to a GET request; None if the path is unknown.
+
+        ``known``: the ETags that the client sent in If-None-Match.
+        """
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
@@ -117,7 +120,7 @@ class Page:
         try:
             there = self._snapshots.find(stream, window, start)
             restriction = sorted((name, values) for name, values in query.items() if name != "start")
-            asked = repr((__version__, form, restriction))  # versions may differ in the document
+            asked = repr((__version__, form, restriction))  # versions may format the document differently
             tag = f"{there.identity}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         except NotThere as error:
             raise self._missing(stream, window, start, unnamed=error.unnamed) from None
@@ -158,7 +161,7 @@ class Page:
         return self._events(names, window, seen)
 
     def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
-        """Returns the snapshots on the topic, of one window name or of all."""
+        """Returns the topic's snapshots of one window name, or of all names."""
         return {
             (name, key): entry
             for name in names
@@ -197,7 +200,7 @@ class Page:
             yield b"".join(news)
 
     def _check(self, stream: str, window: str, start: int | None) -> None:
-        """Refuses an unknown stream, and a start for all time."""
+        """Raises `Refused` for an unknown stream, or a start without a window."""
         if stream not in self._names:
             there = ", ".join(self._names)
             raise Refused(
@@ -321,7 +324,7 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
 
 
 def _rows(query: Mapping[str, list[str]]) -> tuple[int, int, str, str]:
-    """Returns the requested range, order and search of values."""
+    """Returns the requested range, order and search text of values."""
     top, offset = _whole(query, "top", 50, 1, documents.MOST_ROWS), _whole(query, "offset", 0, 0, 1 << 40)
     sort = _one(query, "sort", "base")
     if sort not in ("base", "value"):

@@ -1,6 +1,6 @@
 """HTTP endpoints of a worker: metrics, probes and the page, on one port.
 
-One thread serves all connections. Probes and metrics have their own threads, so requests of the page do not delay them.
+One thread serves all connections. Probes and metrics have their own threads, so page requests do not delay them.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """HTTP server on its own threads; OSError if it cannot listen."""
+    """HTTP server on its own threads; raises OSError if it cannot listen."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class HttpServer:
         return await self._with_body(pages.refusal(why))
 
     async def _event_stream(self, request: Request) -> Response:
-        """Sends events until the client disconnects or stalls."""
+        """Returns a stream of events, or the refusal of an invalid request."""
         assert self._page is not None
         page = self._page
         try:
@@ -229,7 +229,7 @@ class _EventStream(Response):
 
 
 class _HostFilter:
-    """Refuses other sites and host names, against DNS rebinding."""
+    """Refuses requests by other sites or host names (DNS rebinding)."""
 
     def __init__(self, application: ASGIApp, names: frozenset[str], unfiltered: frozenset[str]) -> None:
         self._application, self._names, self._unfiltered = application, names | _LOCAL, unfiltered
@@ -258,7 +258,7 @@ class _HostFilter:
 
 
 def _hostname(url: str) -> str:
-    """Returns the host of a URL in lower case, or an empty text.
+    """Returns the host of a URL in lower case, or an empty string.
 
     Example:
         >>> _hostname("//[::1]:9464"), _hostname("http://Worker.example.:80"), _hostname("//["), _hostname("null")
@@ -346,7 +346,7 @@ def serve(
 
 
 def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
-    """Returns the page; reads the topic from the first request on."""
+    """Returns the page, which reads the topic from the first request on."""
     follower = Follower(config, on_passed=on_passed)
     streams = Streams(config, registry, ready, follower)
     return Page(streams, follower, [served.stream.name for served in config.streams])
@@ -355,7 +355,7 @@ def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed
 def listen(
     config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
 ) -> HttpServer:
-    """Starts the configured server; ConfigError if it cannot listen."""
+    """Starts the configured server; raises ConfigError if it cannot listen."""
     http = config.http
     try:
         page = page_of(config, registry, ready, on_passed) if http.page else None

@@ -106,7 +106,7 @@ class Streams:
             return counted
 
     def _rate(self, stream: str) -> float | None:
-        """Returns reports per second; None without an earlier sample to compare."""
+        """Returns reports per second; None without a recent earlier sample."""
         with self._lock:
             (then, before), (now, at_last) = self._before[0], self._before[-1]
         if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:
@@ -152,7 +152,7 @@ def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
 
 
 def _states(facts: Facts) -> dict[str, str]:
-    """Returns each stream's state, by preference one other than serving.
+    """Returns each stream's state: the first that is not serving, if any.
 
     Example:
         >>> _states({"streams": {"s": "serving"}})

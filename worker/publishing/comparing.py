@@ -1,7 +1,7 @@
 """Compares each final window with the previous one.
 
-The publisher has the last estimate of each window name in memory only, so a new publisher compares after two final
-windows. `ldp.analysis.changes` compares any windows on the topic.
+The publisher keeps the last estimate of each window name only in memory, so a new publisher first compares when two
+windows are final. `ldp.analysis.changes` compares any windows on the topic.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ class Comparer:
     """Compares the final windows of a stream.
 
     Args:
-        queries: the queries of its snapshots; the sets among them are compared.
+        queries: the queries of the stream's snapshots; only sets are compared.
         level: false discovery rate of each comparison; 0 for no comparison.
         at_least: the largest difference that is not a change.
     """
@@ -38,7 +38,7 @@ class Comparer:
         compared with the window that ends at its start, so that no report is in both.
         """
         for window, estimate in finals:
-            # with reports at several rates, the counts do not show the number of reports at each
+            # if reports have several rates, the counts do not show the number of reports at each rate
             if (
                 not self._level
                 or window.start is None

@@ -27,9 +27,9 @@ class Content:
         queries: the queries that snapshots answer.
         level: confidence level of Base's intervals.
         methods: the published methods, including Base.
-        fewest_new: fewest new reports of a snapshot; fewer, but not 0, delay it unless a partition is full of panes.
+        fewest_new: minimum number of new reports; 1 or more, but fewer, delay a snapshot unless a partition is full.
         idle_timeout: seconds without a new timestamp after which a partition is idle.
-        retain: time that a window's messages stay after its end, in milliseconds; None: forever.
+        retain: lifetime of a window's messages after the window's end, in milliseconds; None: forever.
         rows: the topic of rows.
         changed_level: false discovery rate of changes between windows; 0 for no comparison.
         changed_at_least: the largest difference that is not a change.
@@ -68,7 +68,7 @@ class Plan:
     def of(
         cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
     ) -> "Plan":
-        """Plans the snapshot of a cut; ``still``: whether a partition is idle."""
+        """Plans the snapshot of a cut; ``still`` tests if a partition is idle."""
         windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
@@ -87,10 +87,10 @@ class Plan:
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
-        """Checks a cut that is not behind the head.
+        """Checks that the cut agrees with the head, which it must not be behind.
 
         Raises:
-            StateLost: the cut has fewer reports without a new gap, or counts by other rules.
+            StateLost: the cut has fewer reports than the head without a new gap, or has counts by other rules.
         """
         head = self.head
         if differing := head.contradicts(self.cut):
@@ -107,7 +107,7 @@ class Plan:
             )
 
     def is_new(self, content: Content, *, otherwise: bool) -> bool:
-        """Returns whether counts, or anything else (``otherwise``), are new."""
+        """Returns whether the cut or other content (``otherwise``) is new."""
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits
@@ -141,7 +141,7 @@ class Plan:
         return self.stored.written(start, end), self.is_complete(due)
 
     def is_complete(self, due: Due) -> bool:
-        """Returns whether the counts of a window have all its reports."""
+        """Returns whether the counts of a window contain all its reports."""
         return due.complete and not self.cut.uncounted
 
 

@@ -1,8 +1,8 @@
 """Publishes consistent cuts of the store, one transaction each.
 
 The head is a message of that transaction, with the snapshot's number and offsets. A publisher that starts, or does
-not know an outcome, reads the head and continues from it. Partitions do not depend on each other, so any set of
-partition states, each read in one step, is a consistent cut.
+not know the outcome of a transaction, reads the head and continues from it. Partitions do not depend on each other, so
+any set of partition states, each read in one step, is a consistent cut.
 """
 
 import threading
@@ -29,17 +29,17 @@ _SOON_SECONDS = 0.2
 _BEHIND_SECONDS = 60.0
 """Interval of warnings that the counts are behind the head."""
 _HEARD_SECONDS = 10.0
-"""Time for owners to read a head that admits them. Then the publisher checks the head, and doubles the time."""
+"""Time for owners to read the head that admits them. Then the publisher checks the head and doubles the time."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The current topic and consumer group.
+    """Access to the topic and its consumer group.
 
     Attributes:
         partitions: returns the topic's partitions.
-        uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
-            have some; see `worker.kafka.reports.group`.
+        uncounted: takes partitions without counts, each with whether it was claimed, and returns the partitions that
+            should have counts; see `worker.kafka.reports.group`.
         epoch: returns the epoch of this worker's last claim of partition 0, or None; thread-safe.
     """
 
@@ -59,7 +59,7 @@ class Publisher:
         group: the topic and its consumer group.
         recommender: recommends a method for each query.
         events: receives events.
-        clock: seconds.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Publisher:
     def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
         """Ticks until stopped, then once more for the last commit.
 
-        Calls ``heartbeat`` between ticks, and within long ones: the commit of a transaction can block indefinitely.
+        Calls ``heartbeat`` between ticks and during long ones. The commit of a transaction can block indefinitely.
         """
         self._heartbeat = heartbeat
         while not stopping.wait(self._wait(every)):
@@ -116,7 +116,7 @@ class Publisher:
         2. Open the snapshot producer if it is closed. That fences older publishers, aborts an open transaction, and
            reads the head once no transaction below the topic's end is open.
         3. Read the cut, each partition in one step.
-        4. Compare the cut with the head: it is behind, contradicts it, or is new. Or the head was deleted.
+        4. Compare the cut with the head. The cut is behind the head, contradicts it or is new, or the head was deleted.
         5. Take the snapshot: the estimate by each method, as messages.
         6. Check in the store again that this worker owns partition 0.
         7. Begin a transaction, and send each message.
@@ -166,7 +166,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0 if the store has our epoch."""
+        """Returns the lineage of partition 0; None if another worker owns it."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
@@ -183,7 +183,7 @@ class Publisher:
 
     def _plan(self, head: Head) -> Plan:
         """Reads a cut, and plans its snapshot."""
-        partitions = self._group.partitions()  # once: the topic may grow in the meantime
+        partitions = self._group.partitions()  # read once, because the topic may grow in the meantime
         stored = stored_cut.read(
             self._stream, self._state_reader, partitions, self._group.uncounted, self._heartbeat
         )
@@ -194,7 +194,7 @@ class Publisher:
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
     def _is_gone(self, plan: Plan) -> bool:
-        """Returns whether the head was deleted before all partitions read it."""
+        """Returns whether the head was deleted before all owners read it."""
         states = plan.stored.states
         named = [states[p] for p in plan.head.floors if p in states]
         if all(state.waits_at is None for state in named):
@@ -206,14 +206,14 @@ class Publisher:
         return self._snapshot_producer.head(decided=True).sequence < plan.head.sequence
 
     def _warn_behind(self, plan: Plan) -> None:
-        """Emits a warning at once, then once a minute."""
+        """Warns that the counts are behind the head, at most once a minute."""
         if self._behind_due is None or self._clock() >= self._behind_due:
             self._behind_due = self._clock() + _BEHIND_SECONDS
             head, cut = dict(plan.head.offsets), dict(plan.cut.offsets)
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
     def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
-        """Warns if numbers restart at 1 although reports sufficed before."""
+        """Warns if snapshot numbers restart at 1 because the head is missing."""
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(
@@ -225,7 +225,7 @@ class Publisher:
             )
 
     def _emit_closed(self, stored: StoredCut) -> None:
-        """Emits the end of closed windows that every partition counts."""
+        """Emits how far the windows that all partitions count are closed."""
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
         ]

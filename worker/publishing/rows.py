@@ -24,7 +24,7 @@ from worker.counting import windows
 from worker.counting.head import Head
 
 MOST_DELETED = 50_000
-"""Most rows that one snapshot deletes; the others follow in the next one."""
+"""Maximum number of rows that one snapshot deletes; the next snapshot deletes more."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Plan:
 
     Attributes:
         stream: the stream's name.
-        slots: the rows of each window, or None.
-        rows: the rows that the next head records, or None.
-        leaving: rows of all time that are no longer written.
-        older: rows of windows that are no longer written, for windows that end at or before `until`.
+        slots: the rows of each window; None if no rows are written.
+        rows: the rows that the next head records; None if it records none.
+        leaving: all-time rows that are no longer written.
+        older: rows that are no longer written, of windows that end at or before `until`.
         until: a time in milliseconds.
         stale: tombstones for rows of deleted windows.
     """
@@ -88,12 +88,12 @@ class RowTopic:
         return recorded == (None if self.topic is None else (self.topic, self.slots))
 
     def carried(self, head: Head) -> Rows | None:
-        """Returns the record of rows for a head that writes none."""
+        """Returns the rows that a head without a snapshot records."""
         return None if self.topic is None else head.rows
 
     @property
     def most_windows(self) -> int | None:
-        """Most windows of a name that one snapshot deletes; None for all."""
+        """Maximum windows of a name that one snapshot deletes; None for all."""
         if self.slots is None:
             return None
         return max(1, MOST_DELETED // (len(self.slots.methods) * sum(self.slots.ranks.values())))
@@ -115,8 +115,8 @@ class RowTopic:
             head: the newest head.
             progress: the progress in the next head, with the starts on the snapshot topic.
             due: the windows that the snapshot publishes.
-            retain: time that a window stays after its end, in milliseconds; None: forever.
-            come: the current event time, for ages of windows.
+            retain: lifetime of a window after its end, in milliseconds; None: forever.
+            come: the current event time, to compute the ages of windows.
             there: returns the keys of the stream's rows on the topic.
         """
         if self.topic is None or self.slots is None:
@@ -147,7 +147,7 @@ class RowTopic:
     def _found(
         self, stream: str, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int
     ) -> Plan:
-        """Plans from the topic; deletes unlisted windows that end by ``gone``."""
+        """Plans from the topic; deletes rows of unlisted windows up to ``gone``."""
         leaving, older, stale = None, None, list[Row]()
         for encoded in there:
             try:
@@ -166,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row's place, unless it exceeds the limit of a configuration."""
+    """Adds a row to places, unless the sum would exceed `MOST_RANK` rows."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

@@ -37,7 +37,7 @@ class Taken:
 
 
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
-    """Takes a head that admits partitions, with the last windows and rows."""
+    """Makes a head that admits partitions; keeps the last windows and rows."""
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
@@ -55,7 +55,7 @@ def take(
     there: Callable[[], Iterable[bytes]],
     heartbeat: Callable[[], object],
 ) -> Taken:
-    """Takes snapshots of all time and windows; O(windows · methods · domain).
+    """Takes snapshots of all time and windows; O(windows · methods · d).
 
     Args:
         stream: the stream.
@@ -63,7 +63,7 @@ def take(
         due: the windows to write.
         content: the configured content.
         lineage: the lineage of the counts.
-        recommended: the method for each query.
+        recommended: the recommendations by query name.
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
     """
@@ -85,7 +85,7 @@ def take(
     )
     estimate = _estimate(stream, stored.total(stream))
     taken = of(estimate=estimate, recommended=recommended)
-    # the head lists the methods that can have bodies: delete those of former methods, also of open windows
+    # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken)
     messages += snapshot.delete_window(taken, taken.window, former)

@@ -1,8 +1,8 @@
 """Determines final windows at a cut, and their record in the next head.
 
 A window is final once every partition has closed it. The head has the time up to which the windows of a name are
-closed, which never goes back. The clock decides in one case only: if a partition has no capacity for another pane, and
-the partitions that hold its windows back are idle, the oldest windows are closed as bounded.
+closed, which never goes back. The clock decides in one case only: a partition has no capacity for another pane, and the
+partitions that hold back its windows are idle. Then the oldest windows are closed as bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class WindowProgress:
         progress: window name -> its progress in the next head, with the starts that were on the topic before.
         due: windows that become final, and open windows that may have changed; ordered within each name.
         reached: the highest time up to which windows were closed.
-        come: the current event time, for ages of final windows.
+        come: the current event time, to compute the ages of final windows.
     """
 
     floors: Mapping[int, int]
@@ -61,10 +61,10 @@ def decide(
         head: the newest head.
         states: the partitions that have a state.
         partitions: all partitions of the topic.
-        still: whether a partition is idle.
+        still: returns whether a partition is idle.
 
     Returns:
-        None if no windows except `ALL` are or were configured, and no partition has rules with windows ahead.
+        The progress; None if only `ALL` is or was configured and no partition has a later rule with windows.
     """
     # a state that was rolled back may still reach windows that its newest rule lacks
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
@@ -74,7 +74,7 @@ def decide(
     floor = reached = head.reached or 0
     for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
-        # added windows begin at the latest start of all partitions, with future starts where a state lacks them
+        # added windows begin at the latest start of all partitions, which is a future start if a state lacks them
         since = max(_since(window, state) for state in states.values())
         old = head.progress.get(name, Closed(0))
         before = Closed(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
@@ -89,7 +89,7 @@ def decide(
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:
-    """Returns the end of closed windows; without windows, the watermark."""
+    """Returns the event time: the end of closed windows, or the watermark."""
     if any(state.windowing for state in states):
         return reached
     return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
@@ -118,7 +118,7 @@ def _closed(
         for p in {*partitions, *head.floors}
     }
     passed = max(before.closed, window.last_end(min(own.values(), default=0)))
-    # at most `MOST_AT_ONCE` windows with reports; windows without reports do not count
+    # close at most `MOST_AT_ONCE` windows with reports; windows without reports do not count
     ends = sorted({start + window.length for start in _starts(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
     if len(ends) > MOST_AT_ONCE:
@@ -158,10 +158,10 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
 
 
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
-    """Returns whether no gap of a log can have had reports of a window.
+    """Returns whether no gap of a log can contain reports of a window.
 
-    A lost report in a window was not late, so its pane was open before the gap. It precedes the first report after the
-    gap, so its timestamp exceeds that of this report by at most grace and disorder.
+    A lost report of a window was not late, so its pane was open before the gap. It precedes the first report after the
+    gap, so its timestamp is at most `max_out_of_orderness` plus `grace` above the timestamp of this report.
     """
     for state in states.values():
         hold = max((rule.limits.windowing.hold for rule in state.rules if rule.limits.windowing), default=0)
@@ -178,14 +178,14 @@ def kept(
     come: int,
     most: int | None = None,
 ) -> tuple[dict[str, Closed], list[Period]]:
-    """Returns the progress with starts on the topic, and windows to delete.
+    """Returns the progress with the starts on the topic, and expired windows.
 
     Args:
         progress: the progress in the next head, with the former starts on the topic.
         published: the windows that the snapshot publishes.
-        retain: time that a window stays after its end, in milliseconds; None: forever, without recorded starts.
+        retain: lifetime of a window after its end, in milliseconds. None: forever, and no starts are recorded.
         come: the current event time.
-        most: limit of deleted windows of a name, the oldest first; None for all.
+        most: maximum number of windows to delete for each name, the oldest first; None for all.
     """
     if retain is None:
         return {name: Closed(line.closed, line.bounded) for name, line in progress.items()}, []

@@ -1,4 +1,5 @@
 """Threads and processes of a worker.
 
-`stream` has the two threads of a stream, `run` the worker process, and `processes` the parent of several of them.
+`stream` has the two threads of a stream, `run` has the worker process, and `processes` has the parent of several worker
+processes.
 """

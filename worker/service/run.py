@@ -32,7 +32,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream until SIGTERM or SIGINT; returns the exit code.
 
     If the counts of a stream are lost, only that stream stops; the worker is not ready, and its exit code is 1. After a
-    signal, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
+    signal, the worker ends within 5 s, even if Kafka and Redis do not answer. A watchdog ends a process that hangs.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,7 +85,7 @@ class _Probes:
         self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether threads respond, and seconds since each last step."""
+        """Returns whether threads respond, and the seconds since their last steps."""
         if not self._begun:
             return True, {"kernels": LOADING}
         now, idle = time.monotonic(), dict[str, float]()
