@@ -13,7 +13,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^()\s#]+)")
 
 
 def pages_and_files() -> set[Path]:
-    """Returns README.md, the pages of docs, and all files that these link to."""
+    """Returns the pages of docs, README.md and all files that they link to."""
     found, unread = set(), [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     while unread:
         path = unread.pop().resolve()
@@ -27,7 +27,7 @@ def pages_and_files() -> set[Path]:
 
 
 def visible(text: str) -> str:
-    """Removes the dot of .github from paths, because generators skip it."""
+    """Removes the dot in .github, because the site generator skips it."""
     return re.sub(r"(^|[(/])\.github/(?=\w+\.md)", r"\1github/", text)
 
 

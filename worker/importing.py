@@ -1,4 +1,4 @@
-"""Import of counts by another program as the state of a partition.
+"""Import of another program's counts as the state of a partition.
 
 The counts cover a prefix of the partition's log under one rule, without windows; Spark or Beam can compute them from an
 archive. The worker that claims the partition adds the configured rule at the import's offset. Windows begin after all
@@ -194,8 +194,8 @@ class Import:
 
         1. Compare each import with the stream: document, topic, and at most one import per partition.
         2. Read the topic's id and its partitions.
-        3. Read Kafka's offsets. The store is ahead of them, so step 6 must find the counts that they name.
-        4. Read the decided head. Step 6 must find the counts that it names, too.
+        3. Read the group's offsets in Kafka. The store is ahead of them, so step 6 must find the counts that they name.
+        4. Read the newest committed head. Step 6 must find the counts that it names, too.
         5. Read the log's bounds twice: the log must have no record before an import, and must reach the import's
            end. Both answers and the topic's id must agree.
         6. Read the store's metadata. Counts other than those of this import prevent the import.
@@ -207,7 +207,7 @@ class Import:
         continues at the import's offset.
 
         Args:
-            histories: the imports by the name that errors use.
+            histories: the imports, each by a name for error messages.
             on_done: called for each stored import; its second argument is True if an earlier run stored the import.
 
         Raises:

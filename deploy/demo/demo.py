@@ -3,7 +3,7 @@
     python -m deploy.demo.demo [--keep]
 
 Exits with 0 only if the audit finds no difference and the last snapshot covers every report. With --keep, everything
-keeps running after the results until Ctrl-C.
+keeps running until Ctrl-C.
 """
 
 import argparse
@@ -201,7 +201,7 @@ def begin(workers: Workers) -> None:
 
 
 def replace_one(workers: Workers) -> None:
-    """Kills the worker that publishes, and starts another."""
+    """Kills the worker that publishes, and starts another one."""
     victim, owned = workers.alive[0], set[int]()
     with contextlib.suppress(OSError):  # a worker that is too busy to answer is killed anyway
         victim = next((worker for worker in workers.alive if worker.metric("publisher")), victim)

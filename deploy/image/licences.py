@@ -2,9 +2,9 @@
 
     python deploy/image/licences.py          a Markdown table: package, version, licence, paths of the licence texts
 
-Exits with 1 if a package has no licence, or a licence that neither `FREE` nor its entry of `COPYLEFT` accepts. The base
-image's packages are not listed: Debian has their licences in /usr/share/doc/*/copyright. The script uses only the
-standard library, because it runs in the image's own environment.
+Exits with 1 if a package has no licence, or one that neither `FREE` nor the package's entry in `COPYLEFT` accepts.
+The base image's packages are not listed: Debian has their licences in /usr/share/doc/*/copyright. The script uses only
+the standard library, because it runs in the image's own environment.
 """
 
 import re

@@ -60,7 +60,7 @@ _KAFKA = "org.apache.kafka.common.security"
 class Certificates:
     """A private certificate authority and its certificates, as PEM files.
 
-    `ca.pem` is the authority, `other.pem` another one. Each certificate `NAME.pem` has a key `NAME.key`. `broker`,
+    `ca.pem` is the authority, and `other.pem` is another. Each certificate `NAME.pem` has a key `NAME.key`. `broker`,
     `elsewhere` and `expired` are server certificates; `client` and `stranger` are client certificates. The other
     authority signed `stranger`. `tokens.key` signs tokens.
     """

@@ -354,7 +354,7 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def _fetched(name: str) -> Iterator[Path | None]:
-    """Yields an empty folder to fill, under a lock; None if it is cached."""
+    """Yields an empty folder to fill, under a lock; None if already cached."""
     folder = cache() / name
     if folder.is_dir():
         yield None

@@ -8,7 +8,7 @@ the sink can be killed at any time, and a second sink on the same table fails. A
 the topic, so a query sees only complete snapshots.
 
 Other programs may write to the topic. The sink parses every record against the schema of rows, and passes values to
-Postgres as data, never as text of a statement. It skips records that are not rows, and rows that Postgres refuses, and
+Postgres as data, never as part of a statement. It skips records that are not rows, and rows that Postgres refuses, and
 prints their number and the reason.
 
 The sink needs the worker's package, psycopg (`pip install 'psycopg[binary]'`), and `READ` on the topic.

@@ -5,7 +5,7 @@
     python -m deploy.sizing --config worker.toml --rate 5000 --partitions 16
                                                your own streams, each at this rate in reports per second
 
-The formulas are in `formulas`.
+The formulas are in `deploy/sizing/formulas.py`.
 """
 
 import argparse

@@ -234,7 +234,7 @@ class Load:
 
     @property
     def steps(self) -> float:
-        """Steps of the transform that decodes a state: K log₂ K, or 0."""
+        """Steps of the transform that decodes K counters: K log₂ K, or 0."""
         size = self.oracle.state_size
         return size * math.log2(size) if isinstance(self.oracle, PreferredMessages) else 0
 
@@ -256,7 +256,7 @@ class Load:
 
 
 def work_seconds(oracle: ldp.Oracle) -> float:
-    """Returns the share of a report's CPU seconds that the domain size sets."""
+    """Returns the part of a report's CPU seconds that grows with the domain."""
     each = {"seed": HASH_SECONDS, "bits": BIT_SECONDS}.get(next(iter(oracle.fields)), 0.0)
     return each * oracle.domain_size
 

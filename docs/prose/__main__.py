@@ -75,7 +75,7 @@ def _excepted(path: str, sentence: str, rule: str) -> bool:
 
 
 def sources(rev: str | None, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields path and content of tracked files, from a revision or the tree."""
+    """Yields path and content of tracked files in a revision or working tree."""
     chosen = re.compile("|".join(re.escape(p.rstrip("/")) + "(/|$)" for p in paths))
     skipped = tuple(DATA["skipped"])
     command = ["git", "archive", rev] if rev else ["git", "ls-files", "-z"]
@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def _mean(texts: Iterable[Text]) -> float:
-    """Returns the mean sentence length; ignores fewer than `FEWEST_WORDS`."""
+    """Returns the mean length of sentences of at least `FEWEST_WORDS` words."""
     lengths = [n for t in texts for s in sentences(t.text) if (n := words(s)) >= FEWEST_WORDS]
     return sum(lengths) / max(1, len(lengths))
 

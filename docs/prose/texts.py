@@ -36,7 +36,7 @@ class Text(NamedTuple):
 def texts_of(path: str, source: str) -> Iterator[Text]:
     """Yields a file's texts without code blocks, code spans and link targets.
 
-    The name of a test, with spaces, is also a text. `headline` is a docstring's first line.
+    The name of a test, with spaces, is also a text.
     """
     suffix = path.rpartition(".")[2]
     product = path.startswith(PRODUCT)

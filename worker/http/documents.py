@@ -73,8 +73,8 @@ def excerpt(
 ) -> dict[str, Any]:
     """Returns an excerpt of a snapshot: some values, and the queries.
 
-    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label, or of a number if there are no
-    labels; case is ignored.
+    `sort` is ``base`` (most frequent first) or ``value`` (domain order). `find` is a part of a label, or of a number
+    if there are no labels; case is ignored.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:

@@ -81,7 +81,7 @@ class Refused(ValueError):  # noqa: N818  # an answer, not a fault
 
 
 class Page:
-    """Answers requests of the page."""
+    """Answers requests from the page."""
 
     def __init__(
         self,

@@ -229,7 +229,7 @@ class _EventStream(Response):
 
 
 class _HostFilter:
-    """Refuses requests by other sites or host names (DNS rebinding)."""
+    """Refuses requests from other sites or for other hosts (DNS rebinding)."""
 
     def __init__(self, application: ASGIApp, names: frozenset[str], unfiltered: frozenset[str]) -> None:
         self._application, self._names, self._unfiltered = application, names | _LOCAL, unfiltered

@@ -106,7 +106,7 @@ class Tokens:
 
 @functools.cache
 def tokens_of(credentials: Credentials) -> Tokens:
-    """Returns the `Tokens` of credentials, which all clients here share."""
+    """Returns the `Tokens` for credentials, shared within this process."""
     return Tokens(credentials)
 
 

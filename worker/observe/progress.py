@@ -89,7 +89,7 @@ class Progress:
         return 0.0 if failure is None else self._clock() - failure.since
 
     def over(self, step: Step) -> None:
-        """Ends a turn of a step; forgets the failure if the turn had none."""
+        """Ends a turn of a step; clears the failure if the turn succeeded."""
         failure = self._failing.get(step)
         if failure is not None and not failure.fresh:
             del self._failing[step]

@@ -17,7 +17,7 @@ class Comparer:
     """Compares the final windows of a stream.
 
     Args:
-        queries: the queries of the stream's snapshots; only sets are compared.
+        queries: the queries of the stream's snapshots; set queries are compared in addition to values.
         level: false discovery rate of each comparison; 0 for no comparison.
         at_least: the largest difference that is not a change.
     """

@@ -27,7 +27,7 @@ class Content:
         queries: the queries that snapshots answer.
         level: confidence level of Base's intervals.
         methods: the published methods, including Base.
-        fewest_new: minimum number of new reports; 1 or more, but fewer, delay a snapshot unless a partition is full.
+        fewest_new: minimum number of new reports in a snapshot. Fewer delay the snapshot, unless a partition is full.
         idle_timeout: seconds without a new timestamp after which a partition is idle.
         retain: lifetime of a window's messages after the window's end, in milliseconds; None: forever.
         rows: the topic of rows.
@@ -87,7 +87,7 @@ class Plan:
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
-        """Checks that the cut agrees with the head, which it must not be behind.
+        """Checks that the cut agrees with the head; the cut is not behind it.
 
         Raises:
             StateLost: the cut has fewer reports than the head without a new gap, or has counts by other rules.

@@ -38,8 +38,8 @@ class Group:
 
     Attributes:
         partitions: returns the topic's partitions.
-        uncounted: takes partitions without counts, each with whether it was claimed, and returns the partitions that
-            should have counts; see `worker.kafka.reports.group`.
+        uncounted: takes a mapping of partitions without counts to whether they were claimed; returns the partitions
+            that should have counts; see `worker.kafka.reports.group`.
         epoch: returns the epoch of this worker's last claim of partition 0, or None; thread-safe.
     """
 
@@ -110,7 +110,7 @@ class Publisher:
         """Publishes a snapshot if it is new and this worker owns partition 0.
 
         Exactly-once publishing depends on the order of the steps. After a failure, readers see all of a snapshot or
-        none of it, and the next tick reads the head first:
+        none of it, and the next tick reads the head first.
 
         1. Check in the store that this worker owns partition 0.
         2. Open the snapshot producer if it is closed. That fences older publishers, aborts an open transaction, and

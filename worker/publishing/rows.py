@@ -37,7 +37,7 @@ class Plan:
         rows: the rows that the next head records; None if it records none.
         leaving: all-time rows that are no longer written.
         older: rows that are no longer written, of windows that end at or before `until`.
-        until: a time in milliseconds.
+        until: the latest window end that `older` covers, in milliseconds.
         stale: tombstones for rows of deleted windows.
     """
 
@@ -166,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row to places, unless the sum would exceed `MOST_RANK` rows."""
+    """Adds a row to ``places``, unless they would exceed `MOST_RANK` rows."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

@@ -66,8 +66,8 @@ def read(
         stream: the stream.
         state_reader: the reader of the store.
         partitions: the partitions of the topic.
-        uncounted: takes partitions without counts, each with whether it was claimed, and returns the partitions that
-            should have counts; see `worker.kafka.reports.group`.
+        uncounted: takes a mapping of partitions without counts to whether they were claimed; returns the partitions
+            that should have counts; see `worker.kafka.reports.group`.
         heartbeat: called between slices of long work.
 
     Raises:

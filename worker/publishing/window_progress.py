@@ -55,7 +55,7 @@ def decide(
 ) -> WindowProgress | None:
     """Returns a stream's window progress; O(partitions · panes · windows).
 
-    Only windows that every partition's state has are published.
+    A window is published only if the state of every partition contains it.
 
     Args:
         head: the newest head.
@@ -161,7 +161,7 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
     """Returns whether no gap of a log can contain reports of a window.
 
     A lost report of a window was not late, so its pane was open before the gap. It precedes the first report after the
-    gap, so its timestamp is at most `max_out_of_orderness` plus `grace` above the timestamp of this report.
+    gap, so its timestamp exceeds the timestamp of that report by at most `max_out_of_orderness` plus `grace`.
     """
     for state in states.values():
         hold = max((rule.limits.windowing.hold for rule in state.rules if rule.limits.windowing), default=0)

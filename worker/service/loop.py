@@ -1,6 +1,6 @@
 """Polling loop of a stream: polls, counts, claims, commits, compares.
 
-The module depends on neither Kafka nor Redis, so that the simulation can run it.
+The module depends on neither Kafka nor Redis, so that a simulation can run it.
 """
 
 import time

@@ -134,10 +134,7 @@ class Process:
             self._running.kill()
 
     def end(self, deadline: float) -> int:
-        """Waits until the deadline, then kills the process; returns the code.
-
-        A process that does not serve yet counts as 0, because `terminate` kills it.
-        """
+        """Kills the process at the deadline; returns its code (not serving: 0)."""
         if self._running is None:
             return self.code or 0
         serves = self.port is not None
