@@ -94,10 +94,7 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET request; None if the path is unknown.
-
-        ``known``: the ETags that the client sent in If-None-Match.
-        """
+        """Returns the answer to a GET, or None; ``known``: the client's ETags."""
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
