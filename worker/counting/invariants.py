@@ -1,6 +1,6 @@
-"""Checks stored states for invariants of counting.
+"""Checks that stored states satisfy the invariants of counting.
 
-A checksum detects bytes that changed after they were written. An invariant detects a state that was wrong before.
+A checksum detects bytes that changed after they were written. An invariant detects a state that was wrong when written.
 All invariants follow from the rules of counting, so a state that violates one is certainly wrong.
 """
 
@@ -19,13 +19,13 @@ _MOST = (1 << 63) - 1
 
 
 def demand_state(stream: ldp.Stream, state: PartitionState) -> None:
-    """Raises StateLost if counting cannot reach a state; O(state)."""
+    """Raises StateLost if a state violates an invariant; O(state)."""
     if (why := next(impossible(stream, state), None)) is not None:
         raise StateLost(f"counting cannot reach the stored state: {why}")
 
 
 def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
-    """Yields the violated invariants of a state.
+    """Yields a description of each invariant that a state violates.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", 3))
@@ -106,7 +106,7 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    """Checks sums of records and reports; a record has at least one report."""
+    """Checks the sums of records and reports; each record has a report."""
     if ALL not in state.cells:
         yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
         return

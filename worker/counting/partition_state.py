@@ -1,7 +1,7 @@
 """The counts of one partition, computed from its log up to an offset.
 
-The state depends only on the log prefix [start, offset), the rules, and two values from the head: the start of the
-windows and the end of evicted panes. Any worker that continues it gets the same result. Its cells sum up to all time.
+The state depends only on the log prefix [start, offset), the rules, and two times from heads. These are the start of
+the windows and the end of evicted panes. Any worker that continues it gets the same result. Its cells cover all time.
 """
 
 import sys
@@ -55,13 +55,13 @@ class PartitionState:
     """
 
     start: int  # the log offset at which counting began
-    offset: int  # the next offset to count; markers advance it too
-    rules: list[Rule] = field(default_factory=list)  # by offset, the last maybe ahead; never empty
+    offset: int  # the next offset to count; transaction markers advance it too
+    rules: list[Rule] = field(default_factory=list)  # by offset; the last may begin later; never empty
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)  # malformed records by reason
     gaps: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that the log lost before counting
     windows: WindowState = field(default_factory=WindowState)
-    cells: dict[str, Cell] = field(default_factory=dict)  # by `pane_of` name; `ALL`: reports outside panes
+    cells: dict[str, Cell] = field(default_factory=dict)  # by name (`pane_of`); `ALL`: reports in no pane
     changed: set[str] = field(default_factory=set)  # names of cells that differ from the stored ones
 
     def __post_init__(self) -> None:
@@ -272,7 +272,7 @@ class PartitionState:
         self._follow(to)
 
     def evict(self, end: int) -> None:
-        """Merges panes that end by a time into `ALL`; O(state) each."""
+        """Merges panes that end at or before a time into `ALL`; O(state) each."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)

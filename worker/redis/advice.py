@@ -6,14 +6,14 @@ from redis.sentinel import MasterNotFoundError
 from worker.config.address import Address
 
 START = "start Redis, or correct redis.url and redis.password"
-"""The remedy if nothing answers."""
+"""The remedy if no server answers."""
 _PLAIN = "this port does not seem to use TLS: write redis:// in redis.url, or correct its port"
 _CERTIFICATE = (
     "Redis rejects or requires a client certificate: correct redis.ssl_certfile and redis.ssl_keyfile"
 )
 _TLS = "Redis closes the connection and may require TLS: write rediss:// in redis.url, or correct its port"
 RIGHTS = "allow this user the commands and keys that docs/operate/redis.md lists, with ACL SETUSER"
-"""The remedy if a user lacks a right."""
+"""The remedy if a user lacks a permission."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
 _FULL = "free memory in Redis or raise its maxmemory: it rejects writes while it is full"
 _REPLICA = (
@@ -56,7 +56,7 @@ _REMEDIES = {
     "reset by peer": _TLS,
     "Connection closed by server": _TLS,
 }
-"""By a part of the error's text; the first match applies."""
+"""Remedies by a part of the error's text; the first match applies."""
 
 
 def described(error: Exception) -> str:
@@ -71,7 +71,7 @@ def remedy(error: Exception, at: Address | None = None) -> str:
 
     Args:
         error: the client library's exception.
-        at: the address, if the error came while connecting.
+        at: the address, if the error occurred while connecting.
 
     Example:
         >>> from redis import AuthenticationError

@@ -14,18 +14,18 @@ from worker.config.schema import secret
 
 Client: TypeAlias = redis.Redis | redis.RedisCluster
 TIMEOUT_SECONDS = 5.0
-"""Time-out of a step, which is then in doubt and retried."""
+"""Time-out of a step. Its outcome is then unknown, and the worker retries it."""
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
-    """Returns a client without retries: a lost reply must stay in doubt.
+    """Returns a client of the configured Redis.
 
     The client of a server or of Sentinels connects on first use, and again after a fail-over. The client of a cluster
-    reads the list of nodes at once, and follows their redirections.
+    reads the list of nodes immediately, and follows redirections.
 
     Args:
         table: the table of the configuration.
-        retries: limit of repeated sends of a command; more than 0 for readers only.
+        retries: limit of repeated sends of a command. Only readers set it, because a write may have taken effect.
 
     Raises:
         redis.exceptions.RedisClusterException: no node of a cluster answered.
@@ -49,7 +49,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
 
 
 def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
-    """Returns the servers that a client writes to, with names in a cluster."""
+    """Returns each primary's name and client; no name outside a cluster."""
     if isinstance(client, redis.RedisCluster):
         nodes: list[Any] = client.nodes_manager.get_nodes_by_server_type("primary")
         found = [(str(node.name), client.get_redis_connection(node)) for node in nodes]
@@ -58,7 +58,7 @@ def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
 
 
 def _reaching(table: RedisTable) -> dict[str, Any]:
-    """Returns the arguments of every connection."""
+    """Returns the time-outs, protocol and TLS settings of every connection."""
     settings: dict[str, Any] = {
         "socket_timeout": TIMEOUT_SECONDS,
         "socket_connect_timeout": TIMEOUT_SECONDS,
@@ -77,7 +77,7 @@ def _reaching(table: RedisTable) -> dict[str, Any]:
 
 
 class _Sentinels(Sentinel):
-    """Sentinels with an error that explains why none of them names a master."""
+    """Sentinels with errors that explain why no Sentinel names a master."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """Returns the master's address; asks the last successful Sentinel first."""

@@ -4,4 +4,4 @@ from redis import RedisError
 from redis.exceptions import RedisClusterException
 
 ERRORS = (RedisError, RedisClusterException)
-"""Redis refused or did not answer, or no node of a cluster answers or has the key."""
+"""Redis refused a request or did not answer, or no node of a cluster answers or has the key."""

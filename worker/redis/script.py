@@ -11,10 +11,10 @@ from worker.redis.pipelining import Command
 
 
 class Script:
-    """A script of a client.
+    """A Lua script with a client that runs it.
 
-    The client sends the text only to a server without the script. Each call must name all keys that the script uses:
-    keys may be moving from one node to another.
+    The client sends the text only to a server without the script. Each call must name all keys that the script uses,
+    because a cluster may be moving keys between nodes.
     """
 
     def __init__(self, client: Client, text: str) -> None:

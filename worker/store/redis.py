@@ -1,7 +1,7 @@
-"""The store in Redis; `worker.counting.layout` has the keys.
+"""The store in Redis; `worker.counting.layout` describes its keys.
 
-Every step of a partition is one command or one script of this folder. Steps of many partitions are sent together,
-without MULTI: each step is atomic and has its own outcome.
+A step on a partition is one command or one script in this folder, except that staging takes one command per blob. Steps
+on many partitions are sent together, without MULTI, and each has its own outcome.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 _Step = Generator[list[Command], list[Any], _T]
 """A step of one partition: a generator that yields commands, receives their replies, and returns the result.
 
-A reply may be the error that a key has a wrong type, which concerns the partition. Other errors end the step.
+A reply can be a WRONGTYPE error, which means that another program wrote a key. Other errors end the step.
 """
 _WRONG_TYPE = "WRONGTYPE"
 
@@ -55,7 +55,7 @@ class RedisStore:
         _result(self.stage_all({partition: (attempt, blobs)})[partition])
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Stores counts for a partition without any, in one script."""
+        """Stores the counts of a partition that has none, in one script."""
         return _result(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
 
     def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
@@ -65,7 +65,7 @@ class RedisStore:
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> dict[int, StoredPartition | Failure | None]:
-        """Raises epochs by compare-and-set and loads, in one script each."""
+        """Raises each epoch and loads the partition, in one script per partition."""
         return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
 
     def stage_all(
@@ -77,11 +77,11 @@ class RedisStore:
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> dict[int, Answer | Unavailable]:
-        """Compares and promotes, in one script each."""
+        """Compares metadata and promotes blobs, in one script per partition."""
         return self._together({p: self._promoting(p, *each) for p, each in attempts.items()})
 
     def compare_all(self, held: Mapping[int, Metadata]) -> dict[int, Answer | Unavailable]:
-        """Compares metadata and the presence of blobs, in one script each."""
+        """Checks metadata and the presence of blobs, in one script per partition."""
         return self._together({p: self._comparing(p, metadata) for p, metadata in held.items()})
 
     def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
@@ -129,7 +129,7 @@ class RedisStore:
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
         fields = layout.fields(metadata, self._meta(partition))
-        compared = {name: fields[name] for name in ("lineage", "offset", "commit_id")}  # first for the script
+        compared = {name: fields[name] for name in ("lineage", "offset", "commit_id")}  # order of the script
         args = [item for pair in (compared | fields).items() for item in pair]
         keys = self._both(partition, attempt, metadata.blobs)
         return self._answering(self._install, partition, keys, args)
