@@ -79,7 +79,7 @@ class Batch:
     def slices(self, header: int, size: int, cost: int, most: int) -> list["Batch"]:
         """Splits the batch into slices that take at most ``most`` steps.
 
-        A record has ``header`` bytes, then reports of ``size`` bytes and ``cost`` steps each. One may exceed the limit.
+        A record has ``header`` bytes, then reports of ``size`` bytes and ``cost`` steps each. One record may exceed it.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))

@@ -30,7 +30,7 @@ from worker.counting.watching import Watching
 _T = TypeVar("_T")
 _MOST, _MOST_BYTES = 100, 32 << 20  # limits of one request to the store: partitions, bytes of their states
 _RECLAIM_SECONDS = 1.0  # pause before a second claim of counts that seem lost, or a second read of the head
-_SHARE, _LONGEST_READ = 0.1, 2.0  # maximum share of time for reading heads; one read counts at most 2 s
+_SHARE, _LONGEST_READ = 0.1, 2.0  # maximum share of time for reading heads; one read counts as at most 2 s
 
 
 class Ownership:
@@ -524,7 +524,7 @@ class Ownership:
                 noted.pop(partition, None)
 
     def rewind(self) -> None:
-        """Restarts the log at counted offsets, as a failed step may lose records."""
+        """Restarts the log at counted offsets; a failed step may lose records."""
         for partition, held in self._held.items():
             if not held.waiting:
                 self._log.start(partition, held.state.offset, held.state.rules)
