@@ -166,7 +166,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0; None if another worker owns it."""
+        """Returns the lineage of partition 0; None without ownership."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
