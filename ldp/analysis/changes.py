@@ -1,11 +1,12 @@
 """Finds changes between two windows at a bounded false discovery rate.
 
 `between` tests each value. The expected share of false discoveries among the reported values is at most the level
-(false discovery rate, Benjamini and Hochberg 1995). This holds for every domain and n, with any dependence between the
-counts, and for every population, fixed or drawn from a population that is the same in both windows.
+(false discovery rate, Benjamini and Hochberg 1995). This holds for every domain size and n, and for any dependence
+between the counts. The users may be fixed, or drawn at random from a population that is the same in both windows.
 
-**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
-E e^(λ·contribution of a report) for a user with and without the value (`ldp.intervals.confidence_sequence`), and
+**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let X be the contribution of a report to
+such a count. Let a(λ) and b(λ) be log E e^(λX) for a user with and without the value
+(`ldp.intervals.confidence_sequence`), and
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
@@ -14,22 +15,23 @@ have E e^(λC) ≤ M(λ, f)ⁿ. Therefore, for λ₁ < 0 < λ₂,
 
     exp(λ₁C₁ + λ₂C₂) / (M(λ₁, f₁)^n₁ · M(λ₂, f₂)^n₂)
 
-has a mean of at most 1 for the true f₁ and f₂, which are unknown. Let F be the frequency in both windows together.
+has a mean of at most 1 for the true f₁ and f₂, which are unknown. Let F be the frequency in the two windows combined.
 Under the hypothesis f₂ − f₁ ≤ δ the ratio is lowest at f₂ − f₁ = δ, for a given F. Its logarithm is convex in F, so its
 minimum over a range of F has a closed form. The range of F is divided into cells in which the variance of a
-contribution is nearly constant. Each cell has two terms whose λ are optimal for the cell and the level, with
-n₁λ₁ = −n₂λ₂, so that F hardly matters. Two more terms grow if the counts of both windows fit no F in the cell, on
-either side. The mean of the terms is an e-value if F is in the cell; the minimum over all cells is an e-value for every
-F. The e-value of a decrease exchanges the windows. The e-value of a change is the mean of both.
+contribution is nearly constant. Each cell has two main terms. Their λ are optimal for the cell and the level, with
+n₁λ₁ = −n₂λ₂, so that F has little influence. Two side terms grow if the counts indicate an F below or above the cell.
+The weighted mean of the terms is an e-value if F is in the cell. The minimum over all cells is an e-value for every F.
+The e-value of a decrease exchanges the windows. The e-value of a change is the mean of the two e-values.
 
-**Discoveries.** With e-values in descending order, the first k are discoveries, for the largest k such that each of
-them is at least m/(k·level). Here m is the number of tests: e-BH (Wang and Ramdas 2022).
+**Discoveries** (e-BH, Wang and Ramdas 2022). The e-values of the m tests are sorted in descending order. The first k
+are discoveries, where k is the largest number such that the k-th e-value is at least m/(k·level).
 
-**Over time.** Each comparison has its own level. For one bound over all discoveries of many comparisons, give the t-th
-comparison the level α·6/(π²t²).
+**Over time.** The level bounds the false discovery rate of one comparison. To bound the rate over all discoveries of
+many comparisons by α, give the t-th comparison the level α·6/(π²t²).
 
 **Intervals.** For k discoveries among m tests, the same e-values give intervals of level 1 − level·k/m. The expected
-share of intervals that miss is at most the level (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
+share of intervals that miss the true difference is at most the level (Benjamini and Yekutieli 2005; for e-values Xu,
+Wang and Ramdas 2022).
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ from ldp.query import SetQuery
 Indices = npt.NDArray[np.intp]
 
 _STEP = 0.05  # Largest variation of the logarithm of the variance within a cell
-_SIDE_SHARE = 0.02  # Weight, in a cell's mean, of the two terms against F in the cell
-_LARGEST = 600.0  # Bound of logarithms, which keeps them finite
+_SIDE_SHARE = 0.02  # Weight of the two side terms in a cell's mean
+_LARGEST = 600.0  # Largest magnitude of a logarithm, which keeps e-values finite
 _HALVINGS = 40
 _TILT = 30.0
 
@@ -69,7 +71,7 @@ class _Law:
         return b + np.log1p(f * np.expm1(a - b))
 
     def variance(self, f: Vector) -> Vector:
-        """Returns the variance of a contribution if a share f of users is inside."""
+        """Returns the variance of a contribution if a share f is in the set."""
         (one, inside), (other, outside) = self.inside, self.outside
         return (1.0 - f) * outside + f * inside + f * (1.0 - f) * (one - other) ** 2
 
@@ -92,16 +94,16 @@ class _Test:
 
     @functools.cached_property
     def lines(self) -> Sequence[tuple[float, float, Vector, Vector]]:
-        """Cells of F: start, end, and their λ."""
+        """Cells of F: start, end, λ₂·n₂ of the main terms, λ of the side terms."""
         edges = _cells(self.law)
         tilts, pairs = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
         cells = zip(edges[:-1].tolist(), edges[1:].tolist(), tilts, pairs, strict=True)
-        # impossible counts are not a change, so the cells at the ends have no term against F beyond 0 or 1
+        # impossible counts are not a change, so the cells at the ends have no side term for F < 0 or F > 1
         return [(low, high, tilt, sides[[high < 1.0, low > 0.0]]) for low, high, tilt, sides in cells]
 
     @property
     def among(self) -> Vector:
-        """Differences of the frequencies."""
+        """Later minus earlier frequency of each test, by Base: (k,)."""
         apart = self.law.inside[0] - self.law.outside[0]
         difference: Vector = (self.later / self.n_later - self.earlier / self.n_earlier) / apart
         return difference
@@ -116,7 +118,7 @@ class Changes:
         differences: (m,) later minus earlier frequency, by Base, of all tests.
         log_e: (m,) natural logarithms of the e-values; finite.
         level: upper bound of the false discovery rate.
-        at_least: largest difference under the hypothesis.
+        at_least: largest difference that does not count as a change.
 
     Example:
         >>> import ldp
@@ -142,7 +144,7 @@ class Changes:
         """Returns intervals for the differences of the discoveries.
 
         Their false coverage rate is at most the level. The result is (low, high), each (k,) float64, in [−1, 1], in the
-        order of `found`. O(k), some ten thousand steps for each.
+        order of `found`. O(k), with about ten thousand steps for each discovery.
         """
         if not self.found.size:
             return np.zeros(0), np.zeros(0)
@@ -159,17 +161,17 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 
     Args:
         before: the estimate of one window.
-        after: the estimate of another window, without common reports.
+        after: the estimate of another window; the two windows have no reports in common.
         level: upper bound of the expected share of false discoveries, in (0, 1).
         at_least: largest difference that does not count as a change.
 
     Returns:
-        The changes among all d values. O(d), some hundred steps for each.
+        The changes among all d values. O(d), with several hundred steps for each value.
 
     Raises:
         ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are not from
             counts; reports at several rates.
-        TypeError: an argument that is not an Estimate.
+        TypeError: `before` or `after` is not an Estimate.
 
     Example:
         >>> import ldp
@@ -192,9 +194,9 @@ def between_sets(
 ) -> Changes:
     """Finds the sets whose frequencies changed; indices refer to the queries.
 
-    The tests of sets are separate from the tests of values: there are few sets, so smaller changes are detected.
-    Parameters and errors are those of `between`, with a ValueError for a value outside the domain. O(m) for each set,
-    plus the cost of a `SetVariance` at its first use.
+    Sets are tested separately from values. There are fewer sets than values, so smaller changes are detected.
+    Parameters and errors are those of `between`. A value outside the domain also raises ValueError. O(m) for a set of m
+    values, plus the cost of the first `SetQuery.variance`.
 
     Example:
         >>> import ldp, ldp.query
@@ -265,7 +267,7 @@ def _two_sided(test: _Test, at_least: float) -> Vector:
 
 
 def _log_e(test: _Test, gap: Vector) -> Vector:
-    """Returns log e against f₂ − f₁ ≤ gap: (k,), for one `gap` or (k,)."""
+    """Returns log e against f₂ − f₁ ≤ gap: (k,); `gap` is a number or (k,)."""
     law, sizes = test.law, (test.n_earlier, test.n_later)
     if not law.outside[1] and not law.inside[1]:
         return np.zeros_like(test.earlier)  # the frequency of the whole domain is constant
@@ -323,7 +325,7 @@ def _cells(law: _Law) -> Vector:
 
 
 def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
-    """Returns λ₂·n₂ and the λ of the side terms of each cell: (cells, 2)."""
+    """Returns λ₂·n₂ of the main terms, and λ of the side terms, by cell."""
     law, sizes, n = test.law, (test.n_earlier, test.n_later), test.n_earlier + test.n_later
     counts = np.unique([1, test.tests])
     wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _SIDE_SHARE))) for found in counts]
@@ -369,7 +371,7 @@ def _ends(test: _Test, needed: float) -> tuple[Vector, Vector]:
 
 
 def _lowest(test: _Test, needed: float) -> Vector:
-    """Returns the largest rejected gap, which f₂ − f₁ exceeds, by bisection."""
+    """Returns the largest rejected gap, the lower end of f₂ − f₁."""
     low, high = np.full_like(test.earlier, -1.0), np.ones_like(test.earlier)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

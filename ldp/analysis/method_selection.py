@@ -1,27 +1,27 @@
 """Selects the method for a query by simulation (Section V-D).
 
-The error of a method depends on the data and on the query, and the truth is unknown. Therefore, populations similar to
-the real population and many collections of them are simulated. The answers of all methods are compared with the
-simulated truth. The paper uses the population of Norm-Sub. This module has three additions.
+The error of a method depends on the data and on the query, and the truth is unknown. Therefore, `choose` simulates
+populations similar to the real one, and many collections of reports from each. It compares the answers of all methods
+with the simulated truth. The paper simulates only the population that Norm-Sub estimates. This module adds three steps.
 
-**Two populations.** Frequent values in Norm-Sub's population are often noise: if all values are nearly equally
-frequent, it has peaks. The second population draws every frequency from its posterior under the prior that fits the
-estimates best (`Fit.draws`). Each population has half of the collections. For top queries and for few sets, the means
-of empirical Bayes replace Norm-Sub.
+**Two populations.** Norm-Sub's population often has peaks that are only noise, for example if all values are almost
+equally frequent. The second population draws every frequency from its posterior under the prior that fits the
+estimates best (`Fit.draws`). Each population provides half of the collections. For top queries and for fewer than
+`MANY` sets, the posterior means of empirical Bayes replace Norm-Sub.
 
 **Correction** by the real estimate. A simulated population has less structure than the real population, which favours
 methods that shrink small values to 0. For a fixed query with Base's answer b and a method's answer m,
 
-    E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased),
+    E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased).
 
-and mainly the first term depends on the truth. The real estimate gives one observation of it. The difference between
-this observation and the mean of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The
-weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations and e half
-of the error, both for the method with the lowest simulated error.
+Mainly the first term depends on the truth. The real estimate gives one observation of this term. The difference between
+the observation and the mean of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The
+weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations, and e is
+half of the error. Both are those of the method with the lowest simulated error.
 
-**Confidence**: the lower confidence of the two populations. Each is computed from means of few collections, because the
-real population differs from a simulated population by more than the noise of a mean over many. For few sets the
-confidence is reduced again.
+**Confidence.** It is the lower of the two populations' confidences. Each is computed from means of only `RESAMPLED`
+collections. Means of many collections would vary less than the real population differs from a simulated one. For fewer
+than `MANY` sets, the confidence is multiplied by `FEW_SETS`.
 
 `ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
 """
@@ -43,7 +43,7 @@ from ldp.consistency.together import by_method
 from ldp.estimate import Estimate, Vector
 from ldp.query import Query, SetQuery, TopQuery
 
-NEAR = 1.1  # A method whose error is at most this many times the lowest is as good as the best
+NEAR = 1.1  # A method whose error is at most this many times the lowest counts as equal to the best
 
 DOUBT = 0.5  # standard deviation of the real error, relative to the lowest simulated error
 MOST = 0.5  # largest weight of the correction
@@ -52,7 +52,7 @@ LEAST = 0.5  # smallest corrected error, relative to the simulated error
 RESAMPLES = 1000
 RESAMPLED = 3  # collections per resample
 MANY = 10  # number of sets over which the peaks of Norm-Sub's population average out
-FEW_SETS = 0.85  # largest confidence for fewer sets, the observed frequency of correct choices
+FEW_SETS = 0.85  # largest confidence for fewer than MANY sets: the observed frequency of correct choices
 CLEAR = 0.8  # lowest confidence of a clear choice
 
 ROUGH, SMOOTH, DRAWN = range(3)  # populations: Norm-Sub, means of empirical Bayes, draws from its posterior
@@ -64,14 +64,14 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Values:
-    """Queries for all single values; the mean error is over the domain."""
+    """Queries for all single values; the error is the mean over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Queries for sets of values; the mean squared error is over the sets.
+    """Queries for sets of values; the error is the mean over the sets.
 
-    Each set is a sequence of distinct indices. Raises TypeError or ValueError for other sets.
+    Each set is a non-empty sequence of distinct indices. Raises TypeError or ValueError for other sets.
     """
 
     sets: InitVar[Iterable[npt.ArrayLike]]
@@ -95,8 +95,8 @@ class Sets:
 
 
 Queries = Values | Sets | Query
-"""Queries that rank methods: one query, or several with their mean error. The error of a `TopQuery` is over the truly
-most frequent values, at most all."""
+"""Queries for which methods are ranked. If there are several, their mean error counts. For a `TopQuery`, the error is
+the mean over the k values that are most frequent in the simulated truth."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Ranking:
 
     Attributes:
         rows: methods by ascending error; equal errors in the paper's order.
-        confidence: probability that the first method's error is at most `NEAR` times the lowest error. It is the share
-            of resamples, of few simulations and of the real estimate's error, in which this is true. It is the lower
-            share of the two populations, times `FEW_SETS` for few sets.
+        confidence: estimated probability that the first method's error is at most `NEAR` times the lowest error. For
+            each population, this is the share of resamples in which the condition is true. The confidence is the lower
+            share, times `FEW_SETS` for fewer than `MANY` sets.
         weight: weight of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
@@ -144,12 +144,12 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
 
     Args:
         estimate: f̃ over the domain.
-        query: one query, or `Values` or `Sets`.
+        query: a `SetQuery` or `TopQuery`, or several queries as `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
         repeats: number of simulated collections, half from each population, at least 4.
 
     Returns:
-        All methods, ranked. Methods that coincide are in the paper's order. O(repeats · (d log d + the sizes of the
+        All methods, ranked. Methods with equal errors are in the paper's order. O(repeats · (d log d + the sizes of the
         sets)): 0.3 s for d = 1,024.
 
     Raises:
@@ -176,8 +176,8 @@ def choose_all(
 ) -> list[Ranking]:
     """Ranks the methods for many queries with one simulation; see `choose`.
 
-    A query's ranking does not depend on the other queries. A subset as ``methods`` restricts the
-    ranking and the comparison to these methods.
+    A query's ranking does not depend on the other queries. Only the given `methods` are compared and ranked. Raises
+    ValueError if there are none or a name is unknown.
     """
     if not methods or not METHODS.keys() >= {*methods}:
         raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")
@@ -226,7 +226,7 @@ def _few(query: Queries) -> bool:
 def _simulate(
     estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Queries], rng: np.random.Generator
 ) -> list[Vector]:
-    """Simulates R populations; returns (2, R, 11) per query."""
+    """Returns errors and distances of R collections per query: (2, R, 11)."""
     oracle, made = estimate.oracle, []
     for one in weights:
         population = apportion(one, estimate.n)
@@ -279,8 +279,9 @@ def _rank(
 ) -> Ranking:
     """Ranks m methods by errors and squared distances to Base, (2, R, m) each.
 
-    `seen` are the distances in the real estimate, (m,). For each resample, `resamples` are the weights of the R
-    collections, and `noises` the collection that provides the observed distance. `trust` is the largest confidence.
+    `seen` are the distances in the real estimate, (m,). For each resample, `resamples` has the weights of the R
+    collections, and `noises` the index of the collection that provides the observed distance. `trust` multiplies the
+    confidence.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -314,7 +315,7 @@ def _check(query: Queries, domain_size: int) -> None:
 def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
     """Apportions users to (d,) weights ≥ 0 by largest remainder: (d,) int64.
 
-    The result has the sum `users` < 2⁵³. Each number is within 1 of its exact share. O(d log d).
+    The result sums to `users`, which must be below 2⁵³. Each number is within 1 of its exact share. O(d log d).
 
     Example:
         >>> apportion(np.array([2.0, 1.0, 0.0]), 4).tolist()

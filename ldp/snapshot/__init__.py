@@ -1,18 +1,19 @@
 """The snapshot of a stream at one cut, as an object and as messages.
 
-`take` makes a snapshot, `encode` its messages, and `assemble` reads them. `contents` has the object; `taking`,
-`encoding` and `assembling` convert it; `documents` and `chunks` have the formats; `largest` bounds messages.
+`take` computes a snapshot, `encode` converts it to messages, and `assemble` reads these. The module `contents` defines
+the object. `taking`, `encoding` and `assembling` convert it. `documents` and `chunks` define the formats of messages,
+and `largest` bounds their size.
 
 The messages of a snapshot are a head, a domain (the labels) and one body per method: Base and the paper's ten methods
 (Section IV, Table I). They follow ``snapshot.schema.json``. Changes within a schema version only add fields, and a
 reader ignores unknown fields.
 
 Vectors of up to `INLINE` values are in the JSON body. Longer vectors have separate messages with the keys
-``<body's key>/<vector>/<i>``, each with up to `CHUNK` values in the shortest type of `chunks`. The body has their
-number as ``chunks`` and the vectors' names as ``vectors``. `rounding` shortens their numbers.
+``<body's key>/<vector>/<i>``, each with up to `CHUNK` values in the shortest type of `chunks`. In the body, ``chunks``
+is the number of messages per vector, and ``vectors`` lists the vectors' names. `rounding` shortens long vectors.
 
 All messages of a snapshot have the same identity, in the header ``snapshot`` and in the documents. The identity
-separates them from another snapshot with the same number.
+distinguishes them from another snapshot with the same number.
 """
 
 from ldp.snapshot.assembling import (

@@ -33,8 +33,9 @@ def assemble(stream: str, received: Received) -> Snapshot:
     `received` maps each key to the (headers, value) of its newest message, and may include messages of windows.
 
     Raises:
-        Incomplete: a message is missing or belongs to another snapshot, or the head has no bodies.
-        NewerSchema: the head has a newer version of the schema.
+        Incomplete: a message is missing or belongs to another snapshot, or the snapshot has only a head.
+        NewerSchema: a message has a newer version of the schema.
+        ValueError: a message is invalid.
 
     Example:
         >>> import ldp
@@ -82,7 +83,8 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     Raises:
         Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing or belong
             to another stream.
-        NewerSchema: the window has a newer version of the schema.
+        NewerSchema: a message has a newer version of the schema.
+        ValueError: a message is invalid.
     """
     prefix = f"{stream}/{name}/{start}/"
     there = {key: headers for key, (headers, value) in received.items() if value and key.startswith(prefix)}
@@ -112,7 +114,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
 
 
 def windows(stream: str, received: Received) -> list[Period]:
-    """Lists the complete windows by name and start. O(messages)."""
+    """Lists the windows with all messages, by name and start. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}
     for key, (headers, value) in received.items():
@@ -127,7 +129,7 @@ def windows(stream: str, received: Received) -> list[Period]:
 
 
 def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
-    """Returns a message's window by key and headers; None for all time."""
+    """Reads a message's window from its key and headers; None for all time."""
     if "end" not in headers:
         return None
     _, name, start, *_ = key.split("/")
@@ -135,7 +137,7 @@ def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
 
 
 def _newest(messages: Iterable[Mapping[str, bytes]]) -> Mapping[str, bytes]:
-    """Returns the headers with the highest number."""
+    """Returns the headers with the highest sequence number."""
     return max(messages, key=lambda headers: int(headers["sequence"]))
 
 
@@ -207,7 +209,7 @@ def _chunk(received: Received, key: str, mark: Mark) -> Vector:
 
 
 def _is_without_labels(body: Mapping[str, Any]) -> bool:
-    """Returns whether the stream of a body has no labels, by the fingerprint."""
+    """Returns whether a body's fingerprint is that of a stream without labels."""
     return bool(fingerprint(body["document"]).hex() == body["fingerprint"])
 
 
@@ -221,7 +223,7 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
 
 
 def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns the labels that match a window's fingerprint, from any snapshot."""
+    """Returns the newest labels if they match a window's fingerprint."""
     if _is_without_labels(body):
         return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))
@@ -235,7 +237,7 @@ def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> t
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
-    """Makes the snapshot of documents with vectors as arrays."""
+    """Builds a snapshot from documents with vectors as arrays."""
     one = next(iter(bodies.values()))
     _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
@@ -293,7 +295,7 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
-    """Makes the body of a document; `queries` caches the shared queries."""
+    """Builds a body from its document; `queries` caches queries by name."""
     sets = []
     for answer in body["queries"]:
         query = queries.get(answer["name"])

@@ -1,4 +1,4 @@
-"""Validates documents against ``snapshot.schema.json``, with bounds.
+"""Validates documents against ``snapshot.schema.json`` and size limits.
 
 An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
 Unknown fields are ignored.
@@ -14,7 +14,7 @@ from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20  # Largest size of a head or a body
 _MOST = 2**63 - 1
-_LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot: exact in every JSON reader
+_LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot; every JSON reader reads it exactly
 _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
 _DEEPEST = 5  # Deepest nesting of a stream's public document
@@ -226,7 +226,7 @@ def check_head(document: Any) -> None:
 
 
 def check_shared(document: Any) -> None:
-    """Raises ValueError unless a document has the shared fields."""
+    """Raises ValueError unless a document has the fields of heads and bodies."""
     _ANY("document", document)
 
 
@@ -241,5 +241,5 @@ def check_body(document: Any) -> None:
 
 
 def check_domain(document: Any) -> None:
-    """Raises ValueError unless a document is a domain."""
+    """Raises ValueError unless a document is the domain of a stream."""
     _DOMAIN("domain", document)

@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class _BitForBit:
-    """Equality by class and fields; arrays and floats bit for bit."""
+    """Base class that compares fields; arrays and floats are compared by bits."""
 
     __hash__ = None  # type: ignore[assignment]  # not hashable, because arrays are not
 
@@ -52,10 +52,10 @@ ALL_TIME = Period()
 
 @dataclass(frozen=True)
 class Closed:
-    """The closed windows of one name, in milliseconds.
+    """The closed windows of one name; all times are in milliseconds.
 
-    Every window that ends at or before `closed` is final. `bounded` has ranges [from, to) of ends of windows that were
-    closed before every partition had passed them. `starts` has the windows on the topic, if windows expire.
+    Every window that ends at or before `closed` is final. A window is bounded if its end is in one of the ranges
+    [from, to) of `bounded`. If windows expire, `starts` has the starts of the windows on the topic.
     """
 
     closed: int
@@ -63,7 +63,7 @@ class Closed:
     starts: tuple[int, ...] = ()
 
     def is_bounded(self, end: int) -> bool:
-        """Returns whether the window with this end is bounded."""
+        """Returns whether the window that ends at `end` is bounded."""
         return any(begin <= end < to for begin, to in self.bounded)
 
 
@@ -93,7 +93,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """Slots of a topic's rows; windows up to `until` (ms) may use `older`."""
+    """Slots of a topic's rows; windows that end by `until` also have `older`."""
 
     topic: str
     slots: Slots
@@ -103,18 +103,18 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cut:
-    """The point at which a snapshot cuts the stream.
+    """The records that a snapshot counts, and the rules, windows and rows.
 
     Attributes:
         offsets: partition -> offset up to which all records are counted.
         gaps: partition -> ranges [from, to) of the log that were lost before they were counted; none is empty.
         uncounted: sorted partitions that have or had records but no counts; not in ``offsets``.
-        rules: partition -> its rules, in JSON's types.
-        floors: partition -> time at which its windows begin, for partitions admitted to a stream with windows.
+        rules: partition -> its rules as JSON objects.
+        floors: partition -> time in ms at which its windows begin, for partitions admitted to a stream with windows.
         progress: name of windows -> the closed windows.
         rows: the possible rows of the stream on the topic of rows, or None.
         methods: methods that can have bodies of all time on the snapshot topic; None for all.
-        reached: highest window-close watermark so far in ms, after which added windows begin; None if unknown.
+        reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
     """
 
     offsets: Mapping[int, int]
@@ -139,7 +139,7 @@ class Cut:
 
     @property
     def complete(self) -> bool:
-        """Whether all partitions, and all records before the offsets, are counted."""
+        """Whether there are no gaps and no uncounted partitions."""
         return not self.gaps and not self.uncounted
 
 
@@ -147,7 +147,7 @@ class Cut:
 class Recommended:
     """The best method for a query (`ldp.analysis.method_selection`).
 
-    `sequence` is the number of the snapshot that the choice is based on, and the seed of the simulation.
+    `sequence` is the number of the snapshot that the choice is based on. It is also the seed of the simulation.
     """
 
     method: str
@@ -158,8 +158,8 @@ class Recommended:
 class SetAnswer(_BitForBit):
     """A method's answer for a set; fields as in ``snapshot.schema.json``.
 
-    The fields after `frequency` are None except for Base: standard error, score interval, anytime-valid interval, and
-    poisoning tolerance (−1 for infinity).
+    Only Base has the fields after `frequency`: standard error, score interval, anytime-valid interval, and poisoning
+    tolerance (−1 for infinity). For other methods they are None.
     """
 
     query: SetQuery
@@ -176,8 +176,8 @@ class SetAnswer(_BitForBit):
 class TopAnswer(_BitForBit):
     """A method's answer for the most frequent values.
 
-    `values` has the (k,) indices in order, the same for every method. The fields after `frequencies` are (k,), or None
-    except for Base: simultaneous intervals, anytime-valid intervals, and poisoning tolerance (−1 for infinity).
+    `values` has the (k,) indices by descending frequency, the same for every method. Only Base has the (k,) fields
+    after `frequencies`: simultaneous intervals, anytime-valid intervals, and poisoning tolerance (−1 for infinity).
     """
 
     query: TopQuery
@@ -195,8 +195,8 @@ class Body(_BitForBit):
     """The results of one method; fields as in ``snapshot.schema.json``.
 
     `frequencies` are (d,), and `sum` is the answer for the whole domain. Only Base has the (d,) score intervals,
-    anytime-valid intervals (None without counts), and poisoning tolerance (−1 for infinity). `by_rate` has the number
-    of reports per rate and value, (rates, 2), or None.
+    anytime-valid intervals, and poisoning tolerance (−1 for infinity); the last two are None without counts. `by_rate`
+    has the number of reports per rate and value, (rates, 2), or is None.
     """
 
     frequencies: Vector
@@ -222,9 +222,9 @@ class Snapshot(_BitForBit):
         labels: the labels of the domain, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
-        lineage: identifies the source of the counts, with the fingerprint; None for counts from outside a topic.
+        lineage: the source of the counts, identified with the fingerprint; None if it is not a topic.
         cut: the counted records.
-        complete: whether all records are counted. A newer writer may have reasons that `Cut` does not contain.
+        complete: whether all records are counted. A newer writer may report False for reasons that `Cut` does not have.
         reports: n, the number of reports (not users).
         std_error: standard error of Base for a value of frequency 0 (Equation 5).
         level: confidence level of Base's intervals.
@@ -272,7 +272,7 @@ class Snapshot(_BitForBit):
         )
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Returns the (d,) ends of Base's score intervals. Raises ValueError."""
+        """Returns Base's (d,) score intervals; raises ValueError without them."""
         base = self._base()
         if base.low is None or base.high is None:
             raise ValueError(f"base has no intervals in snapshot {self.sequence} of {self.stream!r}")

@@ -1,4 +1,4 @@
-"""Makes the JSON documents of a snapshot, as dicts with arrays."""
+"""Converts a snapshot to JSON documents, as dicts with arrays."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from ldp.snapshot.contents import (
     TopAnswer,
 )
 
-SCHEMA = 1  # Version of ``snapshot.schema.json``: written, and the newest that can be read
+SCHEMA = 1  # Version of ``snapshot.schema.json`` that is written, and the newest that can be read
 INLINE = 8192
 CHUNK = 65536
 BASE_ONLY = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
@@ -28,7 +28,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def shared_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns the fields of the head and of every body."""
+    """Returns the fields that the head and all bodies have in common."""
     cut = snapshot.cut
     document = {
         "schema": SCHEMA,
@@ -118,8 +118,8 @@ def body_document(
 ) -> dict[str, Any]:
     """Returns the body of a method with vectors as arrays.
 
-    If vectors are longer than `inline`, the field `chunks` has the number of messages per vector, each of up to
-    `chunk` values.
+    If vectors are longer than `inline`, the field `chunks` is the number of messages per vector, each of up to
+    `chunk` values. Otherwise it is 0.
     """
     body = snapshot.bodies[method]
     size = len(body.frequencies)

@@ -27,7 +27,7 @@ class Message:
     window: Period = ALL_TIME
 
     def headers(self, sequence: int) -> list[tuple[str, bytes]]:
-        """Returns the message's headers; a window has the headers end and final."""
+        """Returns the headers; messages of windows also have end and final."""
         headers = [
             ("content-type", self.content_type.encode()),
             ("schema", str(SCHEMA).encode()),
@@ -46,8 +46,8 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 
     Args:
         snapshot: the snapshot.
-        inline: largest number of values of a vector in its body. Files need no limit.
-        chunk: largest number of values of one message of a longer vector (`ldp.snapshot.chunks`).
+        inline: largest number of values of a vector that is stored in its body. Files need no limit.
+        chunk: largest number of values in one message of a longer vector (`ldp.snapshot.chunks`).
 
     Raises:
         ValueError: a number that is infinite or NaN; a chunk that is too long.
@@ -69,7 +69,8 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns the messages of a window: the methods' bodies.
 
-    The window has its own identity, because later heads leave its messages on the topic. Arguments as for `encode`.
+    The window has its own identity, because its messages stay on the topic when later heads are published. Arguments
+    are as for `encode`.
 
     Raises:
         ValueError: a number is infinite or NaN, or the snapshot covers all time.
@@ -82,7 +83,7 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
 
 
 def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
-    """Returns messages with the snapshot's identity, window and their number."""
+    """Adds identity, window and number of messages to each message."""
     identity, window = snapshot.identity, snapshot.window
     return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
@@ -90,10 +91,10 @@ def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
 def delete_window(
     snapshot: Snapshot, window: Period, methods: Iterable[str] = tuple(METHODS)
 ) -> list[Message]:
-    """Returns tombstones for all possible messages of a window or all time.
+    """Returns tombstones for all possible messages of a window or of all time.
 
-    `snapshot` is any snapshot of the stream. `methods` are all by default, because the writer of the window may have
-    published others.
+    `snapshot` is any snapshot of the stream. By default, `methods` has all methods, because the window's writer may
+    have published different methods than `snapshot` has.
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0

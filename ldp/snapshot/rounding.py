@@ -14,7 +14,7 @@ PART = 100  # Rounding moves a number by at most 1/PART of Base's standard error
 def rounded(snapshot: Snapshot) -> Snapshot:
     """Returns a snapshot with chunked vectors rounded to float32.
 
-    A vector is not rounded if rounding moves a number by more than 1 % of Base's standard error, which needs about
+    A vector stays exact if rounding would move a number by more than 1 % of Base's standard error, which takes about
     10¹¹ reports. Base's frequencies, sums, and answers for sets are never rounded. O(d) per method.
     """
     off = snapshot.std_error / PART

@@ -1,8 +1,9 @@
-"""Rows: a snapshot as flat records for databases.
+"""Encodes a snapshot as rows, which are flat records for databases.
 
-A row's key is stream, window, method, query and rank. Values are ranked by Base, which gives the same ranks for every
-method (`ldp.query.top`). A value that enters the top replaces the value that leaves, so the keys of a window are known
-in advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types and names for Kafka Connect.
+A row's key consists of stream, window, method, query and rank. Values are ranked by Base, so their ranks are the same
+for every method (`ldp.query.top`). A value that enters the top takes the row of the value that leaves it, so the keys
+of a window are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` contain the names and types
+for Kafka Connect.
 """
 
 import math
@@ -28,7 +29,7 @@ _MOST = (1 << 63) - 1
 class RowKey(NamedTuple):
     """The key of a row; fields as in ``row-key.connect.json``.
 
-    `window_start` is in milliseconds, 0 for all time; `query` is `VALUES` for single values; `rank` is by Base, from 1.
+    `window_start` is in milliseconds, 0 for all time. `query` is `VALUES` for single values. `rank` starts at 1.
     """
 
     stream: str
@@ -49,7 +50,7 @@ class RowKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
-        """Parses a key from any writer. Raises ValueError for an invalid key."""
+        """Parses and validates a key. Raises ValueError for an invalid key."""
         columns = _object("key", key)
         if tuple(columns) != cls._fields:
             raise ValueError(f"the key has other columns; allowed are exactly {', '.join(cls._fields)}")
@@ -63,7 +64,7 @@ class RowKey(NamedTuple):
         )
         if parsed.method not in METHODS:
             raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
-        if parsed.encode() != key:  # compaction compares bytes, so a row must have only one key
+        if parsed.encode() != key:  # compaction compares bytes, so a key must have only one encoding
             raise ValueError("the key is not in canonical form; allowed is compact JSON")
         return parsed
 
@@ -71,7 +72,8 @@ class RowKey(NamedTuple):
 class RowValue(NamedTuple):
     """A row's value without the key; fields as in ``row-value.connect.json``.
 
-    `value` is None for the answer of a set, `low` and `high` for methods except Base, `window_end` for all time.
+    `value` is None for the answer of a set. `low` and `high` are None except for Base. `window_end` is None for all
+    time, else in milliseconds.
     """
 
     value: int | None
@@ -87,7 +89,7 @@ class RowValue(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes, key: RowKey) -> "RowValue":
-        """Parses a row's value from any writer; ignores columns of later versions.
+        """Parses and validates a row's value; ignores columns of later versions.
 
         Raises:
             ValueError: the value is invalid or has another key; the message names the column.
@@ -164,7 +166,7 @@ class Row:
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns the slots of each window: `top` values, and all queries.
+    """Returns the slots of each window, for `top` values and all queries.
 
     Raises ValueError for missing, unknown or repeated methods, and for a top below 1.
     """
@@ -187,7 +189,7 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns a snapshot's rows for its slots `places`. O(d log d + rows).
+    """Returns a snapshot's rows for the slots `places`. O(d log d + rows).
 
     Raises KeyError if the snapshot lacks Base or one of the methods.
 

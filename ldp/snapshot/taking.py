@@ -58,15 +58,15 @@ def take(
         queries: the queries to answer.
         level: confidence level of Base's intervals.
         methods: names of methods, at least one.
-        recommended: query name -> method; names without a query are ignored.
-        lineage: identifies the source of counts from a topic, with the fingerprint.
-        identity: 32 hex digits of the head, from which a window's identity is derived. By default a hash of the head,
-            which is not enough if another snapshot can have the same number.
+        recommended: query name -> recommended method; names that are not in `queries` are ignored.
+        lineage: the source of the counts, identified with the fingerprint; None if it is not a topic.
+        identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default it is a
+            hash of the head, which does not suffice if another snapshot can have the same number.
         window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
 
     Raises:
-        ValueError: no method, an unknown method, queries that conflict or exceed the domain, a level outside (0, 1).
+        ValueError: no method; an unknown method; queries that conflict or exceed the domain; a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -102,7 +102,7 @@ def announce(
     identity: str,
     reports: int = 0,
 ) -> Snapshot:
-    """Returns a snapshot with only a head; arguments as for `take`."""
+    """Returns a snapshot that has only a head; arguments are as for `take`."""
     return Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
@@ -158,7 +158,7 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns a method's results, for Base with errors and intervals."""
+    """Returns a method's results; those of Base have errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
@@ -223,7 +223,7 @@ def _top(
     answer = replace(answer, low=low, high=high)
     if not _is_counted(estimate):
         return answer
-    # the data choose the values, so each of the d values has 1/d of the risk
+    # the values are chosen by the data, so each of the d values gets 1/d of the error probability
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
     anytime_low, anytime_high = estimate.anytime_interval(each, values)
     fewest = _written(tolerance(estimate, low, high, values))
