@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 _STEPS = 2.0 ** -np.arange(9)
-"""The tilts λ in units of 1/σ of a report's weight. A period of n reports detects a mean that is off by about σ/√n, and
-has hundreds to millions of reports."""
+"""The tilts λ in units of 1/σ, where σ is the standard deviation of a report's weight. A test of n reports detects a
+mean that is off by about σ/√n. The tilts suit n from hundreds to millions."""
 
 
 class HammingWeight(Martingale):
     """Hamming weight check: tests the number of 1 bits in unary reports.
 
     A report of any value has X = Bin(1, p) + Bin(d−1, q) 1 bits, independent of other reports. The sum S over n
-    reports has the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), so e^(λS)/M(λ)ⁿ is a
-    martingale of mean 1. The test is its mean over some λ of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020).
+    reports has the moment generating function M(λ)ⁿ, with M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), so e^(λS)/M(λ)ⁿ is a
+    martingale of mean 1. The test is its mean over λ of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020).
     Workers may reject unlikely reports (`Oracle.likely`) before the test, so M is multiplied by 1/(1 − 10⁻¹²).
 
     The test does not apply to RAPPOR, because all reports of a device share a permanent response. It does not apply to
-    other protocols, because their reports support a fixed number of values or have no law in closed form. It misses
-    poisoning reports with the honest mean number of 1 bits.
+    other protocols, because their reports support a fixed number of values or a number without a closed-form
+    distribution. It misses poisoning reports whose mean number of 1 bits equals that of honest reports.
 
     Attributes:
         mean: mean number of 1 bits in a report.
@@ -56,7 +56,7 @@ class HammingWeight(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether the number of 1 bits in a report has a known law."""
+        """Returns whether a report's number of 1 bits has a known distribution."""
         if not isinstance(oracle, UnaryEncoding) or isinstance(oracle, RAPPOR):
             return False
         return oracle.p < 1 or oracle.domain_size > 1

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 _TILTS = 2.0 ** (np.arange(17) / 2)
-"""The tilts λ: each detects e^λ times the honest number of repeats; the largest detects one unexpected repeat."""
+"""The tilts λ. A tilt detects e^λ times the honest number of repeats. The largest detects one unexpected repeat."""
 
 
 class Repeats(Martingale):
     """Tests the number of repeated reports in a block against an upper bound.
 
-    For any value, no report has a probability above π: p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for unary
-    encoding, p/C(d−1, k−1) for Subset Selection. So the i-th of independent reports equals one of the i−1 reports
-    before it with probability (i−1)π at most. The number N of repeats among n reports has E[e^(λN)] ≤ e^(b(e^λ−1)),
+    Whatever the value, no report has a probability above π: p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for unary
+    encoding, p/C(d−1, k−1) for Subset Selection. Therefore, the i-th of independent reports equals an earlier one with
+    a probability of at most (i−1)π. The number N of repeats among n reports has E[e^(λN)] ≤ e^(b(e^λ−1)), with
     b = π·n(n−1)/2. With N and b summed over the blocks, e^(λN − b(e^λ−1)) is a supermartingale that starts at 1. The
-    test is its mean over some λ.
+    test is its mean over several λ.
 
-    The test does not apply to RAPPOR or to protocols with few different reports. A record that a non-idempotent
-    producer sends twice raises the alarm. The test misses poisoning reports that differ from each other.
+    The test does not apply to RAPPOR or to protocols with few possible reports. A record that a non-idempotent
+    producer sends twice also raises the alarm. The test misses poisoning reports that differ from each other.
 
     Attributes:
         log_peak: an upper bound of log π.
@@ -54,7 +54,7 @@ class Repeats(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether each report of the oracle is improbable."""
+        """Returns whether every possible report of the oracle is improbable."""
         return isinstance(oracle, OLH | UnaryEncoding | SubsetSelection) and not isinstance(oracle, RAPPOR)
 
     @staticmethod

@@ -38,8 +38,8 @@ def base_pos(estimate: Estimate) -> Vector:
 def post_pos(estimate: Estimate) -> Vector:
     """Post-Pos: sets negative answers of queries to 0 (Section IV.A). O(d).
 
-    The result, (d,) float64, answers queries for single values, where Post-Pos equals Base-Pos. The answer for a set is
-    the clamped sum of Base, which `ldp.answer` computes.
+    The result, (d,) float64, has the answers for single values, for which Post-Pos equals Base-Pos. The answer for a
+    set is the sum of Base, or 0 if the sum is negative; `ldp.answer` computes it.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)

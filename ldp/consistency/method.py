@@ -15,7 +15,7 @@ Indices = npt.NDArray[np.intp]
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
-    """Returns the sum over a set, as all methods but Post-Pos do. O(m)."""
+    """Returns a set's sum, the answer of all methods except Post-Pos. O(m)."""
     return exact_sum(frequencies[indices])
 
 

@@ -1,4 +1,4 @@
-"""Beam: a CombineFn that counts records into a state on any runner."""
+"""A Beam CombineFn that counts records into a state, on any runner."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Count(beam.CombineFn):  # type: ignore[misc]
     An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
     records the offset range of each partition, from the lowest offset to the highest. Pass these attributes only
-    if the range has no other records. ``timestamp`` is in milliseconds since the epoch. An import needs one state per
-    partition: use ``CombinePerKey`` with the partition as key. Records count or are rejected as in a worker.
+    if the elements include all records of the range. ``timestamp`` is in milliseconds since the epoch. ``ldp-worker
+    import`` needs one state per partition: use ``CombinePerKey`` with the partition as key. Records are counted or
+    rejected as in a worker.
 
     Args:
         stream: the stream of the records.
@@ -55,7 +56,7 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         return tally
 
     def merge_accumulators(self, tallies: Iterable[Tally]) -> Tally:
-        """Adds tallies."""
+        """Returns the sum of tallies."""
         whole = self.create_accumulator()
         for tally in tallies:
             whole.merge(tally.states())
@@ -67,7 +68,7 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         return empty.merge(*tally.states()).to_bytes()
 
     def get_accumulator_coder(self) -> Coder:
-        """Returns a coder of tallies as states, which avoids unpickling."""
+        """Returns a coder that writes tallies as states, not as pickles."""
         return _TallyCoder(self._stream, self._most)
 
 

@@ -1,4 +1,4 @@
-"""Spark: counts records on the executors, and adds states in a tree.
+"""Counts records on Spark's executors, and adds their states in a tree.
 
 Each task counts its Arrow columns into one state per partition of the log. The executors add the states of a partition
 in `LANES` parallel lanes, and then add the lanes. The driver receives one state per partition.
@@ -40,17 +40,17 @@ def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None
     Args:
         records: a DataFrame with frames in the binary column ``value``. With the columns ``topic``, ``partition`` and
             ``offset`` of Spark's source for Kafka, a state records its offset range, from the lowest offset to the
-            highest. Drop these columns if the range has other records. ``timestamp`` is a timestamp,
+            highest. Drop these columns if the DataFrame lacks records of the range. ``timestamp`` is a timestamp,
             or milliseconds since the epoch.
         stream: the stream of the records.
         most_reports: limit of reports per record, ``streams.most_reports`` of the service; None for no limit.
 
     Returns:
-        States in the order of topics and partitions; a single state without these columns.
+        States in the order of topics and partitions. A single state if one of these columns is missing.
 
     Raises:
-        ValueError: a column is missing or has another type; a record has no offset; or, inside the job's error, there
-            are more records than offsets: ``dropDuplicates(["topic", "partition", "offset"])`` removes the duplicates.
+        ValueError: a column is missing or has another type. Inside the job's error: a record has no offset, or there
+            are more records than offsets; ``dropDuplicates(["topic", "partition", "offset"])`` removes duplicates.
     """
     types = dict(records.dtypes)
     for name in ("value", *(name for name in _TYPES if name in types)):
@@ -107,7 +107,7 @@ def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
 
 
 def _places(batch: pa.RecordBatch) -> Places | None:
-    """Returns the log positions of a batch's records; None without them."""
+    """Returns the log positions of a batch's records; None if there are none."""
     if "offset" not in batch.schema.names:
         return None
     for name in _LOG:

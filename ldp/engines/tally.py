@@ -1,7 +1,7 @@
 """Counts records in any order, by partition of the log.
 
-Offsets of one partition may interleave between tasks. So the records of one tally may have holes in their range of the
-log; only the sum of all tallies covers a complete range.
+Several tasks may count interleaved offsets of one partition. Therefore, the offset range of one tally may have holes.
+Only the sum of all tallies covers a complete range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ldp.offset_range import TIME_ENDS, OffsetRange, later
 from ldp.state import State
 from ldp.stream import Stream
 
-PENDING_BYTES = 1 << 20  # Total size of pending records at which they are counted
+PENDING_BYTES = 1 << 20  # Total size in bytes of pending records at which they are counted
 PENDING_RECORDS = 1 << 14  # Number of pending records at which they are counted
 
 Ints = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ class _Part:
 
 @dataclass
 class Tally:
-    """Counts of records, with a limit `most_reports` of reports per record.
+    """Counts of records; `most_reports` limits the reports per record.
 
     Example:
         >>> import ldp

@@ -1,3 +1,3 @@
-"""Excludes the programs, which tests/unit/ldp/test_examples.py runs."""
+"""Excludes the examples, which tests/unit/ldp/test_examples.py runs."""
 
 collect_ignore_glob = ["*.py"]

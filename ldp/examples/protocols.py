@@ -1,4 +1,4 @@
-"""Compares protocols, and the effect of one poisoning report on each."""
+"""Compares protocols, and the effect of one poisoning report under each."""
 
 from ldp.analysis.protocol_selection import plan
 from ldp.oracles import ORACLES

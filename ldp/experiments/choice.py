@@ -1,6 +1,6 @@
 """Compares the chosen method with the best method (Section V-D).
 
-The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data.
+A cell is a data set, an ε and a query. Its truth is each method's mean squared error over many collections of the data.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
 }
 PAPER = ("zipf", "emoji")  # Data with every ε; the other data have ε = 1
 
-SHARE, SETS = 10, 100  # Random sets: 1/SHARE of the domain each, and their number
+SHARE, SETS = 10, 100  # Size of a random set as 1/SHARE of the domain, and number of random sets
 SINGLE = 4  # Number of queries with one set
 TOP = (3, 16)
-NONE = 1.0 / ZIPF_USERS**2  # Smallest error: one user
+NONE = 1.0 / ZIPF_USERS**2  # Lower limit of squared errors: that of one user
 TRUTHS = 16  # Collections per repeat for the truth
 REPEATS = 50  # Simulations per choice
 SURE = (0.8, 0.9)  # Thresholds of the confidence
@@ -47,7 +47,7 @@ BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """Returns the queries of a data set, with the subgroups of emoji by rank."""
+    """Returns a data set's queries; all data sets use the emoji's subgroups."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
@@ -149,7 +149,7 @@ def _sure(least: float) -> str:
 
 
 def _ratios(values: Mapping[tuple[str, str, float, str], float], cell: Row) -> Vector:
-    """Returns each method's real error divided by the lowest."""
+    """Returns each method's real error divided by the lowest real error."""
     errors = np.maximum(_methods(values, cell, "MSE"), NONE)
     ratios: Vector = errors / errors.min()
     return ratios

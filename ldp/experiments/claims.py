@@ -1,7 +1,4 @@
-"""The claims of the paper's Section V, each with a test on the rows.
-
-The module has 78 claims of a few lines each; that is why it is longer than others.
-"""
+"""The claims of the paper's Section V, each with a test on the rows."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ RANDOM = (SETS, SMALL)
 ERRORS = (FULL, SETS, SMALL, CASE, TOP)  # The figures whose value is an MSE
 
 SUM_TO_ONE = ("norm", "norm-mul", "norm-sub", "mle-apx", "norm-cut", "power-ns")
-"""The methods that sum to 1, by the paper's classification."""
+"""The methods whose results sum to 1 according to the paper."""
 
 OTHERS = tuple(method for method in METHODS if method not in SUM_TO_ONE)
 ALIKE = 1.02  # Meaning of "the same" and "very close": within 2 %
@@ -39,7 +36,7 @@ TIE = 1.01  # Methods within 1 % of the best count as best
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of Section V with its figures, test and data (or all data)."""
+    """A sentence of Section V with figures, test and data (() for all data)."""
 
     section: str
     quote: str
@@ -58,7 +55,7 @@ CLAIMS: list[Claim] = []  # The claims, in the paper's order
 
 
 def assess(rows: Evidence) -> list[tuple[Claim, Finding]]:
-    """Returns every claim that the rows can assess, with its finding."""
+    """Returns each claim for which there are rows, with its finding."""
     return [(claim, claim.found(rows)) for claim in CLAIMS if rows.figures.issuperset(claim.needs)]
 
 
@@ -75,7 +72,7 @@ def claim(
 
 
 class Bias:
-    """Figures 1 to 3 for one method, in counts: Zipf, ε = 1."""
+    """One method's results in Figures 1 to 3, in counts: Zipf, ε = 1."""
 
     def __init__(self, rows: Evidence, method: str) -> None:
         curve = rows.curve("bias", "zipf", method)
@@ -95,7 +92,7 @@ class Bias:
         return z
 
     def octaves(self, values: Vector) -> Vector:
-        """Returns (10,) means over the ranks 1, 2 to 3, 4 to 7, … and from 512 on."""
+        """Returns (10,) means over ranks: 1, 2 to 3, 4 to 7, …, 512 and above."""
         edges = [*(1 << np.arange(10)) - 1, len(values)]
         return np.array([values[low:high].mean() for low, high in pairwise(edges)])
 
@@ -103,7 +100,7 @@ class Bias:
 def best(
     figures: Sequence[str], method: str, among: Sequence[str] = tuple(METHODS), worst: bool = False
 ) -> Callable[[Evidence], Finding]:
-    """Tests that a method has the lowest (or largest) error at every point."""
+    """Returns the test that a method always has the lowest (largest) error."""
 
     def finding(rows: Evidence) -> Finding:
         errors = {name: np.concatenate([rows.values(figure, name) for figure in figures]) for name in among}
@@ -126,7 +123,7 @@ def best(
 def ratio(
     figures: Sequence[str], method: str, to: str, low: float, high: float
 ) -> Callable[[Evidence], Finding]:
-    """Tests that the ratio of two methods' errors is between two numbers."""
+    """Returns the test that the ratio of two methods' errors is in a range."""
 
     def finding(rows: Evidence) -> Finding:
         parts = []
@@ -144,7 +141,7 @@ def ratio(
 
 
 def lower(figures: Sequence[str], method: str, than: str) -> Callable[[Evidence], Finding]:
-    """Tests that a method has a lower error than another."""
+    """Returns the test that a method has a lower error than another."""
     return ratio(figures, method, than, 0.0, np.nextafter(1.0, 0.0))
 
 

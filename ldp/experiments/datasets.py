@@ -19,7 +19,7 @@ EMOJI_USERS = 884_427  # n of the paper's Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population: (d,) users per value in descending order; labels, sets."""
+    """A population: (d,) users per value, descending, and sets of values."""
 
     name: str
     histogram: npt.NDArray[np.int64]
@@ -45,15 +45,15 @@ def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: floa
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
-    """Returns 10⁶ users by (d,) weights ≥ 0, the largest first."""
+    """Returns a population of 10⁶ users by (d,) descending weights ≥ 0."""
     return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
-    """Returns 845 emoji, by their use on Twitter, with 93 subgroups.
+    """Returns the use of 845 emoji on Twitter, with 93 subgroups of emoji.
 
-    Uses are counted until 2020-06-16. The paper's 1,573 emoji, from an emoji keyboard, are no longer public.
+    Uses until 2020-06-16 are counted. The paper's data, 1,573 emoji from an emoji keyboard, are no longer public.
     """
     text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))

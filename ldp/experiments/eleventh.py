@@ -46,9 +46,9 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
 def eleventh(scale: Scale) -> list[Job]:
     """Returns jobs for the root mean square errors of three methods.
 
-    The case "" has all values, "top 16" the 16 most frequent, and "top 16: mean error" their mean of estimate minus
-    truth. Only empirical Bayes has "over power-ns", "over norm-sub" and "top 16 over …": the relative difference of
-    its error to the other method's error on the same draw.
+    The case "" is for all values, and "top 16" is for the 16 most frequent values. "top 16: mean error" is the mean of
+    estimate minus truth over these. Only empirical Bayes has "over power-ns", "over norm-sub" and "top 16 over …": the
+    relative difference between its error and the other method's error on the same draw.
     """
     return [
         Job(("eleventh", name, epsilon, repeat), partial(_errors, name=name, epsilon=epsilon))

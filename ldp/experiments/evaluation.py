@@ -64,7 +64,7 @@ def _jobs(
 
 
 def bias(scale: Scale) -> list[Job]:
-    """Returns jobs for distribution, bias and variance of counts: Zipf, ε = 1."""
+    """Returns jobs for mean, bias and variance of counts: Zipf, ε = 1."""
     starts = range(0, scale.runs, BATCH)
     return [
         Job(("bias", "zipf", start), partial(_counts, runs=min(BATCH, scale.runs - start)))
@@ -120,7 +120,7 @@ def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Samp
 
 
 def users(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of single values by n: Zipf, ε = 1."""
+    """Returns jobs for the error of single values as n grows: Zipf, ε = 1."""
     return _jobs(("users", "zipf"), scale, _users, n=scale.thin(USERS))
 
 
@@ -131,7 +131,7 @@ def _users(rng: np.random.Generator, n: int) -> list[Sample]:
 
 
 def worth(rows: list[Row]) -> list[Row]:
-    """Converts MSE to n', the number of users for which Base has this MSE.
+    """Converts MSE to n', the number of users with which Base has this MSE.
 
     n' follows from Equation 3, averaged over the domain. The deviation of n' is a first-order approximation.
     """
@@ -185,7 +185,7 @@ def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 
 def synthetic(scale: Scale) -> list[Job]:
-    """Returns jobs for errors of subgroups on synthetic data."""
+    """Returns jobs for the error of subgroups of emoji on synthetic data."""
     return _jobs(("synthetic", "emoji"), scale, _synthetic, epsilon=scale.thin(EPSILONS))
 
 

@@ -29,7 +29,7 @@ NAMES = {
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
 OTHER = "not on other emoji"
-"""Verdict on a claim that fails on these emoji and holds on Zipf, or does not cover Zipf; the paper had other emoji."""
+"""Verdict on a claim that fails only on these emoji, which are not the paper's emoji."""
 NEARLY_ALL, HALF = 0.95, 0.5
 
 
@@ -43,7 +43,7 @@ class Finding:
 
 
 def graded(cases: npt.ArrayLike, measured: str) -> Finding:
-    """Grades cases: holds if 95 % are true, in part if half are true."""
+    """Grades a claim: it holds if 95 % of cases are true, in part if half are."""
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
     verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS
@@ -55,7 +55,8 @@ def graded(cases: npt.ArrayLike, measured: str) -> Finding:
 def overall(by_data: Mapping[str, str]) -> str:
     """Combines the verdicts on each data set into the verdict on a claim.
 
-    Zipf decides, because the paper used the same data. The emoji differ from the paper, so they cannot fail a claim.
+    The verdict on Zipf decides, because the paper used the same data. The emoji are not those of the paper, so they
+    cannot refute a claim.
 
     Example:
         >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"zipf": IN_PART, "emoji": FAILS})
@@ -94,7 +95,7 @@ class Evidence:
         return Evidence([row for row in self._rows if row.dataset == dataset])
 
     def common(self, figures: Sequence[str]) -> tuple[str, ...]:
-        """Returns the data sets with rows of any case in each of the figures."""
+        """Returns the data sets that have rows in each of the figures."""
         has = {(figure, dataset) for figure, dataset, _, _ in self._curves}
         names = dict.fromkeys(row.dataset for row in self._rows)
         return tuple(name for name in names if all((figure, name) in has for figure in figures))
@@ -112,7 +113,7 @@ class Evidence:
         return np.array([row.x for row in self.curve(figure, dataset, method, case)])
 
     def values(self, figure: str, method: str, dataset: str | None = None, case: str = "") -> Vector:
-        """Returns the (m,) values of a method, on one data set or on all in turn."""
+        """Returns a method's (m,) values on one data set, or on all in sequence."""
         datasets = self.datasets(figure) if dataset is None else [dataset]
         return np.array([row.value for name in datasets for row in self.curve(figure, name, method, case)])
 

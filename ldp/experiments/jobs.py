@@ -43,7 +43,7 @@ QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Mean of `count` repeats at (m,) points, and sums of squared deviations.
+    """Mean of `count` repeats at (m,) points, and their squared deviations.
 
     `each` has the (count, m) repeats, or is None if only the mean is known.
     """
@@ -94,13 +94,13 @@ def once(
 
 @dataclass(frozen=True)
 class Job:
-    """Picklable work with a unique key, which determines its coins."""
+    """Picklable work with a unique key, from which its seed is derived."""
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]
 
     def run(self, seed: int) -> list[Sample]:
-        """Does the work with a generator from seed and key."""
+        """Runs the work with a generator that is seeded by `seed` and the key."""
         key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in self.key]
         return self.work(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)))
 
@@ -110,7 +110,7 @@ def run(
 ) -> list[Row]:
     """Runs jobs, and combines their samples by curve in the order of the jobs.
 
-    A seed always gives the same rows, bit for bit, with any number of processes. Calls `on_done` after each job.
+    The same seed gives the same rows, bit for bit, with any number of processes. Calls `on_done` after each job.
     """
     merged: dict[tuple[str, str, str, str, bytes], Sample] = {}
     for samples in work(partial(Job.run, seed=seed), jobs):
@@ -123,7 +123,7 @@ def run(
 
 @contextmanager
 def workers(processes: int) -> Iterator[Workers]:
-    """Yields the map function of a pool, or the builtin for one process."""
+    """Yields the map function of a process pool, or `map` for one process."""
     if processes == 1:
         yield map
         return

@@ -34,7 +34,7 @@ COLOURS = {
 MARKERS = dict(zip(COLOURS, "os1^xXD+vP*", strict=True))
 LEFT = ("base", "base-pos", "post-pos", "norm", "norm-mul", "norm-sub")
 RIGHT = ("base", "norm-sub", "mle-apx", "base-cut", "norm-cut", "power", "power-ns")
-"""The paper's methods in left and in right panels."""
+"""The methods in the left and in the right panels of the paper's figures."""
 
 CASES = {
     "": "",
@@ -45,7 +45,10 @@ CASES = {
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Draws a figure as PNG. Raises ModuleNotFoundError or ValueError."""
+    """Draws a figure as PNG.
+
+    Raises ModuleNotFoundError if matplotlib is missing, and ValueError if the figure has no rows.
+    """
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("matplotlib is missing; plots need it: pip install '.[plots]'")
     from matplotlib import style
@@ -107,7 +110,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
 
 
 def _ranks(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws a panel per method; the line is the truth, 0 or Base's variance."""
+    """Draws a panel per method; the grey line is truth, 0 or Base's variance."""
     picture, axes = _grid(4, 3, shared=True)
     sums = {row.method: row for row in rows if row.case == "sum"}
     base = _of(rows, "zipf", "", "base")

@@ -47,7 +47,7 @@ def _drawable() -> bool:
 
 
 def experiments_of(figures: Iterable[str]) -> list[str]:
-    """Returns the experiments of some figures. Raises ValueError."""
+    """Returns the experiments of figures; raises ValueError for unknown names."""
     wanted = set()
     for name in figures:
         if name not in FIGURES:
@@ -67,10 +67,10 @@ def reproduce(
 ) -> Reproduced:
     """Computes figures, assesses the claims, and writes the output folder.
 
-    Each figure also computes the other figures of its experiment: "bias" also writes "distribution" and "variance". A
-    seed always gives the same files for the same scale and version of numpy, with any number of processes. `on_begin`
-    receives the name and number of steps of each part, and returns the callback for each step. Raises ValueError for an
-    unknown figure, and OSError.
+    Each figure also computes the other figures of its experiment: "bias" also writes "distribution" and "variance". The
+    files depend on the seed, the scale and the version of numpy, but not on the number of processes. `on_begin`
+    receives the name and the number of jobs of each experiment, and returns a callback that is called after each job.
+    Raises ValueError for an unknown figure, and OSError if a file cannot be written.
     """
     names = experiments_of(figures)
     out.mkdir(parents=True, exist_ok=True)

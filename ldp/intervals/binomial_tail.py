@@ -1,4 +1,4 @@
-"""Tail bounds of support counts, where the normal distribution fails.
+"""Tail bounds of support counts, also for tails that are far from normal.
 
 Reports are independent given the users' values. If n·f users have a value, its support count is the sum of two
 binomials, Bin(nf, p) + Bin(n(1−f), q), for every protocol. At n·q = 1 a count of 6 or more is 2,000 times as likely as
@@ -16,8 +16,8 @@ from scipy.special import ndtr
 
 Vector = npt.NDArray[np.float64]
 
-_SHORT = 0.2  # largest shortfall of the saddlepoint tail relative to the exact tail; 0.14 was observed
-_ROUGH = 30  # variance of C above which the shortfall is negligible for the tails of all levels
+_SHORT = 0.2  # allowance for the relative error of the saddlepoint tail below the exact tail; 0.14 was observed
+_ROUGH = 30  # variance of C above which the allowance decreases
 _HALVINGS = 53
 
 
@@ -25,7 +25,7 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
     """Returns the lowest f with Pr[C ≥ c] ≥ risk for each count.
 
     The bound fails with a probability of at most `risk` ≤ ½. `counts` are (k,) whole numbers in 0..n. A report supports
-    its user's value with probability p, any other with q < p. An upper bound is
+    its user's value with probability p, and any other value with probability q < p. An upper bound is
     1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk). The result is (k,) float64 in [0, 1], by bisection. O(k).
 
     Example:
@@ -49,8 +49,8 @@ def top_bounds(
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous bounds for the k most frequent of d values.
 
-    See `query.top_interval`. `counts` are (k,), p and q as for `lower_bound`; all intervals cover simultaneously
-    with probability `level` in (0, 1). O(k).
+    See `query.top_interval`. `counts` are (k,); p and q are as for `lower_bound`. The probability that all intervals
+    cover is at least `level`, in (0, 1). O(k).
     """
     risk = (1.0 - level) / 2.0
     low = lower_bound(counts, n, p, q, risk / d)
@@ -60,10 +60,11 @@ def top_bounds(
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
     """Bounds Pr[C ≥ c] from above for C ~ Bin(nf, p) + Bin(n(1−f), q): (k,).
 
-    It is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels (1987)
-    for integers, raised by its possible shortfall: a fifth if C has a small variance, almost 0 if the variance is
-    large. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is a sum of two
-    binomials, too. The result is 1 for counts up to the mean; n·f need not be an integer. counts and f are (k,). O(k).
+    The bound is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels
+    (1987) for integers, plus an allowance for its error. The allowance is a fifth if C has a small variance, and almost
+    0 if the variance is large. The tilted count is also a sum of two binomials. Therefore, the saddlepoint is log y for
+    the positive root y of a quadratic. The result is 1 for counts up to the mean. n·f need not be an integer. `counts`
+    and `f` are (k,). O(k).
     """
     return _tail(counts / n, n, *_floats(p, q), f)
 

@@ -17,23 +17,24 @@ def interval(
 ) -> tuple[Vector, Vector]:
     """Returns score intervals around (k,) estimates f̃.
 
-    They are {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of the set's
-    values that a report supports. `inside` is the variance of X if the report's user has a value of the set, `outside`
-    for other users; `difference` is p − q. With b = a·(inside − outside)/2 and w = a·(variance at f = f̃), the ends are
-    f̃ plus the roots of x² − 2bx − w. The root of larger magnitude is computed directly, the other as −w divided by it.
+    An interval is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of the
+    set's values that a report supports. `inside` is the variance of X if the report's user has a value of the set, and
+    `outside` is the variance for other users. `difference` is p − q. With b = a·(inside − outside)/2 and
+    w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w. The root of larger magnitude is computed
+    directly, and the other is −w divided by it.
 
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).
 
     Raises:
-        ValueError: level, the coverage, is not strictly between 0 and 1.
+        ValueError: `level`, the coverage, is not strictly between 0 and 1.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     z = -float(ndtri((1.0 - level) / 2.0))
     a = z * z * float(1 / (n * difference**2))
     b = a * (inside - outside) / 2.0
-    # negative by rounding, or for estimates outside of [0, 1] if the variance nearly vanishes at that end
+    # could be negative by rounding, or for estimates outside [0, 1] if the variance nearly vanishes at that end
     w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
     far = b + math.copysign(1.0, b) * np.sqrt(b * b + w)
     near = np.divide(-w, far, out=np.zeros_like(w), where=far != 0.0)
