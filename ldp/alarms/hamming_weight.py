@@ -26,7 +26,7 @@ class HammingWeight(Martingale):
 
     A report of any value has X = Bin(1, p) + Bin(d−1, q) 1 bits, independent of other reports. The sum S over n
     reports has the moment generating function M(λ)ⁿ, with M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), so e^(λS)/M(λ)ⁿ is a
-    martingale of mean 1. The test is its mean over λ of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020).
+    martingale of mean 1. The test is its mean over several λ of both signs (Howard, Ramdas, McAuliffe and Sekhon 2020).
     Workers may reject unlikely reports (`Oracle.likely`) before the test, so M is multiplied by 1/(1 − 10⁻¹²).
 
     The test does not apply to RAPPOR, because all reports of a device share a permanent response. It does not apply to

@@ -18,9 +18,8 @@ class Martingale(ABC):
     """Tests one property of honest reports after every block.
 
     `evidence` is the logarithm of the mean of non-negative (super)martingales that start at 1. By Ville's inequality
-    (1939) the mean reaches 1/level with a probability of at most `level`. This bounds the probability of any false
-    alarm between two calls of `begin`. Raises ValueError if the test does not apply to the oracle, or if `level` is
-    outside (0, 1).
+    (1939) the mean reaches 1/level with a probability of at most `level`. This bounds the probability of a false alarm
+    between two calls of `begin`. Raises ValueError if the test does not apply or `level` is outside (0, 1).
     """
 
     name: ClassVar[str]

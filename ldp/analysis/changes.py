@@ -4,9 +4,8 @@
 (false discovery rate, Benjamini and Hochberg 1995). This holds for every domain size and n, and for any dependence
 between the counts. The users may be fixed, or drawn at random from a population that is the same in both windows.
 
-**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let X be the contribution of a report to
-such a count. Let a(λ) and b(λ) be log E e^(λX) for a user with and without the value
-(`ldp.intervals.confidence_sequence`), and
+**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be log E e^(λX) of a
+report's contribution X, for a user with and without the value (`ldp.intervals.confidence_sequence`), and
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
@@ -21,7 +20,8 @@ minimum over a range of F has a closed form. The range of F is divided into cell
 contribution is nearly constant. Each cell has two main terms. Their λ are optimal for the cell and the level, with
 n₁λ₁ = −n₂λ₂, so that F has little influence. Two side terms grow if the counts indicate an F below or above the cell.
 The weighted mean of the terms is an e-value if F is in the cell. The minimum over all cells is an e-value for every F.
-The e-value of a decrease exchanges the windows. The e-value of a change is the mean of the two e-values.
+It is evidence of an increase by more than δ. For a decrease, the windows are exchanged. The e-value of a change is the
+mean of the two e-values.
 
 **Discoveries** (e-BH, Wang and Ramdas 2022). The e-values of the m tests are sorted in descending order. The first k
 are discoveries, where k is the largest number such that the k-th e-value is at least m/(k·level).
@@ -30,8 +30,7 @@ are discoveries, where k is the largest number such that the k-th e-value is at 
 many comparisons by α, give the t-th comparison the level α·6/(π²t²).
 
 **Intervals.** For k discoveries among m tests, the same e-values give intervals of level 1 − level·k/m. The expected
-share of intervals that miss the true difference is at most the level (Benjamini and Yekutieli 2005; for e-values Xu,
-Wang and Ramdas 2022).
+share of intervals that miss the truth is at most the level (Benjamini and Yekutieli 2005; Xu, Wang and Ramdas 2022).
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class _Law:
         return b + np.log1p(f * np.expm1(a - b))
 
     def variance(self, f: Vector) -> Vector:
-        """Returns the variance of a contribution if a share f is in the set."""
+        """Returns a contribution's variance if a share f of users is in the set."""
         (one, inside), (other, outside) = self.inside, self.outside
         return (1.0 - f) * outside + f * inside + f * (1.0 - f) * (one - other) ** 2
 
@@ -144,7 +143,7 @@ class Changes:
         """Returns intervals for the differences of the discoveries.
 
         Their false coverage rate is at most the level. The result is (low, high), each (k,) float64, in [−1, 1], in the
-        order of `found`. O(k), with about ten thousand steps for each discovery.
+        order of `found`. O(k), with about ten thousand steps per discovery.
         """
         if not self.found.size:
             return np.zeros(0), np.zeros(0)
@@ -166,7 +165,7 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
         at_least: largest difference that does not count as a change.
 
     Returns:
-        The changes among all d values. O(d), with several hundred steps for each value.
+        The changes among all d values. O(d), with several hundred steps per value.
 
     Raises:
         ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are not from

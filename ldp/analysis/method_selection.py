@@ -19,9 +19,9 @@ the observation and the mean of the simulations corrects the simulated error (a 
 weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations, and e is
 half of the error. Both are those of the method with the lowest simulated error.
 
-**Confidence.** It is the lower of the two populations' confidences. Each is computed from means of only `RESAMPLED`
-collections. Means of many collections would vary less than the real population differs from a simulated one. For fewer
-than `MANY` sets, the confidence is multiplied by `FEW_SETS`.
+**Confidence** is the lower of the two populations' confidences. Each is computed from means of only `RESAMPLED`
+collections, because means of many would hide how much the real population differs from a simulated one. For fewer than
+`MANY` sets, the confidence is multiplied by `FEW_SETS`.
 
 `ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
 """
@@ -280,8 +280,7 @@ def _rank(
     """Ranks m methods by errors and squared distances to Base, (2, R, m) each.
 
     `seen` are the distances in the real estimate, (m,). For each resample, `resamples` has the weights of the R
-    collections, and `noises` the index of the collection that provides the observed distance. `trust` multiplies the
-    confidence.
+    collections, and `noises` the index of the collection that gives the observed distance. `trust` scales confidence.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)

@@ -41,7 +41,7 @@ class Candidate:
             approximation is rough if n·q is below 10. None if even f = 1 is not detected.
         frame_bytes: size of a binary frame with one report.
         cost: number of units that the server processes per report.
-        unit: the unit: "counter" (one increment), "bit" (added to its counter), or "hash" (computed and compared).
+        unit: "counter" (one increment), "bit" (added to its counter), or "hash" (computed and compared).
         state_bytes: size of the counters of one window of one partition.
         decode_steps: K·log₂K if each snapshot decodes K counters with a transform, else 0.
     """
@@ -151,10 +151,7 @@ def _candidate(oracle: Oracle, n: int) -> Candidate:
 
 
 def _detectable(d: int, absent: float, present: float) -> float | None:
-    """Returns the larger root f of (f − T)² = z²·((1−f)·absent + f·present).
-
-    `absent` and `present` are the variances at f = 0 and 1. T is the threshold. Returns None for a root above 1.
-    """
+    """Returns `Candidate.detectable` for the variances at f = 0 and f = 1."""
     z = NormalDist().inv_cdf(1 - MISS)
     threshold = -NormalDist().inv_cdf(MISS / d) * math.sqrt(absent)
     if threshold > 1:

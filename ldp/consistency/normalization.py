@@ -47,9 +47,8 @@ def norm_cut(estimate: Estimate) -> Vector:
 
     If the positive estimates sum to at most 1, only negative estimates become 0. Otherwise θ is the smallest positive
     estimate for which the kept estimates sum to at most 1. Equal estimates are kept or cut together, and no estimate is
-    rescaled, so the sum may be below 1. There is one exception: if the m ≥ 1 estimates that equal the largest sum to
-    more than 1, each becomes 1/m, and the others become 0. Returns (d,) float64, non-negative, with a sum of at most 1
-    (up to rounding). O(d log d).
+    rescaled, so the sum may be below 1. If the m ≥ 1 largest estimates are equal and sum to more than 1, they become
+    1/m and the others become 0. Returns (d,) float64 ≥ 0 with a sum of at most 1 (up to rounding). O(d log d).
     """
     check_estimate(estimate)
     frequencies = estimate.frequencies

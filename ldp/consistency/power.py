@@ -1,9 +1,8 @@
 """Power and PowerNS: posterior means under a power-law prior.
 
 Source: Section IV.E, Equation 11. The paper's prior on [0, 1] is not integrable at 0. Here the prior is on counts: the
-probability that k of the n users have a value is ∝ k^−α, k = 1..n. The exponent α in [0, 4] is chosen so that the
-prior's mean is the mean count n/d. With t = n·f̃ and s = n·σ, the result is f' = E[k | t]/n, the mean under the weights
-k^−α·e^{−(t−k)²/2s²}.
+probability that k of the n users have a value is ∝ k^−α, k = 1..n, with α in [0, 4] such that the mean is n/d. With
+t = n·f̃ and s = n·σ, the result is f' = E[k | t]/n, the mean under the weights k^−α·e^{−(t−k)²/2s²}.
 
 The sums have n terms. Three approximations shorten them. They change f' by less than 1e-7·σ:
 
@@ -29,7 +28,7 @@ from ldp.estimate import Estimate, Vector, check_estimate
 
 ORDER = 8  # nodes per block
 STEEPEST = 4.0  # the largest α
-BELOW, ABOVE = 20.0, 10.0  # distances from t, in units of s, beyond which weights are negligible
+BELOW, ABOVE = 20.0, 10.0  # weights farther than this below or above t, in units of s, are negligible
 SPAN = 40.0  # length of the node set at an end, in s: more than BELOW + ABOVE
 ROWS = 128  # estimates whose terms are computed together, which fit the second-level cache
 WINDOW, CELL = 46, 39  # log₂ of the steps in a window and in a cell; an octave has 64 windows of 128 cells
@@ -144,7 +143,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
 
 
 def _interpolation() -> tuple[Vector, Vector]:
-    """Returns Chebyshev points on [0, 1] and the matrix to half-cell values."""
+    """Returns Chebyshev points, and the matrix from values to half-cells."""
     angles = np.arange(DEGREE + 1) * np.pi / DEGREE
     halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
     at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)

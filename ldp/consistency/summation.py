@@ -16,8 +16,7 @@ def exact_sum(values: Vector) -> float:
 
     Magnitudes must be below 2^1000. O(m). Adding and subtracting a power of two that is large compared with a block
     rounds each value to a multiple of one unit. These multiples add up without rounding. The rests are rounded in the
-    same way, to multiples of a unit that is 2^38 times smaller. What remains of each value, below 2^−75 of the largest
-    value, is dropped. `math.fsum` adds the sums of the blocks.
+    same way, to a unit that is 2^38 times smaller. The remainders, below 2^−75 of the largest value, are dropped.
 
     Example:
         >>> exact_sum(np.array([1.0, 2.0**-60, -1.0])) == 2.0**-60

@@ -24,9 +24,8 @@ class Count(beam.CombineFn):  # type: ignore[misc]
     An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
     records the offset range of each partition, from the lowest offset to the highest. Pass these attributes only
-    if the elements include all records of the range. ``timestamp`` is in milliseconds since the epoch. ``ldp-worker
-    import`` needs one state per partition: use ``CombinePerKey`` with the partition as key. Records are counted or
-    rejected as in a worker.
+    if the elements include all records of the range. ``timestamp`` is in milliseconds since the epoch. An import needs
+    one state per partition: use ``CombinePerKey`` with the partition as key. A worker would reject the same records.
 
     Args:
         stream: the stream of the records.

@@ -38,7 +38,7 @@ PAPER = ("zipf", "emoji")  # Data with every ε; the other data have ε = 1
 SHARE, SETS = 10, 100  # Size of a random set as 1/SHARE of the domain, and number of random sets
 SINGLE = 4  # Number of queries with one set
 TOP = (3, 16)
-NONE = 1.0 / ZIPF_USERS**2  # Lower limit of squared errors: that of one user
+NONE = 1.0 / ZIPF_USERS**2  # Smallest squared error: an error of one user
 TRUTHS = 16  # Collections per repeat for the truth
 REPEATS = 50  # Simulations per choice
 SURE = (0.8, 0.9)  # Thresholds of the confidence

@@ -36,7 +36,7 @@ TIE = 1.01  # Methods within 1 % of the best count as best
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of Section V with figures, test and data (() for all data)."""
+    """A sentence of Section V with figures, test and data (empty for all)."""
 
     section: str
     quote: str

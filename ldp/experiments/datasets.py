@@ -19,7 +19,7 @@ EMOJI_USERS = 884_427  # n of the paper's Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population: (d,) users per value, descending, and sets of values."""
+    """A population: (d,) descending users per value, labels and subgroups."""
 
     name: str
     histogram: npt.NDArray[np.int64]

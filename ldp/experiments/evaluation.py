@@ -120,7 +120,7 @@ def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Samp
 
 
 def users(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of single values as n grows: Zipf, ε = 1."""
+    """Returns jobs for the error of single values, n up to 2 million, ε = 1."""
     return _jobs(("users", "zipf"), scale, _users, n=scale.thin(USERS))
 
 

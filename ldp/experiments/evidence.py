@@ -55,8 +55,7 @@ def graded(cases: npt.ArrayLike, measured: str) -> Finding:
 def overall(by_data: Mapping[str, str]) -> str:
     """Combines the verdicts on each data set into the verdict on a claim.
 
-    The verdict on Zipf decides, because the paper used the same data. The emoji are not those of the paper, so they
-    cannot refute a claim.
+    Zipf decides, because the paper used the same data. The emoji differ from the paper's emoji and refute no claim.
 
     Example:
         >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"zipf": IN_PART, "emoji": FAILS})

@@ -45,10 +45,7 @@ CASES = {
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Draws a figure as PNG.
-
-    Raises ModuleNotFoundError if matplotlib is missing, and ValueError if the figure has no rows.
-    """
+    """Draws a figure as PNG; raises ModuleNotFoundError without matplotlib."""
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("matplotlib is missing; plots need it: pip install '.[plots]'")
     from matplotlib import style

@@ -35,7 +35,7 @@ RESCALED = "differs: by definition the sum is at most n; the published 0 comes f
 
 @dataclass(frozen=True)
 class Sum:
-    """A method's published, calculated (or None) and measured sum."""
+    """A method's sums; `published` and `calculated` can be None."""
 
     method: str
     published: int | None
@@ -49,7 +49,7 @@ def sums(rows: Sequence[Row]) -> list[Sum]:
     """Compares the sums of the figure "bias" with the published ones.
 
     Two sums agree if they differ by at most 4 standard errors of the difference. Power's sums may differ by 2 %,
-    because the prior differs slightly from the paper's.
+    because the prior differs slightly from the paper's prior.
     """
     found = {row.method: row for row in rows if row.figure == "bias" and row.case == "sum"}
     return [_compare(found[method]) for method in METHODS if method in found]

@@ -16,13 +16,13 @@ from scipy.special import ndtr
 
 Vector = npt.NDArray[np.float64]
 
-_SHORT = 0.2  # allowance for the relative error of the saddlepoint tail below the exact tail; 0.14 was observed
+_SHORT = 0.2  # allowance for the relative shortfall of the saddlepoint tail; the largest observed is 0.14
 _ROUGH = 30  # variance of C above which the allowance decreases
 _HALVINGS = 53
 
 
 def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
-    """Returns the lowest f with Pr[C ≥ c] ≥ risk for each count.
+    """Returns the lowest f with Pr[C ≥ c] ≥ risk for each count c.
 
     The bound fails with a probability of at most `risk` ≤ ½. `counts` are (k,) whole numbers in 0..n. A report supports
     its user's value with probability p, and any other value with probability q < p. An upper bound is

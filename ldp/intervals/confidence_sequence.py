@@ -17,9 +17,8 @@ Therefore, with probability 1 − r, at every n and for each of the K values λ 
 
 The largest of these K numbers is a lower bound. The values −λ give the upper bound. Each bound gets half of the risk.
 
-**Choice of λ.** The best λ for n reports is about z/(s√n), where s is the standard deviation of a contribution. The
-K = 19 values of λ are the best for n = 100, 400, 1600, ... up to 10¹³. The interval is 1.7 to 2 times as wide as the
-pointwise interval.
+**Choice of λ.** The best λ for n reports is about z/(s√n), where s is the standard deviation of a contribution. The 19
+values of λ are the best for n = 100, 400, 1600, ... up to 10¹³. Intervals are 1.7 to 2 times as wide as pointwise ones.
 
 **Laws.** A report supports a value with probability p or q. For a set, the contribution has a known mean and variance
 (`Oracle.set_variances`), and lies between 0 and the largest number of the set's values that a report supports. Bennett
@@ -150,7 +149,7 @@ def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
 
 
 def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
-    """Bounds log E e^(λX), λ > 0, for X ≤ end with mean 0 and this variance."""
+    """Bounds log E e^(λX), λ > 0, for X ≤ end with mean 0 and a variance."""
     if not variance:
         return np.zeros_like(lam)
     share = variance / (variance + end * end)

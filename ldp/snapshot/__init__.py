@@ -1,8 +1,7 @@
 """The snapshot of a stream at one cut, as an object and as messages.
 
-`take` computes a snapshot, `encode` converts it to messages, and `assemble` reads these. The module `contents` defines
-the object. `taking`, `encoding` and `assembling` convert it. `documents` and `chunks` define the formats of messages,
-and `largest` bounds their size.
+`take` computes a snapshot, `encode` converts it to messages, and `assemble` reads these. The modules `documents` and
+`chunks` define the formats of messages, and `largest` bounds their size.
 
 The messages of a snapshot are a head, a domain (the labels) and one body per method: Base and the paper's ten methods
 (Section IV, Table I). They follow ``snapshot.schema.json``. Changes within a schema version only add fields, and a

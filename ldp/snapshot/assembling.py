@@ -34,7 +34,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot, or the snapshot has only a head.
-        NewerSchema: a message has a newer version of the schema.
+        NewerSchema: a message has a newer schema than this version reads.
         ValueError: a message is invalid.
 
     Example:
@@ -83,7 +83,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     Raises:
         Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing or belong
             to another stream.
-        NewerSchema: a message has a newer version of the schema.
+        NewerSchema: a message has a newer schema than this version reads.
         ValueError: a message is invalid.
     """
     prefix = f"{stream}/{name}/{start}/"

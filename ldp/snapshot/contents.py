@@ -103,7 +103,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cut:
-    """The records that a snapshot counts, and the rules, windows and rows.
+    """The counted records of a snapshot, with rules, windows and rows.
 
     Attributes:
         offsets: partition -> offset up to which all records are counted.
@@ -222,7 +222,7 @@ class Snapshot(_BitForBit):
         labels: the labels of the domain, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
-        lineage: the source of the counts, identified with the fingerprint; None if it is not a topic.
+        lineage: identifies, together with the fingerprint, the source of the counts; None if it is not a topic.
         cut: the counted records.
         complete: whether all records are counted. A newer writer may report False for reasons that `Cut` does not have.
         reports: n, the number of reports (not users).

@@ -76,7 +76,7 @@ def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
 
 
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
-    """Reads the rows of a head; None for a stream without rows."""
+    """Reads the slots of a head's rows; None for a stream without rows."""
     if (rows := head.get("rows")) is None:
         return None
     own, older = _slots(rows), rows["older"]

@@ -69,8 +69,7 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns the messages of a window: the methods' bodies.
 
-    The window has its own identity, because its messages stay on the topic when later heads are published. Arguments
-    are as for `encode`.
+    The window has its own identity, because its messages stay on the topic after later heads. Arguments: see `encode`.
 
     Raises:
         ValueError: a number is infinite or NaN, or the snapshot covers all time.
@@ -94,7 +93,7 @@ def delete_window(
     """Returns tombstones for all possible messages of a window or of all time.
 
     `snapshot` is any snapshot of the stream. By default, `methods` has all methods, because the window's writer may
-    have published different methods than `snapshot` has.
+    have published methods that `snapshot` does not have.
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0

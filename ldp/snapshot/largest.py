@@ -1,4 +1,4 @@
-"""Bounds the size of a stream's messages, for the topics' limits."""
+"""Bounds the size of a stream's messages, for the size limits of topics."""
 
 import json
 from collections.abc import Iterable, Mapping

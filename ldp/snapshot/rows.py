@@ -1,9 +1,8 @@
 """Encodes a snapshot as rows, which are flat records for databases.
 
 A row's key consists of stream, window, method, query and rank. Values are ranked by Base, so their ranks are the same
-for every method (`ldp.query.top`). A value that enters the top takes the row of the value that leaves it, so the keys
-of a window are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` contain the names and types
-for Kafka Connect.
+for every method (`ldp.query.top`). A value that enters the top takes the row of the value that leaves, so a window's
+keys are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types for Kafka Connect.
 """
 
 import math
@@ -72,8 +71,7 @@ class RowKey(NamedTuple):
 class RowValue(NamedTuple):
     """A row's value without the key; fields as in ``row-value.connect.json``.
 
-    `value` is None for the answer of a set. `low` and `high` are None except for Base. `window_end` is None for all
-    time, else in milliseconds.
+    `value` is None for a set. `low` and `high` are None except for Base. `window_end` (ms) is None for all time.
     """
 
     value: int | None
@@ -92,7 +90,7 @@ class RowValue(NamedTuple):
         """Parses and validates a row's value; ignores columns of later versions.
 
         Raises:
-            ValueError: the value is invalid or has another key; the message names the column.
+            ValueError: the value is invalid or belongs to another key; the message names the column.
         """
         columns = _object("value", value)
         if missing := {*cls._fields, *RowKey._fields} - columns.keys():
@@ -168,7 +166,7 @@ class Row:
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
     """Returns the slots of each window, for `top` values and all queries.
 
-    Raises ValueError for missing, unknown or repeated methods, and for a top below 1.
+    Raises ValueError for missing, unknown or repeated methods, and for `top` below 1.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(

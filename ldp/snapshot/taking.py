@@ -59,7 +59,7 @@ def take(
         level: confidence level of Base's intervals.
         methods: names of methods, at least one.
         recommended: query name -> recommended method; names that are not in `queries` are ignored.
-        lineage: the source of the counts, identified with the fingerprint; None if it is not a topic.
+        lineage: identifies, together with the fingerprint, the source of the counts; None if it is not a topic.
         identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default it is a
             hash of the head, which does not suffice if another snapshot can have the same number.
         window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
@@ -158,7 +158,7 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns a method's results; those of Base have errors and intervals."""
+    """Returns a method's results; only Base has errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
