@@ -3,8 +3,8 @@
 A pointwise 95 % interval covers at one fixed time. A confidence sequence covers simultaneously at all times, so you may
 look at every snapshot and stop at any time.
 
-**Martingale.** Given the users' values and their order, reports are independent. The contribution X of a report to a
-count C has one law (distribution) for a user with the value (or with a value of the set), and another law for other
+**Martingale.** Given the users' values and their order, reports are independent. Let X be the contribution of a report
+to a count C. It has one law (distribution) for users with the value, or with a value of the set, and another for other
 users. Let a(λ) and b(λ) be log E e^(λX) under these two laws, and let f be the frequency among the first n users. Then
 
     E_n(λ) = exp(λ·C_n − n·(f·a(λ) + (1 − f)·b(λ)))
