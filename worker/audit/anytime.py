@@ -21,7 +21,7 @@ _DEVIATIONS = 3.5
 
 
 def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals, (d,) each, from (d,) counts.
+    """Returns the (d,) lower and upper anytime-valid bounds of (d,) counts.
 
     Example:
         >>> low, high = interval(np.array([6000.0, 4000.0]), 10_000, 0.75, 0.25, 0.95)
@@ -37,7 +37,7 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
 def interval_of_rates(
     counts: npt.NDArray[np.int64], rates: list[Fraction], level: float
 ) -> tuple[Vector, Vector]:
-    """Returns the intervals of two values, (2,) each, from (rates, 2) counts.
+    """Returns the (2,) lower and upper bounds of (rates, 2) counts.
 
     Example:
         >>> low, high = interval_of_rates(np.array([[5000, 3000], [1200, 800]]), [Fraction(1, 2), Fraction(4, 5)], 0.95)
@@ -71,7 +71,7 @@ def _ends(
     deviation: float,
     level: float,
 ) -> tuple[Vector, Vector]:
-    """Returns the tightest bounds over all steps, (k,) each."""
+    """Returns the tightest (k,) lower and upper bounds over all steps."""
     # `own` and `other`: log E e^(step·X) for a report X of a user with the value, and of one without it
     fee = math.log(2 * len(_TIMES) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))
@@ -90,7 +90,7 @@ def _ends(
 
 
 def _log_mean(chance: float, step: float) -> float:
-    """Returns log E e^(step·X) of a Bernoulli X."""
+    """Returns log E e^(step·X) for a Bernoulli variable X with mean `chance`."""
     if abs(step) < 1:
         return math.log1p(chance * math.expm1(step))
     terms = [math.log1p(-chance)] * (chance < 1) + [math.log(chance) + step] * (chance > 0)
@@ -107,8 +107,8 @@ def expect_tolerance(
 ) -> None:
     """Raises `Difference` unless each poisoning tolerance is correct.
 
-    `published`: `low`, `high` and `poisoning_tolerance`, (k,) each, −1 for infinity; `frequencies`: (k,) estimates;
-    `off`: (k,) rounding tolerance of an estimate and of the published interval.
+    `published` has the (k,) vectors `low`, `high` and `poisoning_tolerance`, which is −1 for infinity. `steps` are the
+    most users that one report adds and removes. `off` is the (k,) rounding of estimates and published intervals.
     """
     low, high, fewest = (published[name] for name in ("low", "high", "poisoning_tolerance"))
     up, down = steps

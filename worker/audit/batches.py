@@ -1,7 +1,7 @@
 """Record batches: parses fetched bytes, and counts unreadable batches.
 
-Implements Kafka's record batch of magic 2 independently of `worker.kafka.decoding`. Whether a batch is readable
-depends only on its bytes and on the cap at its first offset; an unreadable batch has no records.
+This parser of Kafka's record batches (magic 2) shares no code with `worker.kafka.decoding`. Whether a batch is readable
+depends only on its bytes and on the size limit at its first offset. An unreadable batch has no records.
 """
 
 import struct
@@ -45,7 +45,7 @@ def whole(fetched: bytes) -> list[Batch]:
 
 
 def reach(fetched: bytes) -> tuple[int, int]:
-    """Returns the size of all complete batches, and their end offset or −1."""
+    """Returns the size and the end offset of all complete batches, or (0, −1)."""
     size, reached = 0, -1
     for data, _, end in _cut_out(fetched):
         size, reached = size + len(data), max(reached, end)
@@ -64,7 +64,7 @@ def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _size(fetched: bytes, at: int) -> int:
-    """Returns the size of the batch at a position, 0 if it is truncated."""
+    """Returns the size of the batch at a position, or 0 if it is truncated."""
     left = len(fetched) - at
     if left < 12:
         return 0
@@ -90,13 +90,13 @@ class _Section:
 
     base: int  # first offset
     last: int  # last offset delta
-    count: int  # number of records by the header
+    count: int  # number of records according to the header
     timestamp: int  # base of the timestamp deltas, or the append time of all records
     created: bool  # records have creation times
     begin: int  # first wanted offset
     end: int  # end of the wanted offsets
-    counts: bool  # if unreadable, this range counts it
-    place: int = 0  # bounds of its records in the data
+    counts: bool  # this range counts the batch if it is unreadable
+    place: int = 0  # start of its records in the data; they end at `stop`
     stop: int = 0
 
 
@@ -112,8 +112,8 @@ def read(
 ) -> Iterator[Records]:
     """Yields the committed records of [start, stop) in groups of about 1 MiB.
 
-    Skips control batches and transactions in `aborted`, (producer id, first offset), unless their checksum is wrong.
-    The range that contains a batch's end counts it if it is unreadable. Each cap applies from its offset on.
+    Skips control batches and the `aborted` transactions, given as (producer id, first offset). A batch with a wrong
+    checksum is unreadable. An unreadable batch counts in the range that has its end. A cap applies from its offset on.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start
@@ -140,7 +140,7 @@ def read(
 def _section(
     batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
 ) -> _Section | None:
-    """Reads a batch's header; returns None for a batch to skip."""
+    """Parses a batch's header; returns None if the batch is skipped."""
     if not batch.sound:
         raise Unreadable
     base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
@@ -238,7 +238,7 @@ Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
 
 
 def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
-    """Yields records by a prefix of their key, with at most 64 headers."""
+    """Yields records whose key begins with `prefix`, with up to 64 headers."""
     assert records.starts is not None
     data = records.data.tobytes()
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
@@ -310,7 +310,7 @@ _FAR = 1 << 48
 
 
 def _behind_headers(data: bytearray, at: int, end: int, headers: int) -> int:
-    """Returns the position after headers, beyond `end` if they do not fit."""
+    """Returns the position after the headers, above `end` if they do not fit."""
     if headers < 0:
         return end + 1
     for _ in range(headers):

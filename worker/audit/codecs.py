@@ -1,7 +1,7 @@
 """Decompression of record batches within a limit.
 
-The audit and `worker.kafka.decoding` must agree on which batches are readable. This module unpacks Snappy and LZ4, and
-parses the headers of gzip and Zstandard before libraries decompress them.
+The audit and `worker.kafka.decoding` must agree on which batches are readable. This module implements Snappy and LZ4
+itself. For gzip and Zstandard it uses libraries, and checks the bounds of gzip members and Zstandard frames.
 """
 
 import zlib
@@ -19,7 +19,7 @@ class Unreadable(Exception):  # noqa: N818  # an outcome, not an error
 def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
     r"""Returns decompressed bytes; O(limit).
 
-    Raises `Unreadable`: an unknown codec, invalid bytes, or more than the limit.
+    Raises `Unreadable` if the codec is unknown, the bytes are invalid, or the result exceeds the limit.
 
     Example:
         >>> bytes(unpack(2, b"\x06\x04ab\x01\x02", 6))
@@ -52,7 +52,7 @@ def _gzip(section: bytes, limit: int) -> bytearray:
 
 
 def _snappy(section: bytes, limit: int) -> bytearray:
-    """Unpacks a block, or xerial's frame of length-prefixed blocks."""
+    """Unpacks a Snappy block, or a xerial frame of length-prefixed blocks."""
     made = bytearray()
     if len(section) < 16 or section[:8] != b"\x82SNAPPY\x00":
         _snappy_block(section, made, limit)
@@ -104,7 +104,7 @@ def _snappy_block(block: bytes, made: bytearray, limit: int) -> None:
 
 
 def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> None:
-    """Appends n bytes from a distance back; source and target may overlap."""
+    """Appends `n` bytes from `distance` bytes back; the two may overlap."""
     place = len(made) - distance
     if distance == 0 or place < first or place + distance + n > stop:
         raise Unreadable
@@ -115,7 +115,7 @@ def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> No
 
 
 def _lz4(section: bytes, limit: int) -> bytearray:
-    """Unpacks one frame; the batch's checksum replaces the frame's checksums."""
+    """Unpacks one frame; ignores its checksums, because the batch has one."""
 
     def number(at: int, n: int) -> int:
         if at + n > len(section):
@@ -154,7 +154,7 @@ def _lz4(section: bytes, limit: int) -> bytearray:
 
 
 def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
-    """Appends a block: sequences of literals and a copy; the last has no copy."""
+    """Appends a block of sequences: literals, and a copy in all but the last."""
     at, end = 0, len(block)
     while at < end:
         token = block[at]
@@ -181,7 +181,7 @@ def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
 
 
 def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
-    """Returns a length with its extension bytes, and the position after them."""
+    """Adds the extension bytes to a length; returns it and the next position."""
     while at < len(block):
         n += block[at]
         at += 1
@@ -217,7 +217,7 @@ def _zstd(section: bytes, limit: int) -> bytearray:
 
 
 def _behind_zstd_frame(section: bytes, at: int) -> tuple[int, int]:
-    """Returns the end of a frame and its declared content size, or 0."""
+    """Returns the end of a frame, and its declared content size or 0."""
     flags = section[at]
     single = flags >> 5 & 1
     window_at, at = at + 1, at + 2 - single

@@ -46,7 +46,7 @@ def assess(
     """Returns the verdict on one partition.
 
     The caller must read `committed` before the cut and `bounds` after it. `read` yields the committed records of
-    [from, to), and the ranges deleted meanwhile.
+    [from, to), and the ranges that are deleted during the read.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
@@ -80,7 +80,7 @@ def assess(
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
-    """Raises if Kafka's group or a snapshot has counted the partition."""
+    """Raises if Kafka's group or a snapshot shows that records were counted."""
     if offset_metadata not in ("", "claimed"):
         raise Difference(f"no counts in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:

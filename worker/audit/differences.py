@@ -1,8 +1,8 @@
 """Comparison of a stored partition with its recount.
 
-If records were deleted, the audit compares bounds. Deleted records may have closed a pane earlier than the remaining
-records show, so a remaining record surely counts in its pane only if the pane is still open. It is surely late only if
-the remaining records make it late.
+If records were deleted, the audit checks bounds instead of equality. Deleted records may have closed a pane earlier
+than the remaining records show. So a remaining record certainly counts in its pane only if the pane is still open. It
+is certainly late only if the remaining records make it late.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from worker.audit.windows import ends_of
 def compare(stored: Stored, counted: Recount, history: History) -> None:
     """Compares all stored values of a partition, except its gaps.
 
-    Raises `Difference`: the first difference.
+    Raises the first `Difference` that it finds.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -56,7 +56,7 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
 
 
 def by_name(what: str, held: Mapping[str, int], found: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-    """Yields the stored and the recounted number of each name."""
+    """Yields (description, stored number, recounted number) of each name."""
     for name in sorted({*held, *found}):
         yield f"{what} {name}", held.get(name, 0), found.get(name, 0)
 
@@ -73,7 +73,7 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
     """Compares the recorded bounds of each gap with the recount.
 
     `deleted` is the end of the deleted records, or −1. With deleted records, the recount gives only a lower bound of
-    the window-close watermark; it determines the first timestamp after a gap only from `deleted` on.
+    the window-close watermark. It determines the first timestamp only after gaps that end at or after `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
         raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
@@ -109,8 +109,8 @@ def compare_partly(
 ) -> None:
     """Compares a partition with the recount of its remaining records.
 
-    `ones` is the amount that each report adds to the sum of the state, or None if it varies. Raises `Difference`: the
-    remaining records exceed the counts, or deleted records cannot explain the rest.
+    `ones` is the amount that each report adds to the sum of the state, or None if it varies. Raises `Difference` if the
+    remaining records exceed the counts, or if deleted records cannot explain the rest.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -159,7 +159,7 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Compares late and undated records, watermarks and starts with bounds."""
+    """Checks bounds of late and undated records, watermarks and first starts."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed
@@ -189,7 +189,7 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
 
 
 def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
-    """Compares panes: an open pane has at least the remaining reports."""
+    """Checks bounds of panes: an open pane has all remaining reports."""
     for pane in sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of):
         where, cell, own = f" of pane {pane}", stored.cells.get(pane), counted.panes.get(pane)
         held, found = 0 if cell is None else cell.reports, 0 if own is None else own.reports

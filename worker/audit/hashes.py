@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-State = npt.NDArray[np.int64]  # (K,): reports that support each value, or have each index
+State = npt.NDArray[np.int64]  # (K,): number of reports that support each value, or that have each index
 Uint32 = npt.NDArray[np.uint32]
 
 _LANE = 1 << 15  # Hashes computed at once: two columns of 32 bits fit into the L2 cache
@@ -15,7 +15,7 @@ _LANE = 1 << 15  # Hashes computed at once: two columns of 32 bits fit into the 
 def count_olh(
     state: State, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "Hash"
 ) -> None:
-    """Adds to each value the reports whose bucket equals its hash; O(n · d)."""
+    """Counts for each value the reports whose bucket is its hash; O(n · d)."""
     for start in range(0, len(seeds), _LANE):
         seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
         supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
@@ -25,7 +25,7 @@ def count_olh(
 
 
 def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Splits 0..d-1 into ranges of ``rows`` values with equally many digits."""
+    """Splits 0..d-1 into ranges of at most ``rows`` values of equal length."""
     first, decade = 0, 10
     while first < d:
         last = min(first + rows, decade, d)
@@ -35,13 +35,13 @@ def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 _Supports = Callable[[Uint32], npt.NDArray[np.bool_]]
-"""(m, 1) values with equally many digits -> (m, n): which reports support each value."""
+"""(m, 1) values with the same number of digits -> (m, n): whether each report supports each value."""
 Hash = Callable[[Uint32, npt.NDArray[np.uint64], int], _Supports]
 """(n,) seeds, (n,) buckets, g -> their `_Supports`."""
 
 
 def _mul32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
-    """Hash "mul32": floor(x·g / 2^32) of a word x of seed and value."""
+    """Hash "mul32": floor(x·g / 2^32) for a word x mixed from seed and value."""
     # the bucket is r exactly for x in [ceil(r·2^32 / g), ceil((r+1)·2^32 / g))
     low = ((bucket << 32) + (g - 1)) // g
     width = (((bucket + 1) << 32) + (g - 1)) // g - low

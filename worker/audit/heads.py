@@ -11,7 +11,7 @@ from worker.audit.windows import shape_of
 
 @dataclass(frozen=True)
 class Closed:
-    """Progress of the windows of one configured window."""
+    """Progress of one configured window: which of its windows are closed."""
 
     closed: int  # windows that end at or before this time are final or bounded
     bounded: tuple[Range, ...]  # ranges [from, to) of ends closed before every partition reached them
@@ -24,7 +24,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Head:
-    """Head of a snapshot."""
+    """Parsed head of a snapshot."""
 
     sequence: int
     offsets: Mapping[int, int]  # partition -> end of the counted offsets
@@ -64,7 +64,7 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the topic's windows, (name, start, end) -> final, with a head.
+        """Compares the topic's windows, (name, start, end) -> final, to the head.
 
         A head lists windows only if `retain` is configured, and only windows published since then.
         """
@@ -96,7 +96,7 @@ def _whole(number: Any, least: int = 0) -> int:
 
 
 def expect_follows(head: Head, before: Head) -> list[str]:
-    """Returns windows unlisted since an earlier head, or raises `Difference`."""
+    """Compares successive heads; returns windows that only `before` lists."""
     where = f"head {head.sequence} after {before.sequence}"
     for p, offset in before.offsets.items():
         if head.offsets.get(p, -1) < offset:

@@ -7,14 +7,14 @@ from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
 GapBounds = tuple[set[int], int | None]
-"""Possible window-close watermarks before a gap, and the first later timestamp accepted after it."""
+"""Possible window-close watermarks before a gap, and the first new highest timestamp after it or None."""
 
 
 class History:
-    """Follows a recount from offset to offset.
+    """First starts and gap bounds at the current offset of a recount.
 
-    A window that a rule adds starts at the first start after the highest timestamp so far. A window that a rule removes
-    is dropped.
+    The first start of a window that a rule adds is the next one after the highest timestamp so far. A window that a
+    rule removes is dropped.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -35,7 +35,7 @@ class History:
             counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[GapBounds]]:
-        """Returns `first_start` and `gap_bounds` at the end of counted offsets."""
+        """Returns `first_start` and `gap_bounds` as of an end of counted offsets."""
         first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             first_start = _begun(limits, first_start, counted)

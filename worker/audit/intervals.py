@@ -1,4 +1,4 @@
-"""Intervals and poisoning tolerances of Base, of all and of top values."""
+"""Intervals and poisoning tolerances of Base, for all and for top values."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -50,7 +50,7 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
 
 
 def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
-    """Returns the most users that a poisoning report adds, and removes."""
+    """Returns the most users that one poisoning report adds, and removes."""
     q = max(rates) / 2 if rates else of.q
     apart = 1 - 2 * q if rates else of.p - q
     return float((1 - q) / apart), float(q / apart)

@@ -16,7 +16,7 @@ from worker.audit.windows import shape_of
 @dataclass(frozen=True)
 class _Reached:
     closed: int
-    admitted_from: int  # start of its windows by the head
+    admitted_from: int  # start of its windows according to the head
     watermark: int | None
     first_start: Mapping[str, int]  # by window
     names: Set[str]  # its configured windows when the head was published
@@ -37,7 +37,7 @@ class Latest:
     def add(
         self, partition: int, counted: Recount, stored: Stored, first_start: Mapping[str, int], gone: int
     ) -> None:
-        """Adds a partition counted up to the head's offset."""
+        """Adds a partition that is recounted up to the head's offset."""
         self._lossy |= bool(gone or stored.gaps or stored.readmitted)
         self._reached[partition] = _Reached(
             counted.closed,
@@ -151,7 +151,7 @@ class Latest:
             raise Difference(f"window {name}/{start}: provisional, but head {number} has closed it")
 
     def _windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
-        """Yields start and reports of each window with reports, from a start on."""
+        """Yields start and reports of each nonempty window from `oldest` on."""
         length, hop = shape_of(name)
         changes = Counter[int]()  # start -> reports added from it on; O(panes) for any number of windows
         for (begin, end), reports in self._reports.items():

@@ -63,7 +63,7 @@ def _mean(t: float, n: int, s: float, alpha: float) -> float:
 
 
 def _points(low: float, high: float, s: float) -> tuple[Vector, Vector]:
-    """Returns points and weights that sum over the integers of [low, high]."""
+    """Returns points and weights of a sum over the integers in [low, high]."""
     if high - low < 8 * _SINGLE:
         k = np.arange(low, high + 1)
         return k, np.ones(len(k))

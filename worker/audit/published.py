@@ -1,7 +1,7 @@
 """Recount of the snapshots and the newest head, each at its offsets.
 
-A window is the sum of its panes, up to the offsets of its own snapshot. Windows that the rules no longer have are
-recounted, too. A snapshot with deleted records is not recountable.
+A window is the sum of its panes, up to the offsets of its own snapshot. Windows that the rules no longer contain are
+also recounted. A snapshot that counts deleted records cannot be recounted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ class _Count:
     reports: int
     state: State
     partitions: set[int] = field(default_factory=set)
-    # (partition, window-close watermark) of partitions that had not reached its end
+    # (partition, window-close watermark) of partitions that had not reached the window's end
     early: list[tuple[int, int]] = field(default_factory=list)
     gone: dict[int, int] = field(default_factory=dict)  # partition -> end of its deleted records
     wrong: str | None = None
-    # whether a gap can have lost its reports: by the least and by the most information on rules and gaps
+    # whether a gap may have lost reports of it, by the least and by the most information on rules and gaps
     tainted: tuple[bool, bool] = (False, False)
 
 
@@ -74,7 +74,7 @@ class Published:
         self.latest = None if head is None else Latest(head, snapshots)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns one partition's part; `history`, `deleted` grow in its recount."""
+        """Returns one partition's part; its recount extends `history`, `deleted`."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
@@ -85,7 +85,7 @@ class Published:
     def add(
         self, i: int, partition: int, counted: Recount, stored: Stored, bounds: Sequence[GapBounds], gone: int
     ) -> None:
-        """Adds a partition at snapshot i; `gone` is its deleted records' end."""
+        """Adds a partition to snapshot `i`; its deleted records end at `gone`."""
         snapshot, count = self.snapshots[i], self._counts[i]
         offset = snapshot.offsets[partition]
         count.partitions.add(partition)
@@ -116,7 +116,7 @@ class Published:
                 count.state += cell.state
 
     def due(self, partition: int) -> dict[int, list[int]]:
-        """Returns the snapshots at each published offset of a partition."""
+        """Returns the indices of the snapshots at each offset of a partition."""
         due = dict[int, list[int]]()
         for i, each in enumerate(self.snapshots):
             if partition in each.offsets:
@@ -190,7 +190,7 @@ class Published:
 
 
 def _expect_named(snapshots: Iterable[Snapshot]) -> None:
-    """Raises if later snapshots lose a partition, or one has two cuts."""
+    """Raises if a later snapshot lacks a partition, or a snapshot has two cuts."""
     for before, each in pairwise(sorted(snapshots, key=lambda each: each.sequence)):
         if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
             raise Difference(f"{each}: partition {lacking[0]} is missing, which {before} has")
@@ -212,9 +212,9 @@ def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[i
 def _taints(
     snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
 ) -> tuple[bool, bool]:
-    """Returns whether gaps can have lost a snapshot's reports: least, most."""
-    # The lost report was not late, so the window-close watermark before the gap was below the window's end. Its time
-    # was below the first later time after the gap plus a rule's delay; a rule may be stored before it applies.
+    """Returns whether gaps may have lost reports, by least and most information."""
+    # A report lost to a window was not late: the window-close watermark before the gap was below the window's end. Its
+    # time was below the first new highest time after the gap plus a rule's delay. A rule is stored before it applies.
     if snapshot.name == "all":
         return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
@@ -237,7 +237,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class Partly:
-    """Snapshots in one partition; `wanted`: panes that its recount keeps."""
+    """One partition's part of the snapshots; its recount keeps panes `wanted`."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class Records:
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, bytes | None]], start: int = 0) -> "Records":
-        """Returns records of consecutive offsets from (timestamp, value) pairs.
+        """Returns records at consecutive offsets from (timestamp, value) pairs.
 
         Example:
             >>> Records.of([(1000, b"ab"), (1001, None), (1002, b"c")]).ends.tolist()

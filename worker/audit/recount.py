@@ -19,7 +19,7 @@ _FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are deco
 
 @dataclass
 class Cell:
-    """Counts of a pane: (K,) int64, or None if `Recount.stray` has them."""
+    """Counts of a pane; `state` is None if `Recount.stray` has its counts."""
 
     reports: int
     state: State | None
@@ -40,7 +40,7 @@ class Recount:
     late: Counter[str] = field(default_factory=Counter)  # by age
     undated: int = 0
     closed: int = 0  # panes that end at or before this time are closed
-    evicted_to: int = 0  # other panes that end at or before this time are counted in `state`
+    evicted_to: int = 0  # panes that end at or before this time and are not kept are counted in `state`
     first: int | None = None  # first new highest timestamp since this was set to None
     heard: Counter[tuple[int, int]] = field(default_factory=Counter)  # reports by (begin, end) of every pane
 
@@ -81,7 +81,8 @@ def recount(
 ) -> Recount:
     r"""Counts records and calls marks, in the log's order.
 
-    `kept`: panes that keep their state; None for all. O(bytes), for OLH O(reports · d), in bounded memory.
+    Adds to `onto` if it is given. `kept`: panes that keep their state; None for all. Takes O(bytes), or O(reports · d)
+    for OLH, in bounded memory.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
@@ -116,7 +117,7 @@ def recount(
 
 
 def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Counts accepted records; returns panes' starts, or None."""
+    """Counts accepted records; returns their panes' starts if windows exist."""
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -143,7 +144,7 @@ class _Pending:
         self._size = 0
 
     def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        """Adds records of one length with panes' starts; counts from 1 MiB on."""
+        """Adds records of one length with their panes' starts; counts at 1 MiB."""
         if starts is None or limits.windows is None:
             self._bodies[""] += body
         else:
@@ -173,7 +174,7 @@ class _Pending:
         self._bodies, self._size = {"": bytearray()}, 0
 
     def _cell(self, name: str, reports: int) -> State:
-        """Adds to a pane's number of reports; returns the state that counts them."""
+        """Adds to a pane's number of reports; returns the state to count them in."""
         result = self._result
         if not name:
             return result.state
@@ -188,7 +189,7 @@ class _Pending:
 def _verdicts(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields indices of records, their reports, and a reason for rejection."""
+    """Yields records' indices, with their reports or a reason for rejection."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
@@ -207,7 +208,7 @@ def _verdicts(
 def _together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of equally long valid records, or None."""
+    """Returns the reports of records of one length, or None if one is invalid."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None
@@ -217,6 +218,6 @@ def _together(
     if (frames[:, :head] != np.frombuffer(b"\x01" + own, np.uint8)).any():
         return None
     body = frames[:, head:].tobytes()
-    # a condition holds for all reports if it holds for each
+    # each check covers all reports, so one call checks all records
     good = protocol.allowed(body) and protocol.declared(body)
     return body if good and (not limits.hamming_weight or protocol.likely(body)) else None

@@ -1,11 +1,11 @@
 """Consistency of a stream's messages on the snapshot topic.
 
-The all-time snapshot and each window's snapshot have as many messages as their headers state, with one sequence and
-identity. This module checks that
+Each snapshot, of all time or of a window, has as many messages as its headers state. Its messages share one sequence
+and identity. This module checks that
 
 - each snapshot is complete, and its documents, headers and keys agree
 - each vector follows from Base by its method
-- final windows are not published again, heads do not go back, and unlisted windows are deleted
+- final windows are not published again, heads do not move backwards, and unlisted windows are deleted
 
 `published` compares the snapshots with the log. Compaction keeps the newest message of each key and some older
 messages, so a superseded snapshot may be incomplete.
@@ -35,7 +35,7 @@ from worker.audit.windows import ends_of, shape_of
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = "all"
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors from parsing a message of another program."""
+"""Errors that parsing an invalid message can raise."""
 # Fields with equal values in all documents of a snapshot
 _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
@@ -111,7 +111,7 @@ class _Whole:
 
 
 class Snapshots:
-    """Parses messages in order; keeps frequencies of `most` latest windows."""
+    """Parses messages in order; keeps frequencies of the latest windows only."""
 
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
@@ -119,7 +119,7 @@ class Snapshots:
         self._begin()
 
     def _begin(self) -> None:
-        """Drops all snapshots, after the heads were deleted."""
+        """Resets to no snapshots: at first, and after the heads were deleted."""
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
@@ -127,7 +127,7 @@ class Snapshots:
         self._left: dict[str, set[str]] = {}  # window -> undeleted keys of earlier snapshots
 
     def take(self, message: Message) -> None:
-        """Takes the next message; raises `Difference` for a contradiction."""
+        """Adds the next message; raises `Difference` for a contradiction."""
         try:
             self._take(message)
         except UNREADABLE as error:
@@ -209,9 +209,9 @@ class Snapshots:
                 other.snapshot = replace(other.snapshot, frequencies=None)
 
     def finish(self) -> list[Snapshot]:
-        """Returns the newest all-time snapshot, if it exists, and all windows.
+        """Returns the newest all-time snapshot, if any, and those of all windows.
 
-        Raises `Difference`: a message is missing, or contradicts the newest head.
+        Raises `Difference` if a message is missing or contradicts the newest head.
         """
         try:
             for of, whole in self._wholes.items():

@@ -21,7 +21,7 @@ from worker.audit.windows import Windows, ends_of
 
 @dataclass(frozen=True)
 class StoredCell:
-    """Counts of a pane, (K,) unsigned as stored."""
+    """Counts of a pane; `entries` are (K,) unsigned integers, as stored."""
 
     reports: int
     entries: npt.NDArray[Any]
@@ -34,7 +34,7 @@ class StoredCell:
 
 @dataclass(frozen=True)
 class Stored:
-    """Stored counts of a partition's offsets [start, offset) without its gaps."""
+    """Stored counts of a partition's offsets [start, offset) except its gaps."""
 
     start: int
     offset: int
@@ -85,9 +85,9 @@ def decode(
     fingerprint: bytes,
     size: int,
 ) -> Stored | None:
-    """Decodes metadata and blobs of ``stream:partition``; None if uncounted.
+    """Returns the decoded counts of ``stream:partition``, None if uncounted.
 
-    Raises `Difference`: the data is damaged or inconsistent, or belongs to another stream, topic or group.
+    Raises `Difference` if the data is damaged or inconsistent, or belongs to another stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -157,9 +157,9 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
 
 
 def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
-    """Returns recorded limits with their offsets.
+    """Parses recorded rules into (offset, limits) pairs.
 
-    Raises `KeyError`, `TypeError` or `ValueError`: a rule is invalid.
+    Raises `KeyError`, `TypeError` or `ValueError` if a rule is invalid.
     """
     rules = list[tuple[int, Limits]]()
     for rule in map(dict, listed):
@@ -197,7 +197,7 @@ def _cells(
 def _decode_blob(
     cell: str, blob: bytes | None, named: str, offset: int, commit_id: str, size: int
 ) -> StoredCell:
-    """Returns the counts of a blob, which must be the blob in the metadata."""
+    """Returns the counts of a blob; the metadata must name this blob."""
     if blob is None:
         raise Difference("the blob in the metadata is missing")
     if blob[:4] != b"LDP1" or len(blob) < _BLOB.size:
@@ -221,7 +221,7 @@ def _decode_blob(
 
 
 def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[Range]]:
-    """Splits the counted ranges by a log of [begin, end): present, deleted."""
+    """Splits counted ranges into those that the log has and deleted ranges."""
     if stored.start > begin:
         raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin}, before it")
     if stored.offset > end:
@@ -244,7 +244,7 @@ def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[R
 
 
 def ruled(stored: Stored, ranges: list[Range]) -> Iterator[tuple[int, int, Limits]]:
-    """Splits ranges where another rule or start of the windows applies."""
+    """Splits ranges at offsets where the rule or the windows' start changes."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):

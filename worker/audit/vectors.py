@@ -1,7 +1,7 @@
 """Published vectors: in their body, or in messages with one chunk each.
 
-A chunk is float64 or rounded float32, dense or sparse, by its content type. A sparse chunk has its length in 4 bytes,
-the indices of nonzero numbers in 2 bytes each, then the numbers.
+The content type of a chunk states whether it is float64 or rounded float32, and dense or sparse. A sparse chunk has its
+dense length in 4 bytes, the indices of nonzero numbers in 2 bytes each, and then the numbers.
 """
 
 import struct
@@ -39,7 +39,7 @@ def read(
 ) -> Read:
     """Returns a vector of a body, from its chunks if it is not inline.
 
-    Raises `Difference`: a chunk is invalid, or has an unknown content type. Raises `KeyError`: a chunk is missing.
+    Raises `Difference` if a chunk is invalid or has an unknown content type, and `KeyError` if a chunk is missing.
     """
     if (inline := body.get(name)) is not None:
         return Read(np.array(inline, np.float64), np.zeros(len(inline)))

@@ -8,7 +8,7 @@ from typing import Any
 from worker.audit.records import Range
 
 VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
-"""Verdicts, the gravest first; a stream has the gravest verdict of its partitions."""
+"""Verdicts, the most severe first. A stream has the most severe verdict of its partitions and snapshots."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class PartitionVerdict:
     """Verdict on one partition."""
 
     partition: int
-    start: int | None  # offset at which counting began; None if uncounted
+    start: int | None  # offset at which counting began; None if nothing is counted
     offset: int  # the stored offset
     lag: int  # uncounted offsets up to the last stable offset
     records: int = 0  # recounted records
@@ -87,7 +87,7 @@ class StreamVerdict:
 
     @property
     def difference(self) -> str | None:
-        """The first difference of the gravest kind, or None."""
+        """The first difference of the most severe kind, or None."""
         if self.published is not None and all(each.verdict != "different" for each in self.partitions):
             return self.published
         gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
@@ -95,7 +95,7 @@ class StreamVerdict:
 
     @property
     def verdict(self) -> str:
-        """The gravest verdict of the partitions and the snapshots."""
+        """The most severe verdict of the partitions and the snapshots."""
         if self.published is not None:
             return "different"
         found = {each.verdict for each in self.partitions} | ({"not recountable"} if self.unknown else set())
@@ -108,7 +108,7 @@ class StreamVerdict:
 
     @property
     def counted(self) -> bool:
-        """Whether any partition was counted yet."""
+        """Whether any partition has been counted."""
         return any(each.counted for each in self.partitions)
 
     @property

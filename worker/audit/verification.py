@@ -23,11 +23,11 @@ def verify(
     on_progress: Callable[[int, int], None] | None = None,
     on_passed: Callable[[str], object] = lambda _: None,
 ) -> StreamVerdict:
-    """Recounts a stream's topic up to the stored offsets and compares.
+    """Recounts a stream's topic up to the stored offsets; returns the verdict.
 
-    `on_progress`: called with the number of read offsets and the total; `on_passed`: called once for each invalid
-    head. Raises `AuditError`: the topic is missing, a protocol is unknown, or reading makes no progress. Raises
-    `KafkaError` or `RedisError`: Kafka or Redis does not respond.
+    Calls `on_progress` with the number of read offsets and the total, and `on_passed` once for each invalid head.
+    Raises `AuditError` if the topic is missing, the protocol is unknown, or reading makes no progress. Raises
+    `KafkaError` or `RedisError` if Kafka or Redis does not respond.
     """
     name, document = served.stream.name, served.stream.document()
     with (
@@ -77,7 +77,7 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns the newest head, snapshots, and differences in them and rows."""
+    """Returns newest head, snapshots, and first differences of them and rows."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
@@ -118,7 +118,7 @@ class _Passed:
             self._on_progress(min(self._before + position - self._bounds[tp][0], self._total), self._total)
 
     def whole(self, tp: Any) -> None:
-        """Reports the end of a partition."""
+        """Reports that a partition is complete."""
         begin, end = self._bounds[tp]
         self.to(tp, end)
         self._before += end - begin
@@ -127,7 +127,7 @@ class _Passed:
 def verdict_of(
     name: str, verdicts: Iterable[PartitionVerdict], published: Published, compared: Compared
 ) -> StreamVerdict:
-    """Returns the verdict on a stream."""
+    """Combines the verdicts and the comparison into a stream's verdict."""
     finals = sum(each.final for each in published.windows)
     return StreamVerdict(
         name,
@@ -159,9 +159,9 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 def published_of(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns the snapshots, and a difference found before the recount.
+    """Returns the snapshots, and the difference found before the recount if any.
 
-    After a difference, reads the topic again: compaction may have removed a superseded message meanwhile.
+    Reads the topic again after a difference, because compaction may have removed a superseded message during the read.
     """
     entries, found = protocol_of(document).entries, None
     for _ in range(2):

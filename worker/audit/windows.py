@@ -1,9 +1,9 @@
 """Windows in event time, their panes, and the pane of a record.
 
-A window is `1h`, or `24h every 1h`, and begins at multiples of its hop since the epoch. The length of a pane is the
+A window, such as `1h` or `24h every 1h`, begins at multiples of its hop since the epoch. The length of a pane is the
 greatest common divisor of all hops. A record counts in the pane of its timestamp. If the window-close watermark has
-reached the pane's end, the record is late and counts in no pane. A record with a negative timestamp, or with one from
-9998-12-31 on, is undated and counts in no pane.
+reached the pane's end, the record is late and counts in no pane. A record with a negative timestamp, or with one on or
+after 9998-12-31, is undated and counts in no pane.
 
 The window-close watermark is the highest accepted timestamp, minus grace and out-of-orderness. Each accepted record can
 raise it; it never decreases.
@@ -76,7 +76,7 @@ def shape_of(name: str) -> tuple[int, int]:
 
 
 def ends_of(pane: str) -> tuple[int, int]:
-    """Returns a stored pane's first and end millisecond; raises `ValueError`."""
+    """Returns a stored pane's begin and end in ms; raises `ValueError`."""
     found = re.fullmatch(r"(0|[1-9][0-9]*)\+([1-9][0-9]*)", pane, re.ASCII)
     if found is None:
         raise ValueError(f"{pane!r} is not a pane")
@@ -94,7 +94,7 @@ class Placed:
 
 
 def read_times(timestamps: Ints) -> Ints:
-    """Returns timestamps, with −1 for each one out of range."""
+    """Returns the timestamps, with −1 in place of those out of range."""
     return np.where((timestamps >= 0) & (timestamps < _DATES_END), timestamps, -1)
 
 
