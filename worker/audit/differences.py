@@ -1,7 +1,7 @@
 """Comparison of a stored partition with its recount.
 
 If records were deleted, the audit checks bounds instead of equality. Deleted records may have closed a pane earlier
-than the remaining records show. So a remaining record certainly counts in its pane only if the pane is still open. It
+than the remaining records show. A remaining record certainly counts in its pane only if the pane is still open. It
 is certainly late only if the remaining records make it late.
 """
 
@@ -56,7 +56,7 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
 
 
 def by_name(what: str, held: Mapping[str, int], found: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-    """Yields (description, stored number, recounted number) of each name."""
+    """Yields (description, stored number, recounted number) for each name."""
     for name in sorted({*held, *found}):
         yield f"{what} {name}", held.get(name, 0), found.get(name, 0)
 
@@ -73,7 +73,7 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
     """Compares the recorded bounds of each gap with the recount.
 
     `deleted` is the end of the deleted records, or −1. With deleted records, the recount gives only a lower bound of
-    the window-close watermark. It determines the first timestamp only after gaps that end at or after `deleted`.
+    the window-close watermark. The first timestamp after a gap is known only if the gap ends at or after `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
         raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
@@ -87,7 +87,7 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if a bound exceeds the window-close watermark.
+    """Raises `Difference` if a stored time exceeds the window-close watermark.
 
     The log does not determine `admitted_from` and `evicted_to`, so they cannot be recounted.
     """

@@ -15,7 +15,7 @@ _LANE = 1 << 15  # Hashes computed at once: two columns of 32 bits fit into the 
 def count_olh(
     state: State, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "Hash"
 ) -> None:
-    """Counts for each value the reports whose bucket is its hash; O(n · d)."""
+    """Counts the reports that support each value (bucket = hash); O(n · d)."""
     for start in range(0, len(seeds), _LANE):
         seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
         supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)

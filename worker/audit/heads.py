@@ -64,7 +64,7 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the topic's windows, (name, start, end) -> final, to the head.
+        """Compares the head with the topic's windows, (name, start, end) -> final.
 
         A head lists windows only if `retain` is configured, and only windows published since then.
         """

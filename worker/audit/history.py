@@ -24,7 +24,7 @@ class History:
         self._all = [*stored.gaps]
 
     def reach(self, offset: int, counted: Recount) -> None:
-        """Applies the rules and gaps up to the end of the counted offsets."""
+        """Applies the rules and gaps up to `offset`, the end of counted offsets."""
         while self._rules and self._rules[0][0] <= offset:
             self.first_start = _begun(self._rules.pop(0)[1], self.first_start, counted)
         self.gap_bounds = _filled(self.gap_bounds, counted)
@@ -35,7 +35,7 @@ class History:
             counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[GapBounds]]:
-        """Returns `first_start` and `gap_bounds` as of an end of counted offsets."""
+        """Returns `first_start` and `gap_bounds` as of `offset`."""
         first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             first_start = _begun(limits, first_start, counted)

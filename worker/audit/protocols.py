@@ -106,7 +106,7 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns both 5·10^-13 quantiles of a unary report's Hamming weight; O(d)."""
+    """Returns both 5·10^-13 quantiles of a report's Hamming weight; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")

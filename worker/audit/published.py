@@ -35,7 +35,7 @@ class _Count:
     early: list[tuple[int, int]] = field(default_factory=list)
     gone: dict[int, int] = field(default_factory=dict)  # partition -> end of its deleted records
     wrong: str | None = None
-    # whether a gap may have lost reports of it, by the least and by the most information on rules and gaps
+    # whether a gap may have lost its reports, by narrow and by wide bounds on rules and gaps
     tainted: tuple[bool, bool] = (False, False)
 
 
@@ -74,7 +74,7 @@ class Published:
         self.latest = None if head is None else Latest(head, snapshots)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns one partition's part; its recount extends `history`, `deleted`."""
+        """Returns a partition's part; recounting extends `history` and `deleted`."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
@@ -190,7 +190,7 @@ class Published:
 
 
 def _expect_named(snapshots: Iterable[Snapshot]) -> None:
-    """Raises if a later snapshot lacks a partition, or a snapshot has two cuts."""
+    """Raises if a later snapshot lacks a partition, or one has two cuts."""
     for before, each in pairwise(sorted(snapshots, key=lambda each: each.sequence)):
         if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
             raise Difference(f"{each}: partition {lacking[0]} is missing, which {before} has")
@@ -212,7 +212,7 @@ def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[i
 def _taints(
     snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
 ) -> tuple[bool, bool]:
-    """Returns whether gaps may have lost reports, by least and most information."""
+    """Returns whether gaps may have lost reports, by narrow and wide bounds."""
     # A report lost to a window was not late: the window-close watermark before the gap was below the window's end. Its
     # time was below the first new highest time after the gap plus a rule's delay. A rule is stored before it applies.
     if snapshot.name == "all":
@@ -237,7 +237,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class Partly:
-    """One partition's part of the snapshots; its recount keeps panes `wanted`."""
+    """One partition's part of the snapshots; `wanted` are the panes to keep."""
 
     def __init__(
         self,

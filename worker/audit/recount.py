@@ -81,8 +81,7 @@ def recount(
 ) -> Recount:
     r"""Counts records and calls marks, in the log's order.
 
-    Adds to `onto` if it is given. `kept`: panes that keep their state; None for all. Takes O(bytes), or O(reports · d)
-    for OLH, in bounded memory.
+    `onto`: counts to add to. `kept`: panes that keep their state; None for all. O(bytes); for OLH O(reports · d).
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}

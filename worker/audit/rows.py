@@ -52,7 +52,7 @@ class _Parts:
 
 
 def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Iterable[Message]) -> None:
-    """Raises unless all windows' rows match their snapshots and `all` has rows."""
+    """Raises unless each window's rows match its snapshot and `all` has rows."""
     listed, methods = dict[str, list[dict[str, Any]]](), {"base"}
     for key, value in rows.items():
         if (row := _row(key, value)) is not None:

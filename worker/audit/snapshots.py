@@ -119,7 +119,7 @@ class Snapshots:
         self._begin()
 
     def _begin(self) -> None:
-        """Resets to no snapshots: at first, and after the heads were deleted."""
+        """Clears all snapshots, initially and after the heads were deleted."""
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}

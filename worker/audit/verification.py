@@ -159,7 +159,7 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 def published_of(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns the snapshots, and the difference found before the recount if any.
+    """Returns the snapshots, and the difference found in them, or None.
 
     Reads the topic again after a difference, because compaction may have removed a superseded message during the read.
     """

@@ -118,7 +118,7 @@ def _fault_of_counts(
 
 
 def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> Fault:
-    """Returns the fault for gaps with records that the log still has."""
+    """Returns the fault for gaps whose records are still in the log."""
     text = f"recorded as a gap: {held}; the log begins at offset {first}, so it has these records"
     if not windows and first <= start:
         hint = (

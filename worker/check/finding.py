@@ -1,4 +1,4 @@
-"""Findings: the outcome of one check, its level, and a hint."""
+"""Findings: the outcome of one check, with its level and a hint."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,5 +28,5 @@ Fault = tuple[Level, str, str]
 
 
 def present(*faults: tuple[bool, Level, str, str]) -> Iterator[Fault]:
-    """Yields the faults with a true condition, their first item."""
+    """Yields the faults whose condition, the first item, is true."""
     return (fault[1:] for fault in faults if fault[0])

@@ -61,7 +61,7 @@ def look(
 
 
 def assess_brokers(brokers: Brokers) -> Finding:
-    """Assesses the brokers by their version."""
+    """Assesses the brokers' version."""
     version = ".".join(map(str, brokers.version))
     text = f"{brokers.count} broker(s), Kafka {version} or newer, cluster {brokers.cluster_id}"
     if brokers.version < (2, 8):
@@ -85,7 +85,7 @@ def assess_abilities(brokers: Brokers) -> list[Finding]:
 
 
 def assess_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
-    """Assesses the session time-out by the brokers' bounds in milliseconds."""
+    """Compares the session time-out with the brokers' bounds in milliseconds."""
     if allowed is None or allowed[0] <= 1000 * seconds <= allowed[1]:
         return []
     text = f"kafka.session_timeout_seconds={seconds:g}: the brokers allow {allowed[0] / 1000:g} to"

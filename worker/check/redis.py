@@ -28,7 +28,7 @@ from worker.redis.reaching import Unreachable
 OLDEST_REDIS = (6, 2)
 STRING_LIMIT = 512 << 20
 """Default of Redis' proto-max-bulk-len, in bytes."""
-_NEARLY = 0.9  # Share of maxmemory from which on check warns
+_NEARLY = 0.9  # Share of maxmemory above which check warns
 _KEYS = 4096  # Bytes of a partition's keys and metadata
 _PANE = 512  # Bytes of a pane's key and metadata
 
@@ -36,7 +36,7 @@ _PANE = 512  # Bytes of a pane's key and metadata
 def look(
     config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
 ) -> list[Finding]:
-    """Returns findings on Redis and its counts; waits until the deadline."""
+    """Returns findings on Redis and its counts; waits for it until `deadline`."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
@@ -87,7 +87,7 @@ def _probe(client: Client, key: str) -> None:
 
 
 def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Returns the total memory of all servers; no limit if any has none."""
+    """Adds up the servers' memory and limits; 0 (no limit) if one has none."""
     limits, totals = (
         [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
     )
@@ -119,7 +119,7 @@ def _allows_anonymous(client: "redis.Redis") -> bool:
 
 
 def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
-    """Assesses refused commands, and answers without the configured password."""
+    """Assesses refused commands, and access without the configured password."""
     findings = []
     if info or settings:
         refused = " and ".join(name for name, is_it in (("INFO", info), ("CONFIG", settings)) if is_it)
@@ -210,7 +210,7 @@ def _assess_sentinels(client: Client, master: str) -> list[Finding]:
 
 
 def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
-    """Assesses whether Sentinel, by its state of the master, can fail over."""
+    """Assesses from Sentinel's state of the master whether it can fail over."""
     number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
     where = f"{state['ip']}:{state['port']}"
     text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, with {replicas} replica(s)"
@@ -249,9 +249,9 @@ def assess_used(info: Mapping[str, Any]) -> list[Finding]:
 
 
 def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
-    """Assesses whether the counts fit into Redis; a commit has blobs twice.
+    """Assesses whether Redis can hold all counts twice, as commits need.
 
-    A partition's own reports open up to half of the possible panes; the other half waits for slower partitions.
+    A partition's own reports need up to half of the possible panes. More are open only while other partitions lag.
     """
     known = [served for served in config.streams if served.topic in there]
     need, most = (sum(_needed(served, there[served.topic], share) for served in known) for share in (2, 1))
@@ -270,7 +270,7 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
 
 
 def _needed(served: Served, topic: Topic, share: int) -> int:
-    """Returns the bytes of a stream's counts at 1/`share` of possible panes."""
+    """Returns the bytes of a stream's counts with 1/`share` of possible panes."""
     panes = 0 if served.cost is None else served.cost.panes // share
     size = 8 * served.stream.oracle.state_size
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))

@@ -1,4 +1,4 @@
-"""Command `audit`: recounts a topic and compares."""
+"""Command `audit`: recounts a topic and compares the counts with Redis."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ EXIT_CODES: Mapping[str, int] = {"different": 1, "gap": 1, "not recountable": 3,
 @streams_option
 @json_option
 def audit(config: "Config", stream: str | None, as_json: bool) -> int:
-    """Recount the topic and compare with Redis.
+    """Recount the topic and compare the counts with Redis.
 
     Reads the topic up to the stored offsets, recounts it with separate code, and compares bit for bit. Also
     recounts the newest snapshot and each window on the snapshot topic, up to their offsets.
@@ -83,7 +83,7 @@ def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
 
 
 def render(verdict: "StreamVerdict") -> "RenderableType":
-    """Renders partitions, reasons of rejection and differences."""
+    """Renders a verdict: partitions, reasons for rejection, and differences."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -165,7 +165,7 @@ def outcome(verdict: "StreamVerdict") -> str:
 
 
 def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
-    """Returns a verdict in types of JSON, as in the command's help."""
+    """Returns a verdict as a dict for JSON; the command's help lists the keys."""
     of_all = ("records", "reports", "malformed", "rejected", "late", "panes", "lag")
     of_stream = ("finals", "recounted", "provisional", "provisional_recounted", "gone", "unknown")
 

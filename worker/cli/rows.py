@@ -23,7 +23,7 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line has the estimate of a value or a query in one window, by one method. docs/guides/databases.md lists columns.
+    A line has the estimate of a value or a query in one window, by one method. See docs/guides/databases.md.
 
     \b
     ldp-worker rows > rows.jsonl

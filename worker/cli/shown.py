@@ -1,4 +1,4 @@
-"""Output of snapshots as tables and as JSON, with warnings."""
+"""Formats of snapshots for output: tables, JSON and warnings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def document(
 
 
 def row(window: "Period", progress: "Mapping[str, Closed]") -> dict[str, Any]:
-    """Returns a window in types of JSON."""
+    """Returns a window as a dict for JSON."""
     shown = {"name": window.name, "start": date(window.start), "end": date(window.end), "final": window.final}
     return shown | {"bounded": is_bounded(window, progress)}
 
@@ -53,7 +53,7 @@ def is_bounded(window: "Period", progress: "Mapping[str, Closed]") -> bool:
 
 
 def date(milliseconds: int | None) -> str:
-    """Returns a window's bound, not None, as a time in UTC."""
+    """Returns a window's start or end in UTC; it must not be None."""
     assert milliseconds is not None
     date = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
     return date.isoformat(timespec="seconds" if milliseconds % 1000 == 0 else "milliseconds") + "Z"
@@ -111,7 +111,7 @@ def render(
 
 
 def wholeness(snapshot: "Snapshot") -> str:
-    """Returns whether a snapshot is complete, and which offsets it lacks."""
+    """Describes whether a snapshot is complete, and which offsets it lacks."""
     lost = gaps(snapshot.cut)
     return "complete" if snapshot.complete else f"NOT COMPLETE: {lost}" if lost else "NOT COMPLETE"
 
@@ -128,7 +128,7 @@ def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
 
 
 def gaps(cut: "Cut") -> str:
-    """Returns the lost offsets and the uncounted partitions.
+    """Describes the lost offsets and the uncounted partitions.
 
     Example:
         >>> from ldp.snapshot import Cut

@@ -107,7 +107,7 @@ def simulate(
     """Send reports of simulated users.
 
     Draws users from a file of counts, with a seed. Perturbs each user's value with secret coins and sends one report
-    per user, in one record per report or per --batch reports.
+    per user, in records of --batch reports.
     """
     from worker.kafka.reports import sender
     from worker.observe import logs
@@ -180,7 +180,7 @@ def _times(
 
 
 def refused(topic: "Topic", span: int) -> str | None:
-    """Returns why a topic does not keep timestamps `span` ms ago, or None."""
+    """Returns why a topic cannot keep timestamps from `span` ms ago, or None."""
     if topic.append_time:
         return (
             "has message.timestamp.type=LogAppendTime, which replaces timestamps; ldp-worker create-topics"
@@ -196,7 +196,7 @@ def refused(topic: "Topic", span: int) -> str | None:
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Raises `click.BadParameter`: batch too large, truth file unwritable."""
+    """Rejects a batch that is too large, and a truth file that is unwritable."""
     from ldp import wire
     from worker.kafka.reports import sender
 

@@ -132,7 +132,7 @@ def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...
 
 
 def _begin(window: str, start: str | None) -> int | None:
-    """Returns --start in milliseconds; without a zone, it is UTC."""
+    """Returns --start in milliseconds; a time without a zone is in UTC."""
     if start is None:
         return None
     if window == "all":
@@ -154,7 +154,7 @@ def _follow(
     top: int,
     once: float | None,
 ) -> bool:
-    """Shows each snapshot, or the first in time; returns whether any came."""
+    """Shows each snapshot, or only the first; returns whether one appeared."""
     console = screen()
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
@@ -177,7 +177,7 @@ def _follow(
 def _lines(
     reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
-    """Returns a printer of JSON snapshots that warns once of another stream."""
+    """Returns a printer of JSON snapshots that warns once of a foreign stream."""
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:

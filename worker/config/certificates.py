@@ -1,4 +1,4 @@
-"""Check of TLS files with the functions that connections load them by."""
+"""Validation of TLS files, which loads them as a connection does."""
 
 import ssl
 from pathlib import Path

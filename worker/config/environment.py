@@ -35,7 +35,7 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
     """Overrides values in place; returns the variable of each changed key.
 
     Raises:
-        ConfigError: a variable names no key, or the file that it names cannot be read.
+        ConfigError: a variable sets a key of a stream, names no table, or names a file that cannot be read.
     """
     variables = {}
     for variable, text in environ.items():
@@ -52,7 +52,7 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
         elif not _is_text(tables, key):
             with contextlib.suppress(
                 ValueError, RecursionError
-            ):  # the value stays a text, which the key refuses
+            ):  # the value stays text, which the key rejects
                 value = tomllib.loads(f"value = {text}")["value"]
         table = tree
         for name in tables:
@@ -99,7 +99,7 @@ def _kinds(tables: Sequence[str], key: str) -> set[Any]:
 
 
 def traced(fault: str, variables: Mapping[str, str]) -> str:
-    """Adds the names of the variables that set the key of a fault."""
+    """Returns a fault with the names of the variables that set its key."""
     key, colon, rest = fault.partition(": ")
     path = re.split(r"[.[]", key)
     # a variable matches the key itself, a part of its value, and the tables above it

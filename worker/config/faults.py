@@ -74,7 +74,7 @@ def _shortened(faults: list[str]) -> list[str]:
 
 
 def _heading(path: Sequence[object]) -> str:
-    """Suggests the heading of a top-level key that belongs to a table."""
+    """Suggests the table of a top-level key that belongs in a table."""
     tables = (name for name, field in File.model_fields.items() if [*_tables(field.annotation)])
     meant = [table for table in tables if len(path) == 1 and path[0] in _model((table,)).model_fields]
     return f"did you mean {meant[0]}.{path[0]}, below its heading? " if len(meant) == 1 else ""

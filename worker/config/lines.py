@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Names of keys, and indices of arrays of tables."""
+"""Names of keys, and indices in arrays of tables."""
 
 
 def line_of(text: str, key: str) -> int | None:
-    r"""Returns the line of a key, or of a missing key's innermost table.
+    r"""Returns the line of a key, or of the innermost table of a missing key.
 
     Example:
         >>> text = '[kafka]\nmember = "a"\n\n[[streams]]\nname = "colours"\nlabels = [\n"red",\n""]\n'

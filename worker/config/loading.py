@@ -56,7 +56,7 @@ class Config:
         return f"{self.group}-{stream}"
 
     def transactional_id(self, stream: str) -> str:
-        """Returns the publisher's transactional id, which fences across groups."""
+        """Returns the publisher's transactional id, which all groups share."""
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def slots(self, served: Served) -> Slots | None:
@@ -64,7 +64,7 @@ class Config:
         return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
-        """Returns the named stream (None: the only one); else raises ConfigError."""
+        """Returns the named stream, or the only one; else raises ConfigError."""
         names = [served.stream.name for served in self.streams]
         if name is None:
             if len(names) > 1:
@@ -183,7 +183,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
 
 
 def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
-    """Resolves a table's TLS paths from the folder, and loads the files."""
+    """Resolves a table's TLS paths from the folder, and validates the files."""
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(table, key)) is not None:

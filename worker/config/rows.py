@@ -11,9 +11,9 @@ from worker.config.streams import Served
 MOST_AT_ONCE_ROWS = 100_000
 """Maximum number of rows of a snapshot, which one transaction writes."""
 TOP = 100
-"""Number of the most frequent values of a window that have rows; a larger query adds rows."""
+"""Number of a window's most frequent values that have rows; a query for more values adds rows."""
 MOST_ROWS = 5_000_000
-"""Maximum number of rows of a stream on the topic; a new publisher can have to read all of them."""
+"""Maximum number of rows of a stream on the topic; a new publisher may have to read all of them."""
 
 
 @dataclass(frozen=True)

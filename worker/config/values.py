@@ -29,7 +29,7 @@ def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
 
 
 def exact(what: str) -> BeforeValidator:
-    """Returns a validator that refuses floats, because the number is exact."""
+    """Returns a validator that rejects floats, because they are not exact."""
 
     def validate(value: object) -> object:
         if isinstance(value, float) and math.isfinite(value):
@@ -112,5 +112,5 @@ HostName = Annotated[
 
 
 def are_methods(names: list[str]) -> bool:
-    """Returns whether names are distinct methods, and at least one."""
+    """Returns whether names are one or more methods without duplicates."""
     return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}

@@ -26,7 +26,7 @@ class Cost:
     """Maximum cost of a stream's windows.
 
     Attributes:
-        cell_bytes: maximum bytes of a cell's counts; most cells need a half or a quarter.
+        cell_bytes: maximum bytes of a cell's counts; most cells need a half or a quarter of them.
         kept_of: final windows of each name on the snapshot topic; None if they stay forever.
 
     Example:
@@ -72,7 +72,7 @@ class Cost:
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
     """Returns the maximum cost; ``retain`` is in ms (None: keep windows)."""
     windows = windowing.parsed
-    # open windows start by the newest timestamp, and end after the window-close watermark
+    # open windows start at or before the newest timestamp, and end after the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
     kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
     held = windowing.most_panes * windowing.pane
@@ -81,7 +81,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
-    """Returns a stream's sorted windows, or None; raises ConfigError."""
+    """Returns sorted windows, or None if there are none; raises ConfigError."""
     try:
         windows = parse_all(tuple(table.windows))
     except ValueError as error:
