@@ -43,7 +43,7 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
             name: np.array(answer[name], np.float64)
             for name in ("low", "high", "poisoning_tolerance", *_ANYTIME)
         }
-        # the level holds for all d values together, as any of them can be a top value
+        # the level holds for all d values together, because any of them can be a top value
         for name, due in zip(_ANYTIME, anytime_ends(1.0 - (1.0 - level) / len(of.base)), strict=True):
             expect_vector(f"{what}: {name}", found[name], due[values], off)
         anytime.expect_tolerance(what, found, of.base[values], of.reports, steps, np.full(len(values), off))

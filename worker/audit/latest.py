@@ -108,7 +108,7 @@ class Latest:
         length, gone = shape_of(name)[0], 0
         begin = max(each.first_start[name] for each in self._reached.values())
         whole = max(each.evicted_to for each in self._reached.values())
-        # the topic has every window from the oldest listed one on; unlisted windows are not deleted
+        # the topic has every window that starts at or after the oldest listed one, or the oldest one without `retain`
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
         for start, reports in self._windows(name, begin):
             end, is_there = start + length, (name, start) in self._there

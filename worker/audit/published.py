@@ -214,7 +214,7 @@ def _taints(
 ) -> tuple[bool, bool]:
     """Returns whether gaps may have lost reports, by narrow and wide bounds."""
     # A report lost to a window was not late: the window-close watermark before the gap was below the window's end. Its
-    # time was below the first new highest time after the gap plus a rule's delay. A rule is stored before it applies.
+    # time was below the first new highest time plus a rule's delay. A rule may be stored before it applies.
     if snapshot.name == "all":
         return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]

@@ -83,7 +83,7 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
 def bounds_of(
     consumer: KafkaConsumer, topic: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns first and last stable offsets by partition, or raises."""
+    """Returns first and last stable offsets by partition; raises `AuditError`."""
     try:
         begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
         ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)

@@ -95,7 +95,7 @@ class _Whole:
     types: dict[str, str] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     snapshot: Snapshot | None = None
-    of_another: bool = False  # whether it belongs to another document
+    of_another: bool = False  # whether it has the fingerprint of another document
 
     @property
     def mark(self) -> tuple[bytes | None, bytes | None]:

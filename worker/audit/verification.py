@@ -57,7 +57,7 @@ def verify(
                     cut=cut,
                     bounds=reading.bounds_of(consumer, [tp])[
                         tp
-                    ],  # after the cut, as workers continue to count
+                    ],  # after the cut, because workers continue to count
                     read=partial(reading.read, log, tp, partial(passed.to, tp)),
                     topic_id=topic_id,
                     committed=committed.get(tp.partition, (0, "")),
@@ -77,7 +77,7 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns newest head, snapshots, and first differences of them and rows."""
+    """Returns head, snapshots, and first differences in snapshots and rows."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
