@@ -34,7 +34,7 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns (p, q); for several rates, those of one rate of equal variance.
+    """Returns (p, q), or for several rates the pair with equal variance.
 
     A document with several rates needs `state`, which counts the reports at each rate.
 

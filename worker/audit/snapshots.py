@@ -209,7 +209,7 @@ class Snapshots:
                 other.snapshot = replace(other.snapshot, frequencies=None)
 
     def finish(self) -> list[Snapshot]:
-        """Returns the newest all-time snapshot, if any, and those of all windows.
+        """Returns the newest all-time snapshot, if any, and all window snapshots.
 
         Raises `Difference` if a message is missing or contradicts the newest head.
         """

@@ -28,7 +28,7 @@ from worker.redis.reaching import Unreachable
 OLDEST_REDIS = (6, 2)
 STRING_LIMIT = 512 << 20
 """Default of Redis' proto-max-bulk-len, in bytes."""
-_NEARLY = 0.9  # Share of maxmemory above which check warns
+_NEARLY = 0.9  # Share of maxmemory; check warns if more is used
 _KEYS = 4096  # Bytes of a partition's keys and metadata
 _PANE = 512  # Bytes of a pane's key and metadata
 
