@@ -1,7 +1,7 @@
-"""Decodes binary and JSON frames of many records, with a verdict on each.
+"""Decodes binary and JSON frames of many records; gives each a verdict.
 
-One pass over the bytes without allocation or recursion. The parser stops at the first byte that is invalid at its
-position. After the end of a record it reads NUL, which no JSON token contains.
+The parser makes one pass over the bytes, without allocation or recursion. It stops at the first byte that is invalid at
+its position. After the end of a record it reads NUL, which no JSON token contains.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ldp.wire import FINGERPRINT_BYTES, HEADER_BYTES, JSON_BEGINS, base64_bytes
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Bytes = npt.NDArray[np.uint8]
 
-# no reference counts, because no kernel here owns an array: they would make a byte of text five times as expensive
+# no reference counting: no kernel here owns an array, and it would make parsing a byte of text five times as slow
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 _compiled: Callable[[_F], _F] = njit(**_OPTIONS)
 _inlined: Callable[[_F], _F] = njit(forceinline=True, **_OPTIONS)
 
-_WORD = 8  # bytes copied together
+_WORD = 8  # bytes copied at once
 _HEAD = (1 << 8 * HEADER_BYTES) - 1
 
 _QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(ord, '",-:=\\')
@@ -59,16 +59,16 @@ class Verdict(IntEnum):
 
 
 def frames_capacity(span: int, size: int, fields: int) -> int:
-    """Returns the most bytes that `read_frames` writes for `span` bytes.
+    """Returns the most bytes that `read_frames` writes for `span` input bytes.
 
-    `size` is the bytes of a report; `fields` the number of its integers, 0 for a vector.
+    `size` is the size of a report in bytes; `fields` is the number of its integers, or 0 for a vector.
     """
-    # plus one report, for items beyond the limit, and one word, because writes are in full words
+    # plus one report for items beyond the limit, and one word because writes are whole words
     return max(span, span // least_text(size, fields) * size) + size + _WORD
 
 
 def least_text(size: int, fields: int) -> int:
-    """Returns the fewest bytes of a report in JSON, with its comma or bracket."""
+    """Returns the least size of a report in JSON, with its comma or bracket."""
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
@@ -90,17 +90,17 @@ def read_frames(
 
     Args:
         data: the records' bytes.
-        begins: (m,) int64, starts.
-        ends: (m,) int64, ends.
+        begins: (m,) int64, the start of each record.
+        ends: (m,) int64, the end of each record.
         header: the version byte and the fingerprint.
-        rules: bytes of a report, its `least_text`, and the limit of reports per record.
-        fields: (f, 2) int64, the bound of each integer of a report and its bytes; f is 0 for a vector.
-        reports: (`frames_capacity`,) uint8, written.
-        counts: (m,) int64, written: reports of each accepted record, else 0.
-        verdicts: (m,) uint8, written: a `Verdict` each.
+        rules: size of a report in bytes, its `least_text`, and the limit of reports per record.
+        fields: (f, 2) int64, bound and size in bytes of each integer of a report; f is 0 for a vector.
+        reports: (`frames_capacity`,) uint8, output: the reports of accepted records.
+        counts: (m,) int64, output: the number of reports of each accepted record, 0 for other records.
+        verdicts: (m,) uint8, output: the `Verdict` on each record.
 
     Returns:
-        The number of reports; or −1 if the records are not ascending ranges of the data.
+        The number of reports, or −1 if the records are not ascending ranges of the data.
     """
     size, _, most = rules
     common = HEADER_BYTES + size if size <= _WORD and most else -1
@@ -140,7 +140,7 @@ def _read_binary(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Copies the reports of a binary frame; returns number and verdict."""
+    """Copies a binary frame's reports; returns their number and the verdict."""
     size, _, most = rules
     body = end - begin - HEADER_BYTES
     if end == begin:
@@ -183,7 +183,7 @@ def _put(reports: _Bytes, place: int, word: int) -> None:
         reports[at + uint64(k)] = uint8(word >> uint64(8 * k))
 
 
-# JSON frames: a function parses the text at an index and returns the index after it, or −1 if it does not match
+# JSON frames: each function parses text at an index and returns the index after it, or −1 if it does not match
 
 
 @_compiled
@@ -197,7 +197,7 @@ def _read_json(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Writes the reports of a JSON frame; returns number and verdict."""
+    """Writes a JSON frame's reports; returns their number and the verdict."""
     count, verdict, same, first = 0, Verdict.ACCEPTED.value, False, -1
     at = _space(data, begin + 1, end)
     for turn in range(2):
@@ -234,9 +234,9 @@ def _reports(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int, int]:
-    """Parses the list of reports; returns also their number and the verdict."""
+    """Parses the list of reports; also returns their number and the verdict."""
     size, least, most = rules
-    kept = min(most, (end - at) // least)  # more reports are never accepted and overwrite one place
+    kept = min(most, (end - at) // least)  # further reports are rejected and overwrite one place
     count, verdict = 0, Verdict.ACCEPTED.value
     at = _mark(data, at, end, _LIST)
     if _byte(data, at, end) == _LIST_ENDS:
@@ -262,7 +262,7 @@ def _reports(
 def _numbers(
     data: _Bytes, at: int, end: int, fields: npt.NDArray[np.int64], reports: _Bytes, to: int
 ) -> tuple[int, int]:
-    """Parses an integer or a list of integers as a report, with a verdict."""
+    """Parses an integer or a list of integers; also returns the verdict."""
     listed = _byte(data, at, end) == _LIST
     found, verdict = 0, Verdict.ACCEPTED.value
     if listed:
@@ -293,7 +293,7 @@ def _numbers(
 
 @_inlined
 def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """Parses an integer of any length; returns also its value up to `_LARGE`."""
+    """Parses an integer of any length; also returns its value up to `_LARGE`."""
     negative = _byte(data, at, end) == _MINUS
     at += negative
     digit = _byte(data, at, end)
@@ -311,7 +311,7 @@ def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int) -> tuple[int, int]:
-    """Parses the rest of a string as canonical base64, with a verdict."""
+    """Parses a string's rest as canonical base64; also returns the verdict."""
     whole, letters, length = size // 3 * 4, -(-size * 4 // 3), -(-size // 3) * 4
     found = bits = word = 0
     good = True
@@ -372,7 +372,7 @@ def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
 
 @_inlined
 def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """Parses a character of a string; returns code −1 at the string's end."""
+    """Parses a character of a string; code −1 is the string's end or an error."""
     byte = _byte(data, at, end)
     if _PLAIN[byte]:
         return at + 1, byte

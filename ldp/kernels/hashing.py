@@ -1,7 +1,7 @@
-"""Hashes and counts reports of OLH, with mul32 and xxh32.
+"""Computes OLH's hashes mul32 and xxh32, and counts its reports.
 
 numba widens 32-bit integers to 64 bits in arithmetic. The steps of a hash therefore use `_add`, `_multiply` and so on,
-which stay in 32 bits: the hash needs this modulus, and loops vectorise at full width.
+which stay in 32 bits. The hashes are defined modulo 2³², and a vector register holds twice as many 32-bit words.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from numba import njit, types, uint32
 from numba.extending import intrinsic
 
-TILE = 2048  # reports counted together: three words each fit the first-level cache
-GROUP = 64  # a tile is padded to a multiple of this with reports that support no value, so that no loop has a tail
-STEPS = 4  # most steps of xxHash32 over up to eight digits: for seven digits, a lane and three bytes
+TILE = 2048  # reports counted together; with three words each, they fit the first-level cache
+GROUP = 64  # tiles are padded to a multiple of this with reports that support no value, so that no loop has a tail
+STEPS = 4  # most steps of xxHash32 for up to eight digits: seven digits are one lane and three bytes
 
 
 _PRIME1 = 0x9E3779B1
@@ -87,7 +87,7 @@ def _mul32(seed: np.uint32, e: np.uint32, a: np.uint32, b: np.uint32, c: np.uint
 
 @njit(cache=True, nogil=True, inline="always")
 def _avalanche(h: np.uint32) -> np.uint32:
-    """Applies the finaliser of xxHash32."""
+    """Applies the finalizer of xxHash32."""
     h = _multiply(_shifted(h, 15), _PRIME2)
     h = _multiply(_shifted(h, 13), _PRIME3)
     return _shifted(h, 16)
@@ -129,7 +129,7 @@ def _text(value: int, text: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_text(text: Any, length: int) -> int:
-    """Increments digits; returns the first changed place, or −1 if longer."""
+    """Adds 1 to the text; returns the first changed place, or −1 if it grows."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48
@@ -190,11 +190,11 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Adds to state[v] the reports whose "mul32" hash of v is their bucket.
+    """Counts in state[v] the reports whose bucket is the "mul32" hash of v.
 
-    ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit product.
-    The words of a value are computed once for a tile of reports. state is (d,) int64; seeds and buckets are (n,)
-    uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
+    ⌊x·g/2³²⌋ = r means that x is in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉). This test takes one subtraction and one comparison, not
+    a 64-bit product. The words of a value are computed once for a tile of reports. state is (d,) int64; seeds and
+    buckets are (n,) uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
     one = uint32(min(g, 1))  # 1, hidden from the compiler, so that it uses one masked addition
@@ -237,7 +237,7 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
-    """Fills the constants that test h mod g = b, for each b of a tile."""
+    """Fills in the constants of the test h mod g = b, for each b of a tile."""
     odd, _, inverse = _divisor(g)
     for i in range(buckets.size):
         b = buckets[i]
@@ -251,19 +251,19 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Adds to state[v] the reports whose "xxh32" hash of v is their bucket.
+    """Counts in state[v] the reports whose bucket is the "xxh32" hash of v.
 
     A value shares with its predecessor all steps of xxHash32 before the first changed digit. Their results are stored,
-    so the cost is mostly the last step and the finaliser. h mod g = b needs no division: with g = 2^k·m, m odd, the
-    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋, or a mask if g is a power of two. The arguments are those of
-    `count_mul32`.
+    so the cost is mostly the last step and the finalizer. The test h mod g = b needs no division. If g is a power of
+    two, it is a mask. Otherwise g = 2^k·m with m odd, and it is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋. The
+    arguments are those of `count_mul32`.
     """
     _wide()
     one = uint32(min(g, 1))  # as in count_mul32
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
-    after = _tiles(STEPS)  # the hash after each number of steps; after 0 steps the seed
+    after = _tiles(STEPS)  # row s is the hash after s steps; row 0 is the seed
     tiles = _tiles(2)
     offset, limit = tiles[0], tiles[1]
     for start in range(0, seeds.size, TILE):

@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def _pointer(_typing: Any, _address: Any) -> Any:
-    """Returns a pointer to counters, which is faster than a list of arrays."""
+    """Converts an address to a pointer, faster to use than a list of arrays."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -36,10 +36,10 @@ def address_of(state: Ints) -> int:
 def count_indices_partitioned(
     addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]
 ) -> None:
-    """Adds 1 to counter ``indices[i]`` of the state of i's run, for each i.
+    """Counts each index in the state of its run.
 
-    addresses are (m,), from `address_of`, of contiguous int64 states. runs are (2, r): the state of each run and the
-    index after its last item. indices are (n,) uint8, uint16 or uint32, below the length of every state.
+    addresses is (m,): the addresses of contiguous int64 states, from `address_of`. runs is (2, r): the state of each
+    run and the position after its last index. indices is (n,) uint8, uint16 or uint32, each below the states' length.
     """
     first = 0
     for run in range(runs.shape[1]):
@@ -51,10 +51,10 @@ def count_indices_partitioned(
 
 @njit(cache=True, nogil=True)
 def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
-    """Groups items of `size` bytes by the place of their run, in order.
+    """Sorts items of `size` bytes by the group of their run, stably.
 
-    runs are (2, r): the place of each run and the index after its last item. The kernel writes out, (n·size,) uint8,
-    and ends, (m,) int64, the index in ``out`` after the last item of each place.
+    runs is (2, r): the group of each run and the index after its last item. The kernel writes out, (n·size,) uint8, the
+    items group by group, and ends, (m,) int64, the number of items up to the end of each group.
     """
     ends[:] = 0
     first = total = 0

@@ -11,7 +11,7 @@ from numba import njit, uint32
 
 @njit(cache=True, nogil=True)
 def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
-    """Adds to state[u] the number of indices u, (n,) uint8, uint16 or uint32."""
+    """Adds 1 to state[u] for each index u of (n,) uint8, uint16 or uint32."""
     for i in range(indices.size):
         state[indices[i]] += 1
 
@@ -35,8 +35,8 @@ def choose_subsets(
 ) -> None:
     """Turns draws, (n, k) int64, into subsets of 0..m−1 in place.
 
-    It uses Floyd's algorithm like `ldp.sampling.subset`. Draw j of each row is uniform below m−k+j. Row i contains
-    symbols[i] exactly if own[i] is true. Members are unordered.
+    The kernel uses Floyd's algorithm, like `ldp.sampling.subset`. Draw j of each row is uniform below m−k+j. Row i
+    contains symbols[i] if and only if own[i] is true. Members are unordered.
     """
     k = draws.shape[1]
     taken = np.zeros(m, np.bool_)

@@ -25,24 +25,24 @@ UNDECLARED = 255
 class RatedResponse(Response):
     """Randomized response of two values; each report carries its rate.
 
-    With probability r, the rate, a client replaces its value by a fair coin. A report thus has the value with
-    probability p = 1 − r/2 and the other with q = r/2 (``randomizedTriggerRate`` of the W3C's Navigation Timing). The
-    reports of each rate are counted separately, and `RatedEstimate` combines them. With two values the variance of a
-    count does not depend on the values of the users.
+    With probability r, the rate, a client replaces its value by a fair coin toss. A report therefore has the user's
+    value with probability p = 1 − r/2 and the other value with q = r/2. The W3C's Navigation Timing calls the rate
+    ``randomizedTriggerRate``. The reports of each rate are counted separately, and `RatedEstimate` combines them. The
+    variance of a count does not depend on the users' values, because the domain has only two.
 
     Report: ``rate``, an index, and ``value``, one byte each. State: two counters per rate. Server: one increment per
     report.
 
     Args:
         rates: 1 to 16 ascending rates, each above 0 and below 1, as "1/2", "0.4994798" or a Fraction.
-        domain_size: 2.
+        domain_size: always 2.
         epsilon: omit it.
 
     Attributes:
         rates: the exact rates.
         epsilon: ε at the lowest rate, the largest ε of a report.
-        p: probability at the highest rate, which `perturb` uses.
-        q: probability at the highest rate.
+        p: probability of the user's value at the highest rate, which `perturb` uses.
+        q: probability of the other value at the highest rate.
 
     Example:
         >>> rated = RatedResponse(["0.4994798", "3/4"])
@@ -112,14 +112,14 @@ class RatedResponse(Response):
         counts: npt.NDArray[np.int64] = super().support(state).reshape(-1, 2).sum(axis=0)
         return counts
 
-    def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:  # noqa: ARG002  # of the contract
-        """Raises ValueError, because counts without rates determine no estimate."""
+    def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:  # noqa: ARG002  # required by the base class
+        """Raises ValueError, because an estimate needs the rates of the reports."""
         raise ValueError(
             "supports are given, but do not contain the rates of the reports; pass the state's counters, two per rate"
         )
 
     def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
-        """Returns the estimate `ldp.oracles.rated_estimate.pooled` over all rates."""
+        """Returns the pooled estimate; see `ldp.oracles.rated_estimate.pooled`."""
         from ldp.oracles.rated_estimate import pooled
 
         return pooled(self, state, n)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Response(ExplicitChannel, GRR):
     """Generalized Randomized Response with explicit p: the channel of `GRR`.
 
-    The device reports its user's value with probability p and any other with q = (1−p)/(d−1) each. A report spends
-    ε = ln(p/q). If a client replaces the value with probability r by a uniform value of all d, p is 1 − r + r/d.
+    The device reports its user's value with probability p and each other value with q = (1−p)/(d−1). A report spends
+    ε = ln(p/q). If a client replaces the value with probability r by a uniform one of all d values, p = 1 − r + r/d.
 
     Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment per report.
 
@@ -73,5 +73,5 @@ class Response(ExplicitChannel, GRR):
 
 
 def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
-    """Returns p and q of a rate."""
+    """Returns p and q of randomized response of two values at a rate."""
     return 1 - rate / 2, rate / 2
