@@ -1,4 +1,4 @@
-"""Describes brokers, topics, logs and groups for `check`."""
+"""Describes brokers, topics, logs and groups for ``ldp-worker check``."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ _TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartition
 
 @dataclass(frozen=True)
 class Brokers:
-    """The properties of the brokers that `check` examines."""
+    """Properties of the brokers that ``ldp-worker check`` examines."""
 
     count: int
-    version: tuple[int, ...]  # the oldest possible release of the first broker
+    version: tuple[int, ...]  # the oldest Kafka release with the first broker's API versions
     cluster_id: str
     # shortest and longest session time-out of the first broker, in ms; None if this user may not read them
     sessions: tuple[int, int] | None = None
@@ -39,7 +39,7 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The topics and groups of a configuration, by input topic and partition."""
+    """State of a configuration's topics and groups, by topic and partition."""
 
     topics: Mapping[str, Topic]
     logs: Mapping[str, Mapping[int, tuple[int, int]]]  # (first offset, end)

@@ -48,7 +48,7 @@ def find_open_transactions(
 
 
 def _opened(admin: KafkaAdminClient) -> dict[str, tuple[float, set[TopicPartition]]]:
-    """Returns start and partitions by open transaction; {} without the right."""
+    """Returns each open transaction's start and partitions; {} after an error."""
     try:
         listed = admin.list_transactions()
         ids = sorted({one.transactional_id for some in listed.values() for one in some})

@@ -1,4 +1,4 @@
-"""Verifies the first available offset of a log by fetches.
+"""Verifies the first available offset of a log by fetching.
 
 A wrong answer about a log's first offset would lose reports permanently. So records count as lost only if the leader
 also rejects a fetch of them twice, at least 1 s apart.
@@ -26,9 +26,9 @@ class Firsts:
         """(partition, offset) -> time when the leader first rejected a fetch at it."""
 
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns each log's first available offset from a given one on.
+        """Returns each log's first available offset at or after a given offset.
 
-        Raises `KafkaError`: the brokers do not answer.
+        It leaves out logs whose first offset is not confirmed yet. Raises `KafkaError`: the brokers do not answer.
         """
         there = fetchable(self._consumer, offsets, self._ms)
         found = {tp: offsets[tp] for tp, fetched in there.items() if fetched}
@@ -54,9 +54,9 @@ class Firsts:
 def fetchable(
     consumer: KafkaConsumer, offsets: Mapping[TopicPartition, int], ms: int
 ) -> dict[TopicPartition, bool]:
-    """Returns whether each offset is in the range of its log, by a fetch.
+    """Finds out by a fetch whether each offset is in the range of its log.
 
-    It sends its own request: the library fetches only at the positions of assigned partitions.
+    It sends its own request, because the library fetches only at the positions of assigned partitions.
 
     `offsets`: partition -> offset; a log's end is in range. Raises `KafkaError`: the brokers do not answer.
 
@@ -87,7 +87,7 @@ def fetchable(
 
 
 def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:
-    """Returns a request for at most one batch, answered without waiting."""
+    """Returns a fetch request for at most one batch, without waiting for data."""
     topics: dict[str, list[Any]] = {}
     for tp, offset in offsets.items():
         epoch = cluster.leader_epoch_for_partition(tp)

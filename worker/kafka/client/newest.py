@@ -12,7 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from worker.config import Config
 from worker.kafka.client import quirks, reading
 
-MOST = 1000  # Most records of a partition
+MOST = 1000  # Most records returned per partition
 _FIRST = 4  # Records of a partition read first, to estimate the record size
 _BYTES = 16 << 20  # Most bytes of a topic, without the first records of each partition
 _LARGEST = 2 << 20  # Largest dead letter in bytes
@@ -28,7 +28,7 @@ def newest_records(
 ) -> dict[int, list[Any]]:
     """Returns the newest committed records of each partition, by offset.
 
-    At most `MOST` records a partition; fewer if the records are large or arrive too late. Raises
+    It returns at most `MOST` records per partition, and fewer if they are large or arrive too late. Raises
     `kafka.errors.KafkaError`: the brokers do not answer.
     """
     found = dict[int, list[Any]]()
@@ -59,7 +59,7 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns all records; none if larger than `room` bytes, or too late."""
+    """Returns all records; none if they exceed `room` bytes or the time limit."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

@@ -1,7 +1,7 @@
 """Works around defects and missing interfaces of kafka-python 3.0.12.
 
-Each docstring names the defect, and after "Gone when" the sign of its fix. ``tests/unit/worker/test_quirks.py``
-demonstrates each defect in the library and fails once it is fixed. Run these tests before an upgrade of the library.
+Each docstring describes a defect of the library ("upstream"), and after "Gone when" the fix. The tests in
+``tests/unit/worker/test_quirks.py`` demonstrate each defect and fail once it is fixed. Run them before an upgrade.
 """
 
 import contextlib
@@ -42,14 +42,14 @@ HANDSHAKE_SECONDS = 5.0  # Longest TLS handshake
 class _BufferedTransport:
     """A transport that reads large pieces and keeps the last received data.
 
-    Upstream reads and joins pieces of 4 KiB, half the cost of a fetch. Gone when it reads into a buffer. Upstream drops
-    data that arrives with the end, such as the reason of a rejected login. Gone when ``_read_from_sock`` returns the
-    data before the error. Here the next read raises the error.
+    Upstream reads and joins pieces of 4 KiB, which takes half the time of a fetch. Gone when it reads into a buffer.
+    Upstream drops data that arrives just before the connection ends, such as the reason for a rejected login. Gone when
+    ``_read_from_sock`` returns the data before the error. Here the next read raises the error.
     """
 
     _sock: Any
     _buffer = memoryview(b"")
-    """A buffer for each transport: the client copies received data only after it has read other transports."""
+    """Each transport has its own buffer, because the client copies data only after it has read other transports."""
 
     def _sock_recv(self) -> tuple[bytes | memoryview, Exception | None]:
         buffer = self._buffer or memoryview(bytearray(_FIRST_RECEIVED))
@@ -77,7 +77,7 @@ class Plain(_BufferedTransport, KafkaTCPTransport):  # type: ignore[misc]  # kaf
 
 
 class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
-    """A connection with TLS and a time limit of the handshake.
+    """A connection with TLS and a time limit for the handshake.
 
     Upstream waits forever for a silent listener. Gone when ``handshake`` waits with a time-out.
     """
@@ -100,7 +100,7 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
             raise
 
     def _step(self) -> Any:
-        """Continues the handshake; returns its wait function, None at the end."""
+        """Continues the handshake; returns the wait function, or None at the end."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -117,7 +117,7 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
-        """Returns the next bytes; without a number, a view of all remaining bytes."""
+        """Returns the next `nbytes`; for None, a view of all remaining bytes."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
         start: int = self.tell()
@@ -128,8 +128,8 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 def mend_connections() -> None:
     """Makes all clients use `Plain`, `Tls`, `Answer` and `Tokens`.
 
-    It replaces library classes, as no client has an argument for them. Call it before creating a client; repeated calls
-    change nothing.
+    It replaces library classes, because no client has an argument for them. Call it before creating a client; repeated
+    calls change nothing.
     """
     AbstractTokenProvider.register(Tokens)
     manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
@@ -140,7 +140,7 @@ CONNECTIONS = logging.getLogger("kafka.net.manager")  # Logger of the client's f
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
-    """Extracts the reason of a failed connection from a log record, or None.
+    """Returns the reason for a failed connection from its log record, or None.
 
     Upstream logs the reason and raises only a time-out. Gone when the error contains the reason.
 
@@ -173,8 +173,8 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     """Commits a transaction after all its records were acknowledged.
 
     Upstream, a retriable error of a batch does not fail the transaction, so an expired record is left out of the
-    commit. And `flush` fails when a batch too large for the topic is split, even if its halves succeed. Gone when both
-    are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
+    commit. Also, `flush` fails when a batch too large for the topic is split, even if its halves succeed. Gone when
+    both are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
     """
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
@@ -190,7 +190,7 @@ _AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retri
 def retry_lost_requests(producer: KafkaProducer) -> None:
     """Makes a transactional producer retry requests that were not sent.
 
-    Upstream's sender drops a request if its connection was lost: it expects False from `await_ready`, which raises.
+    Upstream's sender drops a request if its connection was lost: `await_ready` raises, but the sender expects False.
     Records then wait until they expire, and the end of a transaction waits forever. Gone when a producer whose
     connections are cut commits within seconds.
     """
@@ -210,10 +210,10 @@ def retry_lost_requests(producer: KafkaProducer) -> None:
 def refuse_end_retries(producer: KafkaProducer) -> None:
     """Makes a producer fail instead of retrying the end of a transaction.
 
-    Upstream retries it after a lost connection, and the next transaction has the same epoch: a delayed first request
-    may commit a part of the next transaction. And upstream retries without end on retriable codes. After the failure a
-    new producer has a new epoch, and reads whether the commit succeeded. Gone when each transaction has its own epoch
-    (EndTxn, version 5) and a commit has a time-out.
+    Upstream repeats this request after a lost connection. The next transaction has the same epoch, so a delayed first
+    request may commit a part of it. Upstream also repeats the request without limit after retriable errors. After the
+    failure, a new producer has a new epoch, and reads whether the commit succeeded. Gone when each transaction has its
+    own epoch (EndTxn, version 5) and a commit has a time-out.
     """
     manager = producer._transaction_manager
     enqueue = manager._enqueue_request
@@ -232,10 +232,10 @@ def refuse_end_retries(producer: KafkaProducer) -> None:
 
 
 def drop(producer: KafkaProducer) -> None:
-    """Closes a producer unflushed; its successor aborts the transaction.
+    """Closes a producer without a flush; its successor aborts the transaction.
 
-    Upstream's ``close(timeout=0)`` first flushes, and raises before closing if something is unsent or was split. Gone
-    when it closes.
+    Upstream's ``close(timeout=0)`` first flushes, and raises before closing if a record is unsent or a batch was split.
+    Gone when it closes anyway.
     """
     producer._sender.force_close()
     with contextlib.suppress(KafkaTimeoutError, UnknownError):
@@ -248,8 +248,8 @@ def drop(producer: KafkaProducer) -> None:
 def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
     """Pauses a newly assigned partition; called by the rebalance listener.
 
-    Upstream sets the position even of a paused partition to the group's offset. Without one, `poll` raises under the
-    reset policy `none`. Gone when `poll` ignores paused partitions.
+    Upstream sets even a paused partition's position to the group's committed offset. Without a committed offset, `poll`
+    raises under the reset policy `none`. Gone when `poll` ignores paused partitions.
     """
     consumer.seek(partition, 0)
     consumer.pause(partition)
@@ -266,18 +266,18 @@ def resume_join(consumer: KafkaConsumer) -> None:
 
 
 def leave_on_close(consumer: KafkaConsumer) -> None:
-    """Makes a member with a name leave its group on close.
+    """Makes a static member leave its group on close.
 
-    Upstream, as Kafka's Java client, it stays a member: the group waits for the session time-out even after an orderly
-    stop. Gone when ``close`` has an option to leave.
+    Upstream, like Kafka's Java client, keeps it in the group, so the group waits for the session time-out even after an
+    orderly stop. Gone when ``close`` has an option to leave.
     """
     consumer._coordinator.is_dynamic_member = lambda: not displaced(consumer)
 
 
 def displaced(consumer: KafkaConsumer) -> bool:
-    """Returns whether another process joined the group as this member.
+    """Returns whether another process joined the group as this static member.
 
-    Upstream only logs this, stops the heartbeat, and keeps polling its old partitions. Gone when ``poll`` raises it.
+    Upstream only logs this, stops the heartbeat, and keeps polling its old partitions. Gone when ``poll`` raises.
     """
     coordinator = consumer._coordinator
     with coordinator._lock:  # a join changes several fields
@@ -288,9 +288,9 @@ def displaced(consumer: KafkaConsumer) -> bool:
 def rejoin(consumer: KafkaConsumer) -> None:
     """Makes a member join its group again at its next poll.
 
-    Upstream's version of the join request does not inform a leader that returns under its name that it still leads. So
-    no member notices new partitions. A second join makes the broker assign all partitions again. Gone when the client
-    joins by version 9.
+    With upstream's version of the join request, a static member that returns does not learn that it is still the
+    leader. So no member notices new partitions. A second join makes the broker assign all partitions again. Gone when
+    the client sends version 9 of the request.
     """
     consumer._coordinator.request_rejoin()
 
@@ -299,7 +299,7 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
     """Returns a topic's partitions; empty if it is missing, None if unknown.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it has a time-out.
-    `since_ms`: the monotonic time of subscribing; older metadata lack the topic. Raises
+    `since_ms`: the monotonic time of subscribing in ms; older metadata does not have the topic. Raises
     `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops this error.
     """
     cluster = consumer._cluster
@@ -345,9 +345,9 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
 def committed(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> Mapping[TopicPartition, Any]:
-    """Returns a group's committed offsets with metadata, by one request.
+    """Returns a group's committed offsets and their metadata, in one request.
 
-    Upstream's ``committed`` accepts one partition. Gone when it accepts several. Raises `KafkaError`: the group's
+    Upstream's ``committed`` accepts only one partition. Gone when it accepts several. Raises `KafkaError`: the group's
     coordinator does not answer.
     """
     offsets: Mapping[TopicPartition, Any] = consumer._coordinator.fetch_committed_offsets(
@@ -363,13 +363,14 @@ def bounds(
     ms: int,
     refused: Collection[TopicPartition] = (),
 ) -> Mapping[TopicPartition, int]:
-    """Returns the beginnings or ends of the partitions that have a leader.
+    """Returns the first or end offsets of the partitions that have a leader.
 
     Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until the time-out if none
     has one. Gone when it leaves out partitions without a leader.
 
-    `refused`: receives the partitions with an error during the request, see `refusals`; the result lacks them. Raises
-    `KafkaError`: the brokers do not answer.
+    `ask`: the consumer's ``beginning_offsets`` or ``end_offsets``; `refused`: filled during the request with the
+    partitions that return an error, which the result leaves out; see `refusals`. Raises `KafkaError`: the brokers do
+    not answer.
     """
     cluster = consumer._cluster
     if not (led := _led(cluster, tps)):
@@ -391,7 +392,7 @@ def bounds(
 def whole_bounds(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns the beginning and end of every given partition; see `bounds`.
+    """Returns the (first, end) offset of every given partition; see `bounds`.
 
     Raises `KafkaError`: a partition has no leader, or the brokers do not answer.
     """

@@ -57,7 +57,7 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
 
 
 Decode = Callable[[str, int, Fetched], Iterator[tuple[int, Any]]]
-"""Yields (position, record before it or None) pairs of a partition's fetch.
+"""Function that decodes a partition's fetch to pairs (next position, record or None).
 
 A record has a ``size``: its memory in bytes.
 """
@@ -66,7 +66,7 @@ A record has a ``size``: its memory in bytes.
 class _Decoded(_Bytes):
     """Yields the records that a function decodes from one partition's fetch.
 
-    An empty fetch moves the position to the bound. Otherwise the position would never reach the end of a log if
+    An empty fetch moves the position to `bound`. Otherwise the position would never reach the end of a log if
     compaction removed the last batch.
     """
 
@@ -108,8 +108,8 @@ def install(consumer: KafkaConsumer) -> None:
 def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
     """Makes a consumer's `poll` return the records that a function decodes.
 
-    The consumer must have one assigned partition and no incremental fetch sessions, because a broker may leave a
-    partition out of these. Its attribute ``bound`` becomes the `_Decoded.bound` of the newest fetch.
+    The consumer must have one assigned partition. Its incremental fetch sessions must be off, because a broker may
+    leave a partition out of them. Its attribute ``bound`` becomes the `_Decoded.bound` of the newest fetch.
     """
     fetcher = consumer._fetcher
     fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
@@ -125,7 +125,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
 
     def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
         taken: int = append(drained, part, most, update)
-        # the maximum ends the poll
+        # returning the maximum ends the poll
         return most if taken and part.is_full else taken
 
     fetcher._parse_fetched_data, fetcher._append = parse_with_bound, append_bounded

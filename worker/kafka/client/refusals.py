@@ -1,4 +1,4 @@
-"""Separates errors of single partitions from answers about the others.
+"""Separates one partition's errors from the other partitions' answers.
 
 Upstream (kafka-python 3.0.12) raises one partition's error for all partitions, or retries all until the time-out. Gone
 when its calls return an error for each partition. Like `quirks` and `raw_fetch`, this module uses private names of the
@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.errors import KafkaError, for_code
 
-# Errors in a partition's field that concern the group or the member: the library handles these
+# Errors about the group or the member that a partition's field reports; the library handles them
 _OF_THE_GROUP = (
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.CoordinatorNotAvailableError,
@@ -37,14 +37,14 @@ _OF_THE_SESSION = (
     kafka_errors.InvalidFetchSessionEpochError,
 )
 _OF_THE_TOPIC = (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.TopicAuthorizationFailedError)
-"""Metadata errors that are facts about the topic; other errors leave its partitions unknown."""
+"""Errors which mean that the topic is missing or forbidden; after others its partitions are unknown."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _FORGIVEN_SECONDS = 10.0
 """Time without an error after which a refused partition counts as healthy, even without new records."""
 
 
 class Answers:
-    """Removes errors of single partitions from brokers' answers."""
+    """Moves errors of single partitions out of brokers' answers."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._fetches = deque[tuple[int, KafkaError]]()
@@ -75,7 +75,7 @@ class Answers:
 
     def _describing(self, update: Callable[[Any], Any], cluster: Any) -> Callable[[Any], Any]:
         """Keeps a topic's known partitions while brokers report a topic error."""
-        # upstream drops them, so members lose their partitions; after INVALID_TOPIC_EXCEPTION it never retries
+        # upstream drops the partitions, so members lose them; after INVALID_TOPIC_EXCEPTION upstream never retries
 
         def updated(metadata: Any) -> Any:
             self._topics, known = {}, dict(cluster._partitions)
@@ -145,7 +145,7 @@ class Answers:
     def _take_out(
         self, topics: list[tuple[str, list[Any]]], kept: tuple[type[KafkaError], ...]
     ) -> dict[TopicPartition, KafkaError]:
-        """Removes partitions with an error, except errors in `kept`."""
+        """Removes and returns partitions with an error, except errors in `kept`."""
         refused = {}
         for topic, partitions in topics:
             for one in list(partitions):
@@ -158,11 +158,11 @@ class Answers:
 
 @dataclass
 class Refusal:
-    """The first refusal of a partition, and the end and length of its wait."""
+    """The backoff of a refused partition, in seconds."""
 
-    since: float
-    until: float
-    wait: float
+    since: float  # time of the first refusal
+    until: float  # end of the newest wait
+    wait: float  # length of the newest wait
 
 
 class Refusals:
@@ -174,7 +174,7 @@ class Refusals:
         self._new: dict[int, tuple[KafkaError, float]] = {}
 
     def add(self, partition: int, error: KafkaError) -> None:
-        """Adds the error of a partition's fetch."""
+        """Records the error of a partition's fetch, and doubles its wait."""
         now, known = self._clock(), self._of.get(partition)
         wait = _FIRST_WAIT if known is None else min(2 * known.wait, _LONGEST_WAIT)
         since = now if known is None else known.since

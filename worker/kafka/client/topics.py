@@ -25,7 +25,7 @@ APPEND_TIME = "LogAppendTime"  # ``message.timestamp.type`` for the broker's tim
 _APPENDED = {"message.timestamp.type": APPEND_TIME}
 """Broker time on output topics: with producer time, brokers reject records from a worker whose clock is ahead."""
 _ANY_MS = 1000 * 24 * HOUR_MS
-"""A timestamp bound above this counts as none; Kafka's default is the largest number."""
+"""A timestamp bound above this counts as unlimited; Kafka's default is the largest 64-bit number."""
 BROKERS_DEFAULT = -1  # Replication factor that means the brokers' default
 BROKER_LIMIT = 1_048_588  # Kafka's default of ``max.message.bytes``
 
@@ -36,7 +36,7 @@ _SEGMENT = 64 << 20
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic that the configuration needs, with the settings of its creation."""
+    """A topic that the configuration needs, with the settings to create it."""
 
     name: str
     role: str
@@ -60,7 +60,7 @@ class Topic:
 
     @property
     def append_time(self) -> bool:
-        """Whether records have the broker's time."""
+        """Whether the broker sets the timestamps of records."""
         return self.settings.get("message.timestamp.type") == APPEND_TIME
 
     @property
@@ -88,7 +88,7 @@ class TopicError(RuntimeError):
 
 
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:
-    """Returns the most bytes of a message with one report: binary and JSON.
+    """Returns the largest size of a message with one report: (binary, JSON).
 
     Example:
         >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
@@ -101,13 +101,13 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
 
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
-    """Returns the most bytes of a message in any snapshot of a stream."""
+    """Returns the largest size of a message in any snapshot of a stream."""
     named = {} if served.cost is None else served.cost.named
     return largest_message(served.stream, served.queries, partitions, named)
 
 
 def largest_of_rows(served: Served) -> int:
-    """Returns the most bytes of a stream's row, with its key."""
+    """Returns the largest size of a stream's row, including its key."""
     names = [query.name for query in served.queries]
     longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
     label = max(
@@ -206,7 +206,7 @@ def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
 
 
 def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
-    """Returns a topic's ``cleanup.policy``, None if unknown."""
+    """Returns a topic's ``cleanup.policy``, or None if unknown."""
     try:
         with contextlib.closing(connect(settings)) as admin:
             return describe(admin, [name])[name].settings.get("cleanup.policy")
@@ -215,7 +215,7 @@ def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
 
 
 def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the cluster's description of the named topics that exist."""
+    """Returns the cluster's descriptions of the named topics that exist."""
     found = {}
     for topic in admin.describe_topics(list(names)):
         error = kafka.errors.for_code(topic["error_code"])
@@ -239,7 +239,7 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 def bounds(
     admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Returns (first offset, end); `stable`: the end is the last stable one."""
+    """Returns each log's (first offset, high watermark or last stable offset)."""
     both = [TopicPartition(topic, partition) for partition in partitions]
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))

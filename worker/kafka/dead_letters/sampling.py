@@ -1,7 +1,7 @@
 """Samples dead letters by reason.
 
-Sending a dead letter costs 1000 times as much as counting a record. Each reason has a token bucket. The sample depends
-on a record's position, its reason and the sizes of the records sent before, but not on its contents.
+Sending a dead letter costs 1000 times as much as counting a record. Each reason therefore has a token bucket. The
+sample depends on a record's position, its reason and the sizes of the records sent before, but not on its contents.
 """
 
 import math
@@ -35,7 +35,7 @@ class _Bucket:
 
 
 class Sample:
-    """Chooses the records of one stream that leave a dead letter.
+    """Chooses the records of one stream to send as dead letters.
 
     Example:
         >>> now = [0.0]
@@ -65,14 +65,14 @@ class Sample:
         """
         chosen = []
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
-            if most := self.most(reason):  # in a flood mostly 0
+            if most := self.most(reason):  # mostly 0 in a flood
                 these = np.flatnonzero(verdicts == verdict)[:most]
                 if len(these):
                     chosen.append(these[: self._room(reason, columns, these)])
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns the length of the prefix of records that may be sent now."""
+        """Returns how many of the first records may be sent now."""
         return self._room(reason, columns, these[: self.most(reason)])
 
     def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:

@@ -1,7 +1,7 @@
 """Kernels that parse record batches: headers to rows, records to columns.
 
-They implement the layout in `records`, without codecs and checksums, in one file: that is why it is longer than others.
-No kernel reads or writes outside its arrays: it compares each length with the available bytes before use.
+They implement the layout that `records` describes, except codecs and checksums. No kernel reads or writes outside its
+arrays, because each length is compared with the available bytes before use.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class State(IntEnum):
     MAGIC = 6
 
 
-# A batch in `records.Reader`
+# The row of a batch in `records.Reader`
 ROW = np.dtype(
     [
         ("place", np.int64),  # the batch's index in the fetched bytes
-        ("size", np.int64),  # the batch's bytes
+        ("size", np.int64),  # the batch's size in bytes
         ("base", np.int64),  # its base offset
         ("start", np.int64),  # records below this offset are skipped
         ("end", np.int64),  # the offset after the batch
@@ -42,7 +42,7 @@ ROW = np.dtype(
         ("last", np.int64),  # the last offset minus the base offset
         ("timestamp", np.int64),  # base timestamp; with the broker's time, the max timestamp
         ("producer", np.int64),
-        ("count", np.int64),  # number of records in the header
+        ("count", np.int64),  # number of records, from the header
         ("cap", np.int64),  # most bytes of its decompressed records
         ("begin", np.int64),  # first index of its records in the decompressed bytes
         ("stop", np.int64),  # index after its records
@@ -63,7 +63,7 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """Returns the batch's length; 0 if cut off, the rest if negative."""
+    """Returns a batch's size; 0 if cut off, all bytes left if it is negative."""
     left = batches[1] - at
     if left < LEAST:
         return 0
@@ -102,7 +102,7 @@ def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
     while size:
-        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older: a checksum
+        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older: checksum here
         epoch = big32_at(batches, at + 12) if has_epoch else -1
         end = max(end, _end_of(batches, at, size))
         at += size
@@ -124,8 +124,8 @@ def read_headers(
         fetched: (b,) uint8, record batches; the last batch may be cut off.
         at: the start index.
         rows: (r,) of `ROW`, output; ``state`` is READ if the size and the magic are valid.
-        cap_offsets: (c,) int64, ascending: the first offset of each cap.
-        caps: (c,) int64, the caps.
+        cap_offsets: (c,) int64, ascending: the first base offset to which each cap applies.
+        caps: (c,) int64, most bytes of a batch's decompressed records.
 
     Returns:
         The number of rows, and the index after the last batch.
@@ -194,7 +194,7 @@ def classify(
         begun: the number of aborted transactions that have begun.
 
     Returns:
-        The position after the rows, and ``begun`` at it.
+        The position after the rows, and ``begun`` at that position.
     """
     batches = window(fetched)
     for i in range(n):
@@ -240,7 +240,7 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 @njit(cache=True, nogil=True)
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
     """Returns a zigzag varint of at most 5 or 10 bytes, and the next index."""
-    # after a damaged varint this and all later indices are beyond the end: callers check only the last index
+    # after a damaged varint, this and all later calls return an index beyond the end: callers check only the last
     highest = np.uint64(0x0F if most == 5 else 0x01)  # largest valid last byte
     number: Any = np.uint64(0)
     for k in range(min(most, end - at)):
@@ -280,11 +280,11 @@ def decode_records(
     """Decodes batches to columns, each completely or not at all; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify`; a row with damaged records becomes LENGTH.
+        data: (b,) uint8, decompressed records; a row's are at [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify`; the ``state`` of a row with damaged records becomes LENGTH.
         first: the first row.
         last: the index after the last row.
-        offsets: (m,) int64, output like the next three arrays; m is 1/7 of the bytes.
+        offsets: (m,) int64, output, like the next three arrays; m is 1/7 of the bytes.
         timestamps: (m,) int64.
         begins: (m,) int64, the indices of the values in the data.
         ends: (m,) int64, the indices after the values.
@@ -329,7 +329,7 @@ def decode_records(
 
 @njit(cache=True, nogil=True)
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """Returns end or −1, deltas, value bounds, whether key or headers exist."""
+    """Reads a record: end or −1, deltas, value bounds, has a key or headers."""
     # Only lengths are compared with the available bytes. Other reads beyond the end stay within `AHEAD`, and return an
     # index that is not the end.
     damaged = -1, 0, 0, 0, 0, False
@@ -380,13 +380,13 @@ def pick(
     """Finds the records with a key prefix in valid batches; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify`; a row with damaged records becomes LENGTH.
+        data: (b,) uint8, decompressed records; a row's are at [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify`; the ``state`` of a row with damaged records becomes LENGTH.
         first: the first row.
         last: the index after the last row.
         begins: (k,) uint8, the prefix. An empty prefix also selects records without a key.
-        picked: (n, 8) int64, output: offset, timestamp, begin and end of the key, begin and end of the value, begin of
-            the headers, end of the record. The begin of a null key or value is −1.
+        picked: (n, 8) int64, output: offset, timestamp, start and end of the key, start and end of the value, start of
+            the headers, end of the record. The start of a null key or value is −1.
 
     Returns:
         The number of matching records; ``picked`` has at most the first n.
@@ -438,7 +438,7 @@ def _is_whole(records: Window, row: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
-    """Returns whether bytes have a prefix; a null key has the empty one."""
+    """Returns whether a key begins with a prefix; a null key counts as empty."""
     size, same = prefix[1], 0
     if size > (end - at if at >= 0 else 0):
         return False

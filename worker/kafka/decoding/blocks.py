@@ -1,34 +1,34 @@
 """Kernels that decompress the codecs none, Snappy and LZ4.
 
-A section is the compressed records of a batch. The formats below are accepted exactly. Anything else is "codec", output
-above the cap is "size", and the first violation decides. Checksums inside a section are ignored, because the checksum
-of the batch covers all its bytes.
+A section is the compressed records of a batch. Only the formats below are accepted. Other input is rejected as
+"codec", and output above the cap as "size"; the first violation decides. Checksums inside a section are ignored,
+because the checksum of the batch covers all its bytes.
 
 **none**: the section is the records.
 
 **snappy**, raw: the section is one block. A block begins with the length of its output, a varint of at most 32 bits in
-5 bytes. Elements follow (Snappy's format description) that produce exactly this length and end exactly at the block's
-end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. A length of more than
-32 times the block's size is "codec", and a length above the cap is "size"; both before any output.
+5 bytes. The elements that follow (Snappy's format description) produce exactly this length and end exactly at the
+block's end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. Before any
+output, a length of more than 32 times the block's size is "codec", and a length above the cap is "size".
 
-**snappy**, framed as by xerial's Java library: the section begins with 82 53 4E 41 50 50 59 00 and 8 ignored bytes (a
-version, which producers write differently). Blocks as above follow to the end of the section, each after its length in
+**snappy**, framed as by xerial's Java library: the section begins with 82 53 4E 41 50 50 59 00 and 8 ignored bytes (the
+versions, which differ between producers). Blocks as above follow to the end of the section, each after its length in
 4 bytes, big-endian. A section without blocks is valid.
 
 **lz4**: the section is exactly one frame (LZ4's frame format), with little-endian numbers, in this order:
 
 - the magic number 0x184D2204; FLG with version 1 and bit 1 clear
 - BD with a block limit of 64 KiB, 256 KiB, 1 MiB or 4 MiB and its other bits clear
-- the content size and the dictionary's id if FLG has their bits; 1 ignored byte of checksum
+- the content size and the dictionary's id, each if FLG has its bit; 1 ignored byte of checksum
 - blocks, each after its length in 4 bytes, and before 4 ignored bytes of checksum if FLG has the bit
 - the end mark, 4 zero bytes; 4 ignored bytes of checksum if FLG has the bit
 
 A block whose length has its highest bit set is uncompressed. Other blocks are sequences (LZ4's block format), and the
 last sequence ends with its literals. Neither the input nor the output of a block exceeds the block limit. A match
 reaches back by at least 1 byte, and at most to the beginning of the frame's output, or of the block's output if FLG
-declares independent blocks. Dictionaries are not supported. A content size of more than 256 times the frame's size is
-"codec", and a content size above the cap is "size"; both before any output. A content size that differs from the output
-is "codec".
+declares independent blocks. Dictionaries are not supported. Before any output, a content size of more than 256 times
+the frame's size is "codec", and a content size above the cap is "size". A content size that differs from the output is
+"codec".
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _repeat(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
-    """Repeats a short pattern by bytes up to `WIDE`, then in wide copies."""
+    """Repeats a short pattern: bytewise up to `WIDE`, then in wide copies."""
     wide = distance * ((WIDE + distance - 1) // distance)
     k = 0
     while k < length and (k < wide or to + length + WIDE > data[1]):
@@ -180,7 +180,7 @@ def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
     content = -1
     if flags & 8:
         content = little64_at(of, at + 6)
-        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # negative: above 2⁶³
+        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # negative: 2⁶³ or more
             return -1, -1, -1, -1
     return flags, 1 << (2 * (most >> 4) + 8), content, at + size
 
@@ -218,7 +218,7 @@ def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> in
 
 @njit(cache=True, nogil=True)
 def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """Returns a block's output length, −1 if damaged, and the index after it."""
+    """Returns a block's output length (−1 if damaged) and the index after it."""
     length = 0
     for k in range(min(5, end - at)):
         byte = byte_at(of, at + k)
@@ -313,12 +313,13 @@ def unpack(
 ) -> tuple[int, int, int]:
     """Decompresses the records of batches until the budget is spent.
 
-    `rows`: from `batches.classify`; ``begin`` and ``stop`` are set, ``state`` may become CODEC or SIZE;
-    `data`: (capacity + SLACK,) uint8, output; `to`: the number of bytes filled before; `budget`: bytes of output;
-    failures are charged too.
+    `rows`: from `batches.classify`; ``begin`` and ``stop`` are set, and ``state`` may become CODEC or SIZE;
+    `data`: (capacity + SLACK,) uint8, output; `to`: the number of bytes already filled; `budget`: bytes of output,
+    to which failed batches also count.
 
     Returns:
-        The next row (another codec, or no capacity or budget left), the bytes filled, and the budget left.
+        The next row (n, one with another codec, or one for which capacity or budget is missing), the number of bytes
+        filled, and the remaining budget.
     """
     of, made = window(fetched), window(data)
     while i < n and budget > 0:

@@ -26,15 +26,15 @@ in quotes. Its output takes no more memory than its cap.
 3. Its length field is below 49: "length".
 4. Its checksum is wrong: "checksum".
 5. Its last offset delta or its base offset is negative, or its base offset is above 2⁶³ − 1 − 2³¹: "length".
-6. It is a control batch, or it is transactional, its transaction was aborted, and aborted transactions are left out:
+6. It is a control batch, or a transactional batch of an aborted transaction, if aborted transactions are left out:
    skipped. An aborted transaction begins at the first offset that the broker returned, and ends with its producer's
    next abort marker. A marker is an uncompressed control batch. Its first record's key begins with a version (2 bytes,
    not negative) and the type 0 (2 bytes).
 7. Its codec is above 4: "codec".
-8. Its compressed bytes are not as `blocks` or `streams` requires: "codec". Its output is over the cap: "size".
+8. Its compressed bytes violate the format in `blocks` or `streams`: "codec". Its output exceeds the cap: "size".
 9. The number of records differs from the header, the records do not exactly fill the decompressed bytes, a record's
    fields do not exactly fill its length, a count or header key length is negative, a varint has too many bits, or
-   offset deltas do not ascend within 0 and the last offset delta: "length".
+   offset deltas do not ascend between 0 and the last offset delta: "length".
 
 A negative length of a key, a value or a header's value means null; columns have an empty value for null. A batch ends
 after its base offset plus its last offset delta, but never after the base offset of a complete next batch. The last
@@ -80,11 +80,11 @@ ROOM = 1 << 20  # Decompressed bytes that an arena holds
 _GROWTH = 4
 _ROWS = 4096
 _PICKED = 256  # Matching records of one pass; more need a second pass
-MOST_HEADERS = 64  # Most headers that are read of a record
+MOST_HEADERS = 64  # Most headers that are read from a record
 MOST_HEADER_BYTES = 64 << 10  # Most bytes that are kept of a record's headers
 MOST_KEY = 4096  # Longest key in bytes; the workers' keys are shorter
 MOST_VALUE = (16 << 20) + 1  # Most bytes that are kept of a value: more than the parsers accept
-_OVERHEAD = 256  # About the memory of a record without its fields
+_OVERHEAD = 256  # Approximate memory of a record without its fields
 _NO_CAP = 2**63 - 1
 
 
@@ -101,7 +101,7 @@ class Arena:
 class Chunk:
     """A decoded part of a fetch."""
 
-    end: int  # the offset after it
+    end: int  # the offset after the chunk
     columns: Columns  # its records, valid until the next chunk is read into the arena
     unreadable: tuple[Unreadable, ...]
     with_key_or_headers: int  # the number of records with a key or headers
@@ -151,19 +151,21 @@ class Keyed:
     """A part of a fetch, decoded to records with keys and headers."""
 
     start: int
-    end: int  # the offset after it
+    end: int  # the offset after the part
     records: Iterator[Record]  # valid until the next part is read
     long_keys: tuple[int, ...]  # offsets of left-out records, whose keys exceed `MOST_KEY` bytes
     unreadable: tuple[Unreadable, ...]  # see `Chunk`
 
 
 class Reader:
-    """Decodes one partition's fetch in chunks, which do not affect the result.
+    """Decodes a partition's fetch; the chunks' sizes do not affect the result.
 
-    `fetched`: (b,) uint8, record batches; a cut-off batch at the end is ignored; `aborted`: (producer id, first
-    offset) of the aborted transactions in it; None to read everything; `caps`: (offset, most bytes of a
-    decompressed batch, None for no cap), ascending. The last cap at or below a batch's base offset applies, or
-    the first cap if there is none.
+    Args:
+        fetched: (b,) uint8, record batches; a cut-off batch at the end is ignored.
+        start: records below this offset are left out.
+        aborted: (producer id, first offset) of each aborted transaction; None to read aborted records, too.
+        caps: (offset, most bytes of a decompressed batch, or None for no cap), ascending. The last cap at or below a
+            batch's base offset applies, or the first cap if there is none.
     """
 
     def __init__(
@@ -211,9 +213,9 @@ class Reader:
         )
 
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
-        """Decodes the records with a key prefix of the next batches; see `read`.
+        """Decodes those records of the next batches that have a key prefix.
 
-        `begins`: (k,) uint8, the prefix; empty for all records. Raises `MemoryError`; see `read`.
+        `begins`: (k,) uint8, the prefix; empty for all records. Limits and errors are as for `read`.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -281,7 +283,7 @@ class Reader:
         return data, fields if data is arena.data else _fields(to), i
 
     def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
-        """Decompresses gzip or zstd; other codecs only for lack of capacity."""
+        """Decompresses gzip or zstd; returns FULL for the codecs of `unpack`."""
         section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
         codec = row["attributes"] & CODEC
         if codec == GZIP:
@@ -302,7 +304,7 @@ class Reader:
 
 
 def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Truncates values and headers; returns other rows and long-key offsets."""
+    """Truncates values and headers; separates the records with long keys."""
     np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
     np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
     is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)

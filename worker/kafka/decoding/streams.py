@@ -1,16 +1,15 @@
 """Decompresses gzip and Zstandard with libraries, piece by piece.
 
-The formats below are accepted exactly. Anything else is "codec", and output above the cap is "size".
+Only the formats below are accepted. Other input is rejected as "codec", and output above the cap as "size".
 
 **gzip**: the section is one or more members (RFC 1952) without bytes between or after them. The CRC-32 and length of
-each member are checked. Decompression stops at the cap: later bytes are not checked.
+each member are checked. Decompression stops at the cap, so later bytes are not checked.
 
-**zstd**: the section is any number of frames (RFC 8878) and skippable frames, also none, without bytes between or after
-them. All headers of frames and blocks are checked before decompression. Reserved bits must be clear, no block may
-exceed the limit of RFC 8878, blocks must fill the frames, frames must fill the section, and no frame may declare more
-content than its blocks can hold. A window of more than 2²⁷ bytes is "size". Declared content is "size" once its sum
-over the frames exceeds the cap. Dictionaries are not supported: a frame that names one is "codec". A frame's checksum
-is verified.
+**zstd**: the section is zero or more frames (RFC 8878) and skippable frames, without bytes between or after them.
+All headers of frames and blocks are checked before decompression. Reserved bits must be clear, no block may exceed the
+limit of RFC 8878, blocks must fill the frames, frames must fill the section, and no frame may declare more content than
+its blocks can hold. A window of more than 2²⁷ bytes is "size". Declared content is "size" once its sum over the frames
+exceeds the cap. Dictionaries are not supported: a frame that names one is "codec". A frame's checksum is verified.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> t
 
 @njit(cache=True, nogil=True)
 def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns the index after the blocks (< 0: damaged) and most output."""
+    """Returns (index after the blocks, or < 0 if damaged; largest output)."""
     held = 0
     while end - at >= 3:
         header = _little_endian(of, at, 3)

@@ -1,1 +1,1 @@
-"""The topic of reports: reads, as a group member or not, and sends."""
+"""Reads the topic of reports as a group member or not, and sends reports."""

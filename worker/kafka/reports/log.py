@@ -1,6 +1,6 @@
 """Reads a stream's topic as a group member; implements `ports.Log`.
 
-A `Prefetch` decodes fetched bytes ahead of the counts. A position in this module is the next offset to return; the
+A `Prefetch` decodes fetched bytes ahead of counting. A position in this module is the next offset to return. The
 client's position is ahead of it.
 """
 
@@ -34,7 +34,7 @@ _FETCHED, _WAITING = 64, 8
 Two decompressed chunks, each up to 1/16, and their columns use the rest.
 """
 _FETCH_SECONDS = 0.02  # Pause between two polls of the client while prefetched data waits
-_LEAST_FETCH = 64 << 10  # Smallest size that a fetch counts as, to bound the number of small fetches
+_LEAST_FETCH = 64 << 10  # Least bytes charged for a fetch, to bound the number of small fetches
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
@@ -44,8 +44,8 @@ _ID_MS = 2_000  # Longest wait of a commit for the topic's id; polling stops dur
 class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """One stream's log, for the polling thread.
 
-    The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow listener stops the
-    heartbeats. `decoding`: executor of one thread, which `close` shuts down.
+    The rebalance listener runs on the client's I/O thread. It only seeks, pauses and records revocations, because a
+    slow listener would stop the heartbeats. `decoding`: executor of one thread, which `close` shuts down.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             raise unavailable(error, "reading", self._topic) from error
 
     def _check_membership(self) -> None:
-        """Detects what the client hides: a lost member name, new partitions."""
+        """Detects a lost member name and new partitions, which the client hides."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
@@ -195,7 +195,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def _moved(self) -> bool:
         """Restores all positions after a rebalance; returns whether one occurred."""
-        # the client resets a partition that was lost and regained to the committed offset
+        # if a partition was lost and regained, the client resets its position to the committed offset
         if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
             return False
         self._membership = membership
@@ -224,7 +224,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _refetch_damaged(self, partition: int, chunk: Chunk) -> None:
-        """Requires that a batch with a wrong checksum is fetched twice."""
+        """Raises `Unavailable` if a batch's checksum is wrong for the first time."""
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
@@ -283,7 +283,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset and last fetched high watermark.
 
-        It reads the high watermark first: records written in between must not look blocked by a transaction.
+        It reads the high watermark first, so that records written in between do not look blocked by a transaction.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
@@ -308,7 +308,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return topic_id
 
     def generation(self) -> object | None:
-        """Returns (generation, member) while the membership is stable."""
+        """Returns (generation, member id), or None while the group rebalances."""
         member = self._consumer.group_metadata()
         if member.state is not MemberState.STABLE:
             return None
@@ -319,7 +319,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return {tp.partition for tp in self._consumer.assignment()}
 
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns each log's first available offset from a given one on."""
+        """Returns each log's first available offset at or after a given offset."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
         found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
         return {tp.partition: first for tp, first in found.items()}

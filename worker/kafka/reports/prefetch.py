@@ -1,7 +1,7 @@
 """Decodes fetched bytes ahead of counting, on a thread, within a budget.
 
-Decoding and counting release the interpreter lock. Two arenas alternate, so a returned chunk stays valid until the next
-call.
+Decoding and counting run in parallel, because both release the interpreter lock. Two arenas alternate, so a chunk stays
+valid until the next call of `Prefetch.next`.
 """
 
 from collections import deque
@@ -52,7 +52,7 @@ class Prefetch:
         return any(pending.partition == partition for pending in self._pending)
 
     def add(self, partition: int, source: Source, size: int) -> None:
-        """Adds a fetch of `size` bytes."""
+        """Adds a fetch, and charges `size` bytes to the budget."""
         self._pending.append(_Pending(partition, source, size))
         self._size += size
         self._decode()

@@ -1,4 +1,4 @@
-"""Sends records of reports and waits for acknowledgements."""
+"""Sends records with reports, and waits for acknowledgements."""
 
 import re
 import time
@@ -27,7 +27,7 @@ class SendError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sent:
-    """Counts of a finished `send`."""
+    """The result of `send`: counts, and its duration in seconds."""
 
     reports: int
     records: int
@@ -68,9 +68,9 @@ def send(
 ) -> Sent:
     """Sends records, and waits for their acknowledgements.
 
-    `records`: (value, number of reports); 0 reports for a malformed record; `rate`: most reports per second;
-    None for no limit; `at`: maps the number of reports sent before a record to its timestamp in milliseconds;
-    None for now. Raises `SendError`: a report was not acknowledged, or the topic does not exist.
+    `records`: (value, number of reports), with 0 reports for a malformed record; `rate`: most reports per second, or
+    None; `at`: maps the number of reports sent before a record to its timestamp in ms, or None for the current time.
+    Raises `SendError`: a report was not acknowledged, or the topic does not exist.
     """
     began = time.monotonic()
     quirks.mend_connections()
@@ -94,7 +94,7 @@ def send(
             f" a report has {served.stream.oracle.report_bytes} bytes: send fewer reports per record (--batch)"
         ) from error
     except KafkaError as error:
-        # Without WRITE on any topic the brokers deny a producer id, which is a cluster error
+        # Without WRITE on any topic, the brokers deny a producer id with a cluster error
         if closed := re.search(r"(Cluster|Topic)AuthorizationFailed\w*", repr(error)):
             raise SendError(
                 f"topic {served.topic!r} is closed to this login ({closed[0]}): grant it WRITE in the brokers' ACLs"
@@ -113,7 +113,7 @@ def _send(
     rate: float | None,
     at: Callable[[int], int] | None,
 ) -> tuple[int, int]:
-    """Returns the numbers of well-formed and of malformed records."""
+    """Sends records; returns how many were well-formed and malformed."""
     try:
         partitions = sorted(producer.partitions_for(topic))
     except KafkaTimeoutError:

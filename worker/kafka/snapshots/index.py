@@ -1,4 +1,4 @@
-"""Index of complete snapshots on the snapshot topic, as offsets.
+"""Indexes complete snapshots on the snapshot topic by their offsets.
 
 A snapshot is one transaction, so a reader finds its messages between two offsets.
 """
@@ -16,10 +16,10 @@ from ldp.snapshot.checking import MOST_BYTES, check_shared
 Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error")
-_MOST_WINDOWS = 100_000  # Most windows of a stream: listed by the head, and not listed yet
+_MOST_WINDOWS = 100_000  # Most windows of a stream that the head lists, and that it does not list yet
 _MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
 """Most memory of all incomplete snapshots of windows, and of one incomplete snapshot."""
-_PART, _SEEN = 4096, 160  # About the memory of an incomplete snapshot, and of each key without its text
+_PART, _SEEN = 4096, 160  # Approximate memory of an incomplete snapshot, and of each key without its text
 _LONGEST_KEY, _LONGEST_NAME = 1000, 40
 _MOST_METHODS = 64
 
@@ -38,13 +38,13 @@ class NotThere(Exception):  # noqa: N818  # not an error
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A complete snapshot."""
+    """The offsets and shared fields of a complete snapshot."""
 
     window: Period
     first: int  # the offset of its first message
     last: int  # the offset of its last message
     fields: Mapping[str, Any]  # shared fields of head and bodies; the head's value if they differ
-    methods: frozenset[str]  # methods of its bodies; empty without reports for all time
+    methods: frozenset[str]  # methods of its bodies; empty for an all-time snapshot without reports
     published: int = 0  # timestamp of its last message in ms
 
     @property
@@ -113,7 +113,7 @@ class SnapshotIndex:
         return self._index[stream]
 
     def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
-        """Returns the snapshot of a window with reports; by default the newest."""
+        """Returns the entry of a window with reports; by default, of the newest."""
         found = [
             entry
             for entry in self._index[stream].values()
@@ -214,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot of a deleted head or body; returns if it existed."""
+        """Drops a deleted head's or body's snapshot; returns whether it existed."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None

@@ -32,7 +32,7 @@ _MOST_WAITING = 32 << 20  # Most bytes of unacknowledged messages
 
 
 class KafkaSnapshotProducer:
-    """The snapshot topic; implements `worker.counting.ports.SnapshotProducer`.
+    """Publishes snapshots; implements `ports.SnapshotProducer`.
 
     It checks the acknowledgement of every message before the commit. After any error it drops the producer, and the
     caller reads the head again.
@@ -58,7 +58,7 @@ class KafkaSnapshotProducer:
     def open(self) -> Head:
         """Starts a producer, which fences off its predecessor; reads the head.
 
-        It reads the head twice: one wrong answer would restart sequence numbers and final windows.
+        It reads the head twice, because a wrong answer would restart sequence numbers and final windows.
         """
         self.close()
         try:
@@ -93,7 +93,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "publishing to", self._topic.name) from error
 
     def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
-        """Sends messages; bounds unacknowledged bytes so that none expires."""
+        """Sends messages; bounds unacknowledged bytes so that no message expires."""
         sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
         for message in messages:
             self._heartbeat()
@@ -132,10 +132,10 @@ class KafkaSnapshotProducer:
             quirks.drop(producer)
 
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
-        """Reads the newest head backwards from the end, in growing ranges.
+        """Finds the newest head by reading backwards in growing ranges.
 
         It opens its own clients, so any thread may call it. The result is the key's newest record that is a
-        valid head, see `Head.read`; other records and unreadable batches are skipped. Callers also check the
+        valid head (see `Head.read`). Other records and unreadable batches are skipped. Callers also check the
         store and the group's offsets before they decide anything permanent. Raises `Unavailable`; see
         `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote the head, or the key has
         records but no valid head.

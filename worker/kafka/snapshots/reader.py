@@ -30,7 +30,7 @@ from worker.kafka.snapshots.index import IndexEntry, SnapshotIndex
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
-_MESSAGE_BYTES = 512  # About the memory of a message without its key, headers and value
+_MESSAGE_BYTES = 512  # Approximate memory of a message without its key, headers and value
 
 
 def read_snapshot(
@@ -43,7 +43,7 @@ def read_snapshot(
     on_passed: reading.OnPassed,
     stall_seconds: float = reading.STALL_SECONDS,
 ) -> Snapshot:
-    """Reads an indexed snapshot and a window's labels, and assembles them.
+    """Reads and assembles an indexed snapshot; for a window, also its labels.
 
     Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer
     version wrote it. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
@@ -84,7 +84,7 @@ def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
 class SnapshotReader:
     """Follows a stream's snapshots from the beginning; a context manager.
 
-    It indexes the offsets of each complete snapshot, and reads only the contents of the requested one.
+    It indexes the offsets of each complete snapshot, and reads the contents of the requested snapshot only.
 
     `start`: the window's first millisecond; None for the newest window.
     """
@@ -194,7 +194,7 @@ class SnapshotReader:
         return self._index.find(self.stream, self._window, self._start)
 
     def _fresh(self) -> Snapshot | None:
-        """Returns the latest snapshot; None if not new or unreadable."""
+        """Returns the latest snapshot; None if it is unreadable or not new."""
         self._changed, entry = False, self._entry()
         if entry is None or entry == self._shown:
             return None

@@ -73,7 +73,7 @@ def members(admin: KafkaAdminClient, group: str) -> int | None:
 
 
 def delete_group(admin: KafkaAdminClient, group: str) -> None:
-    """Deletes a group without members, with its offsets.
+    """Deletes a group that has no members, and its offsets.
 
     Raises `KafkaError`: the group has members, or the brokers did not confirm the deletion.
     """

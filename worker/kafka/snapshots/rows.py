@@ -1,4 +1,4 @@
-"""Reads the topic of rows, one snapshot at a time, as a database does."""
+"""Reads the topic of rows in complete snapshots, as a database would."""
 
 from collections import Counter
 from typing import Self
@@ -84,7 +84,7 @@ class RowReader:
         return newest
 
     def open_since(self) -> int | None:
-        """Returns the first open transaction's offset, where reads end, or None.
+        """Returns the offset at which an open transaction blocks reads, or None.
 
         Raises `KafkaError`: the brokers do not answer.
         """

@@ -15,7 +15,7 @@ UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
 """Exceptions from reading a message that belongs to no valid snapshot."""
 
 _BYTES_PER_SECOND = 16 << 20
-"""Lowest expected rate of a publisher: 1/4 of the rate on two cores shared with the broker."""
+"""Lowest expected rate of a publisher: 1/4 of the rate measured on two cores shared with the broker."""
 
 
 def transaction_seconds(most_bytes: int) -> int:
