@@ -117,7 +117,7 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
-        """Returns the next `nbytes`; for None, a view of all remaining bytes."""
+        """Returns the next `nbytes`, or a view of all remaining bytes for None."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
         start: int = self.tell()

@@ -280,7 +280,7 @@ def decode_records(
     """Decodes batches to columns, each completely or not at all; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row's are at [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
+        data: (b,) uint8, decompressed records; a row has [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
         rows: from `classify`; the ``state`` of a row with damaged records becomes LENGTH.
         first: the first row.
         last: the index after the last row.
@@ -380,7 +380,7 @@ def pick(
     """Finds the records with a key prefix in valid batches; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row's are at [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
+        data: (b,) uint8, decompressed records; a row has [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
         rows: from `classify`; the ``state`` of a row with damaged records becomes LENGTH.
         first: the first row.
         last: the index after the last row.

@@ -214,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops a deleted head's or body's snapshot; returns whether it existed."""
+        """Drops the snapshot of a deleted message; returns whether it existed."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
