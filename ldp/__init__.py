@@ -1,4 +1,4 @@
-"""Frequency estimation under local differential privacy, without I/O.
+"""Frequency estimation under local differential privacy.
 
 Names are loaded at first use: ``import ldp`` does not import numpy or numba.
 
@@ -58,7 +58,7 @@ _HOMES = dict.fromkeys(_ORACLES.split(), "ldp.oracles") | {
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name's module when the name is first used."""
+    """Returns a public name, and imports its module at the first use."""
     if name in _MODULES:
         return import_module(f"ldp.{name}")
     if name in _HOMES:
@@ -73,7 +73,7 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """Returns the installed version; "0+source" if not installed."""
+    """Returns the installed version, or "0+source" if not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -94,7 +94,7 @@ def oracle(
             an explicit channel, or pass "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
         **parameters: ``hash`` and ``g`` for "olh"; ``k`` for "subset"; ``prime`` and ``dimension`` for "pgr"; ``p`` or
-            ``rates`` for "response"; ``p`` and ``q`` for "unary", and ``f`` for RAPPOR.
+            ``rates`` for "response"; ``p`` and ``q`` for "unary", plus ``f`` for RAPPOR.
 
     Raises:
         TypeError: a float ε, a domain size that is not an int, an unknown parameter.

@@ -39,10 +39,10 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
 
 
 def as_json(text: bytes) -> Any:
-    """Parses JSON.
+    """Parses JSON; raises ValueError for every failure.
 
     Raises:
-        ValueError: bytes that are not JSON, are nested too deeply, or contain a number with thousands of digits.
+        ValueError: invalid JSON, JSON that is nested too deeply, or a number with thousands of digits.
     """
     try:
         return json.loads(text)
@@ -53,7 +53,7 @@ def as_json(text: bytes) -> Any:
 
 
 def as_text(name: str, text: object) -> str:
-    r"""Returns a non-empty string without characters of categories Cc and Cs.
+    r"""Returns a non-empty string without control characters or surrogates.
 
     Example:
         >>> as_text("label 3", "red\0")
@@ -73,7 +73,7 @@ def as_text(name: str, text: object) -> str:
 
 
 def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the indices of a set: (m,), distinct, in 0..d−1; m may be 0."""
+    """Returns a set's distinct indices in 0..d−1: (m,) int64; m may be 0."""
     import numpy as np
 
     given = np.asarray(subset)
@@ -93,7 +93,7 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
 
 
 def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the values of users: (n,), in 0..d−1; n may be 0."""
+    """Returns the users' values in 0..d−1: (n,) int64; n may be 0."""
     import numpy as np
 
     array = np.asarray(values)
@@ -125,7 +125,7 @@ def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np
 
 
 def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the numbers of users per value: (d,) integers ≥ 0, not all 0."""
+    """Returns the number of users per value: (d,) integers ≥ 0, not all 0."""
     import numpy as np
 
     users = np.asarray(histogram)
@@ -172,7 +172,7 @@ def check_counting(state: npt.NDArray[np.int64], size: int) -> None:
 
 
 def exact_total(counts: npt.NDArray[np.int64]) -> int:
-    """Returns the sum of non-negative counts, even beyond int64."""
+    """Returns the exact sum of non-negative counts, even above 2⁶³ − 1."""
     if counts.size * int(counts.max(initial=0)) < 1 << 63:
         return int(counts.sum())
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())

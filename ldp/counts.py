@@ -1,11 +1,11 @@
 """Estimates from counts that a database or another aggregator computed.
 
-``supports`` are d numbers: the reports that support each value. ``counters`` are the protocol's state, which equals the
-supports except for Hadamard Response and PGR, which count each of their K messages.
+``supports`` are d numbers: how many reports support each value. ``counters`` are the protocol's state. It equals the
+supports, except that Hadamard Response and PGR count each of their K messages.
 
-A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Both are a list of all
-numbers or an object with the non-zero numbers. The keys of ``supports`` are labels (or indices if the stream has no
-labels), the keys of ``counters`` are indices.
+A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Each is a list of all
+numbers, or an object with the non-zero numbers. In an object, the keys of ``supports`` are labels, or indices if the
+stream has no labels. The keys of ``counters`` are indices.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def estimate_counts(
     supports: npt.ArrayLike | None = None,
     counters: npt.ArrayLike | None = None,
 ) -> Estimate:
-    """Returns the estimate from external counts of n ≥ 1 reports.
+    """Returns the estimate from external counts of one or more reports.
 
     Pass either `supports`, (d,) integers, or `counters`, (state_size,) integers; see `Oracle.estimate`.
 
     Raises:
         TypeError: neither or both of the two arguments, or numbers that are not integers.
-        ValueError: counts that n reports cannot have, or of the wrong length.
+        ValueError: counts that n reports cannot have, or counts of the wrong length.
 
     Example:
         >>> import ldp
@@ -62,7 +62,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: another key, a value that the stream does not have, or impossible counts.
+        ValueError: a missing or unknown key, a value that the stream does not have, or impossible counts.
 
     Example:
         >>> import ldp
@@ -87,7 +87,7 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
 
 
 def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """Checks counters; returns them as a state of n reports: (state_size,)."""
+    """Checks counters, and returns them as the state of n reports."""
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):
         raise ValueError(
@@ -125,6 +125,6 @@ def _of_object(
 
 
 def _index(text: str, size: int) -> int | None:
-    """Parses a canonical decimal index below `size`; None for other text."""
+    """Returns a canonical decimal index below `size`; None for other text."""
     known = text.isascii() and text.isdigit() and len(text) <= 8 and str(int(text)) == text
     return int(text) if known and int(text) < size else None

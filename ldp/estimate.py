@@ -33,10 +33,10 @@ _SHOWN = 10  # Values that a notebook shows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of every value.
+    """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of each frequency.
 
-    Source: Section III, Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions of the n reports (not
-    users); they may be negative or above 1.
+    Source: Section III of Wang et al. (NDSS 2020), Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions
+    of the n reports, not of the users. They may be negative or above 1.
 
     Attributes:
         frequencies: (d,) float64, read-only copy.
@@ -48,9 +48,9 @@ class Estimate:
         labels: the name of each value, or None.
 
     Raises:
-        ValueError: frequencies that are not d finite numbers, n below 1, an empty or overlapping window, or another
-            number of counts or labels than d.
-        TypeError: n, an end of a window, or a count is not an integer; a label is not a string.
+        ValueError: frequencies that are not d finite numbers, an n below 1, an empty or overlapping window, or a number
+            of counts or labels other than d.
+        TypeError: an n, a bound of a window or a count that is not an integer, or a label that is not a string.
 
     Example:
         >>> import ldp
@@ -117,16 +117,16 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
         """Returns pointwise score intervals around Base.
 
-        {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}: the count has exactly this variance when its true
-        frequency in the population is f, so the interval covers with its level unless n·q is below about 5. It is not
-        clipped to [0, 1] and is valid for one value at one fixed time. No such interval exists for post-processed
-        values. `ldp.query` has intervals for sets and simultaneous intervals for the most frequent values.
+        The interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The count has exactly this variance if f
+        is the frequency in the population, so the interval covers with its level unless n·q is below about 5. It is
+        valid for one value at one fixed time, and not clipped to [0, 1]. No such interval exists for post-processed
+        values. `ldp.query` has intervals for sets, and simultaneous intervals for the most frequent values.
 
         Returns:
             (low, high), each (d,) float64. O(d).
 
         Raises:
-            ValueError: level is not strictly between 0 and 1.
+            ValueError: a level that is not strictly between 0 and 1.
         """
         p, q = self.oracle.p, self.oracle.q
         inside, outside = float(p * (1 - p)), float(q * (1 - q))
@@ -136,14 +136,14 @@ class Estimate:
         """Returns anytime-valid intervals of (k,) values, or of all values.
 
         The intervals of one value hold at all n simultaneously with probability `level`. Use them if you look at each
-        new snapshot or stop when a result appears; see `ldp.intervals.confidence_sequence`. They are about 1.9 times as
-        wide as `interval`, within [0, 1].
+        new snapshot, or stop when a result appears; see `ldp.intervals.confidence_sequence`. They lie within [0, 1],
+        and are about 1.9 times as wide as those of `interval`.
 
         Returns:
             (low, high), each (k,) float64. O(k).
 
         Raises:
-            ValueError: level is not strictly between 0 and 1; frequencies that are not from counts.
+            ValueError: a level that is not strictly between 0 and 1, or frequencies that are not from counts.
 
         Example:
             >>> import ldp
@@ -155,16 +155,16 @@ class Estimate:
         return confidence_sequence.of_values(self.known_counts(values), self.n, p, q, level)
 
     def within(self, start: int, end: int) -> Estimate:
-        """Returns the estimate with the window [start, end) in milliseconds.
+        """Returns the estimate with the time window [start, end) in milliseconds.
 
-        Raises TypeError for an end that is not an integer, ValueError for an empty window.
+        Raises TypeError for a bound that is not an integer, and ValueError for an empty window.
         """
         return replace(self, windows=((start, end),))
 
     def labelled(self, labels: Sequence[str] | None) -> Estimate:
         """Returns the estimate with names of its values, e.g. `Stream.labels`.
 
-        Raises TypeError for a label that is not a string, ValueError unless there are d labels.
+        Raises TypeError for a label that is not a string, and ValueError unless there are d labels.
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
@@ -181,13 +181,13 @@ class Estimate:
         ``low`` and ``high``, the ends of its pointwise interval; the columns in `more`.
 
         Args:
-            more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
+            more: further columns by name, (d,) each, for example from `ldp.consistency.together.by_method`.
             level: coverage of the intervals.
             library: pandas or polars; None for the first that is installed.
 
         Raises:
-            ValueError: a level that is not strictly between 0 and 1, another library, a further column that does not
-                have d numbers or has one of the names above.
+            ValueError: a level that is not strictly between 0 and 1, an unknown library, or a further column that does
+                not have d numbers or has one of the names above.
             ImportError: the library is not installed.
 
         Example:
@@ -244,7 +244,7 @@ class Estimate:
         return values[np.argsort(-f[values], kind="stable")[:k]]
 
     def nearest_counts(self, values: Indices) -> Vector:
-        """Returns support counts, computed from the frequencies if unknown: (k,)."""
+        """Returns (k,) support counts, computed from frequencies if unknown."""
         if self.counts is not None:
             return self.counts[values].astype(np.float64)
         p, q = self.oracle.p, self.oracle.q
@@ -259,18 +259,18 @@ class Estimate:
     def merge(self, *others: Estimate) -> Estimate:
         """Returns the estimate of all reports of several windows.
 
-        Counts are linear in the reports, so they are added; the result equals `Oracle.estimate` of the sums to the
-        last bit. If an estimate has only frequencies, its counts are recovered exactly. The result of a method is not
-        linear in the counts: merge first. n counts reports: a user who reported in two windows counts twice and has
-        spent ε twice.
+        Counts are linear in the reports, so they are added. The result equals `Oracle.estimate` of the sums to the
+        last bit. If an estimate has only frequencies, its counts are recovered exactly. Methods are not linear in the
+        counts, so merge before you apply a method. n counts reports: a user who reported in two windows counts twice,
+        and has spent ε twice.
 
         Args:
-            others: estimates of windows that do not overlap each other or this estimate. O(d) each.
+            others: estimates whose windows overlap neither each other nor those of this estimate. O(d) each.
 
         Raises:
             TypeError: an argument that is not an Estimate, such as a method's vector.
-            ValueError: estimates that differ in protocol, ε, domain, parameters or labels; an estimate of the whole
-                stream; overlapping windows; frequencies that are not from counts; more than 2⁴³ reports.
+            ValueError: estimates that differ in protocol, ε, domain, parameters or labels, an estimate of the whole
+                stream, overlapping windows, frequencies that are not from counts, or more than 2⁴³ reports.
 
         Example:
             >>> import ldp
@@ -296,7 +296,7 @@ class Estimate:
         return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
 
     def support(self) -> Counts:
-        """Returns support counts, recovered from frequencies if necessary: (d,).
+        """Returns (d,) support counts, recovered from frequencies if necessary.
 
         Raises ValueError for frequencies that are not from counts, or more than 2⁴³ reports.
         """
@@ -317,7 +317,7 @@ class Estimate:
 
 
 def check_estimate(given: object) -> None:
-    """Raises TypeError unless an Estimate is given, for example for a vector."""
+    """Raises TypeError for an object that is not an Estimate."""
     if not isinstance(given, Estimate):
         raise TypeError(
             f"an Estimate is needed, not a {type(given).__name__}, because methods depend on n and on the protocol."

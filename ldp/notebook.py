@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 LIBRARIES = ("pandas", "polars")
-"""Optional libraries of data frames, in order of preference."""
+"""Optional libraries for data frames, in order of preference."""
 
 _LONGEST = 60
 _BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90deg,"
@@ -20,7 +20,7 @@ def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library:
     """Returns a `pandas.DataFrame` or `polars.DataFrame` of columns by name.
 
     `library` is one of `LIBRARIES`, or None for the first that is installed. Raises ValueError for another library,
-    ImportError for a library that is not installed.
+    and ImportError for a library that is not installed.
     """
     if library not in (None, *LIBRARIES):
         raise ValueError(f"library is {library!r}; allowed are {', '.join(LIBRARIES)}")
@@ -35,7 +35,7 @@ def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library:
 
 
 def name_of(value: int, labels: Sequence[str] | None) -> str:
-    r"""Returns a value's label, shortened and escaped, or its index."""
+    r"""Returns a value's label, shortened and printable, or its index."""
     if labels is None:
         return str(value)
     label = labels[value]
@@ -46,8 +46,8 @@ def name_of(value: int, labels: Sequence[str] | None) -> str:
 def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
     """Returns an HTML table of frequencies and intervals, without scripts.
 
-    Rows are name (escaped here), frequency and the ends of its interval. `level` is the simultaneous coverage of the
-    intervals, `left` the number of values that are not shown. The table suits light and dark pages.
+    Each row has a name (escaped here), a frequency, and the two ends of its interval. `level` is the simultaneous
+    coverage of the intervals. `left` is the number of values that are not shown. The table suits light and dark pages.
     """
     rows = list(rows)
     first, last = min([0.0, *(row[2] for row in rows)]), max(row[3] for row in rows)

@@ -1,8 +1,8 @@
 """Effect of poisoning reports, and the poisoning tolerance of intervals.
 
-LDP protects users from the operator, not the estimate from users. A report counts (1 − q)/(p − q) users for each value
-that it supports and −q/(p − q) users for every other value. An honest report counts, on average, 1 user for the value
-of its user and 0 for other values.
+LDP protects users from the operator, not the estimate from users. A report counts as (1 − q)/(p − q) users for each
+value that it supports, and as −q/(p − q) users for every other value. On average, an honest report counts as 1 user
+for its user's value and as 0 users for every other value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PoisoningEffect:
 def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
     """Returns the largest effect of one poisoning report among n ≥ 1 reports.
 
-    Raises TypeError for an n that is not an int, ValueError for an n below 1.
+    Raises TypeError if `reports` is not an integer, and ValueError if it is below 1.
 
     Example:
         >>> import ldp
@@ -61,7 +61,7 @@ def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | N
 
     If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). It exceeds the upper
     end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
-    k > (C − nπ)/π. The result is the smaller number. If reports have several rates, a report at the highest rate has
+    k > (C − nπ)/π. The result is the smallest such k. If reports have several rates, a report at the highest rate has
     the largest effect: it contributes (1 − q)/(p − q) or −q/(p − q) to the mean that is the pooled estimate.
 
     Args:
@@ -96,13 +96,13 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
     """Returns the poisoning tolerance of Base's answer for a set.
 
     `low` and `high` are the ends of its interval; see `tolerance`. The strongest report supports as many of the set's
-    values as possible, or as few (`Oracle.supported_of`).
+    values as possible, or as few as possible (`Oracle.supported_of`).
 
     Returns:
-        A whole number; infinity if no number suffices. O(m), and the cost of `Oracle.supported_of`.
+        A whole number; infinity if no number suffices. O(m), plus the cost of `Oracle.supported_of`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, an empty set; frequencies that are not from counts.
+        ValueError: an index outside the domain, a repeated index, an empty set, or frequencies not from counts.
         TypeError: indices that are not integers.
     """
     oracle = estimate.oracle
@@ -120,7 +120,7 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
 
 
 def _tolerance(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
-    """Returns the tolerance of totals if each report adds `least` to `most`."""
+    """Returns the tolerance of totals if a report adds from `least` to `most`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)
         down = np.where(low > least, np.floor((totals - n * low) / (low - least)) + 1.0, np.inf)

@@ -33,11 +33,11 @@ class SetQuery:
 
     Attributes:
         name: the name in snapshots: 1 to 200 characters, no control characters.
-        values: indices of the set's values, distinct; at least one.
+        values: distinct indices of the set's values, at least one.
 
     Raises:
         TypeError: values that are not a list or tuple of integers.
-        ValueError: a name that is not allowed; no value, a repeated value, or an index outside 0..2²⁴−1.
+        ValueError: a name that is not allowed, no value, a repeated value, or an index outside 0..2²⁴−1.
     """
 
     name: str
@@ -69,7 +69,7 @@ class SetQuery:
 class TopQuery:
     """The query for the k most frequent values, 1 ≤ k ≤ d.
 
-    Its `name` is as for `SetQuery`. Raises TypeError or ValueError.
+    `name` has the limits of `SetQuery.name`. Raises TypeError or ValueError for an invalid argument.
     """
 
     name: str
@@ -124,11 +124,11 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
     """Returns the frequency of a set of values under a method. O(d log d).
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
-    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` are distinct indices,
-    possibly none (frequency 0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
+    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` has distinct
+    indices; an empty set has frequency 0. `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
 
     Raises:
-        ValueError: an unknown method; an index outside the domain or repeated; not one vector.
+        ValueError: an unknown method, an index outside the domain, a repeated index, or a subset that is not a vector.
         TypeError: indices that are not integers.
 
     Example:
@@ -147,7 +147,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
 
 
 def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Vector) -> float:
-    """Answers like `answer` from the method's vector, without checks. O(m)."""
+    """Returns `answer` computed from a method's vector, without checks. O(m)."""
     indices = np.asarray(subset, dtype=np.intp)
     return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)
 
@@ -155,13 +155,13 @@ def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Ve
 def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
     """Returns the standard error of Base's answer for a set of values.
 
-    It includes the protocol's covariance between values, see `SetVariance`: the supports in one report are dependent,
-    so the sum of the values' variances is not even a bound. The set's frequency is replaced by Base's answer, clipped
-    to [0, 1]. The result is 0 for the whole domain under GRR or Subset Selection. `subset` are distinct indices, at
-    least one. It costs as much as a `SetVariance`.
+    The error includes the protocol's covariance between values (`SetVariance`). The supports in one report are
+    dependent, so the sum of the values' variances is not even a bound. The unknown frequency of the set is replaced by
+    Base's answer, clipped to [0, 1]. The result is 0 for the whole domain under GRR or Subset Selection. `subset` has
+    one or more distinct indices. The cost is that of a new `SetVariance`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, an empty set, or not one vector.
+        ValueError: an index outside the domain, a repeated index, an empty set, or a subset that is not a vector.
         TypeError: indices that are not integers.
 
     Example:
@@ -177,17 +177,17 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
 def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Returns a pointwise score interval around Base's answer for a set.
 
-    It includes the covariance between values. For a set of one value it is `Estimate.interval`. It covers with its
-    level for one set in the given population unless n·q is small, and is not clipped to [0, 1]. The variance is exact
-    except for Hadamard and PGR, where it depends on the users' values and is weighted by Norm-Sub's frequencies
+    The interval includes the covariance between values. For a set of one value it equals `Estimate.interval`. It covers
+    the frequency of one set with its level unless n·q is small, and is not clipped to [0, 1]. The variance is exact
+    except for Hadamard and PGR. There it depends on the users' values and is weighted by Norm-Sub's frequencies
     (`SetVariance`).
 
     Returns:
         (low, high), fractions of the reports; (1, 1) for the whole domain if the estimates always sum to 1 (GRR,
-        Subset Selection, PGR with K = d). It costs as much as a `SetVariance`.
+        Subset Selection, PGR with K = d). The cost is that of a new `SetVariance`.
 
     Raises:
-        ValueError: as for `std_error`; level is not strictly between 0 and 1.
+        ValueError: as for `std_error`, or a level that is not strictly between 0 and 1.
         TypeError: indices that are not integers.
 
     Example:
@@ -203,15 +203,15 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
-    The intervals hold at all n simultaneously with probability `level`. For a set of one value it is
-    `Estimate.anytime_interval`. It uses the largest variance of a user inside, or outside, the set; see
-    `ldp.intervals.confidence_sequence`. The arguments are those of `interval`.
+    The intervals hold at all n simultaneously with probability `level`. For a set of one value they equal
+    `Estimate.anytime_interval`. They use the largest variance among the users inside the set, and among the users
+    outside it; see `ldp.intervals.confidence_sequence`. The arguments are those of `interval`.
 
     Returns:
-        (low, high), fractions of the reports in [0, 1]. It costs as much as a `SetVariance`.
+        (low, high), fractions of the reports in [0, 1]. The cost is that of a new `SetVariance`.
 
     Raises:
-        ValueError: as for `interval`; frequencies that are not from counts.
+        ValueError: as for `interval`, or frequencies that are not from counts.
         TypeError: indices that are not integers.
     """
     check_estimate(estimate)
@@ -222,7 +222,7 @@ def top(estimate: Estimate, k: int) -> Indices:
     """Returns the k most frequent values by Base: (k,) indices. O(d log d).
 
     Ties are in index order. All methods keep the order of Base. Raises TypeError for a k that is not an integer,
-    ValueError for a k outside 1..d.
+    and ValueError for a k outside 1..d.
 
     Example:
         >>> import ldp
@@ -237,22 +237,22 @@ def top(estimate: Estimate, k: int) -> Indices:
 def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
-    The data choose these values: they are frequent or overestimated (the winner's curse). Each side has half of the
-    risk 1 − level. Each of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
-    only 1/k. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k values that
-    are truly the most frequent. If a value v among the top k is underestimated, a value of T is underestimated too: v,
-    if it is in T. Otherwise fewer than k values have a higher count than v, so some u of T has c_u ≤ c_v < t(f_v) ≤
-    t(f_u).
+    The data choose these values: they are frequent or overestimated (the winner's curse). Each side gets half of the
+    risk 1 − level. Any of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
+    only 1/k. A value v is underestimated if its count c_v is below t(f_v), where t increases with f. Let T be the k
+    values that are truly the most frequent. If a value v among the top k is underestimated, so is a value of T. If v
+    is in T, v is that value. Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v <
+    t(f_v) ≤ t(f_u).
 
-    At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact law
-    of the counts (`ldp.intervals.binomial_tail`), in [0, 1].
+    At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact
+    distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1].
 
     Returns:
         (low, high), each (k,) float64, in the order of `top`. O(d log d).
 
     Raises:
-        TypeError: k is not an integer.
-        ValueError: k outside 1..d; level is not strictly between 0 and 1.
+        TypeError: a k that is not an integer.
+        ValueError: a k outside 1..d, or a level that is not strictly between 0 and 1.
 
     Example:
         >>> import ldp
@@ -275,10 +275,10 @@ def sum_deviation(estimate: Estimate) -> float:
     A large distance reveals reports that do not follow the protocol, by mistake or by poisoning. If all reports support
     the same number of values, the distance is 0 (`Oracle.sum_law`).
 
-    If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). By Bernstein's inequality,
-    honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6. V is the largest variance
-    of one report's share, b the largest contribution of one independent part. O(d), plus the cost of `Oracle.sum_law`
-    for the first estimate of a protocol.
+    If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). V is the largest variance of
+    one report's contribution to the sum, and b is the largest distance of one independent part from its mean. By
+    Bernstein's inequality, honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6.
+    O(d), plus the cost of `Oracle.sum_law` for the first estimate of a protocol.
 
     Raises:
         TypeError: an argument that is not an Estimate.

@@ -1,14 +1,14 @@
 """Mergeable counts of a stream, and their file format.
 
-Counts are linear in the reports, so states of disjoint sets of reports add, whether a worker, ``ldp aggregate``, Spark
-or Beam counted them. A state file contains
+Counts are linear in the reports, so states of disjoint sets of reports can be added. A worker, ``ldp aggregate``, Spark
+or Beam may have counted them. A state file contains:
 
     bytes     content
     8         the magic ``LDPSTATE``
     1         the version, 0x01
     4         h, the length of the header, unsigned and little-endian
     h         the header: an object in canonical JSON; docs/reference/state-files.md defines its keys
-    w·m       the m counters of the protocol's state, unsigned and little-endian, w = ``width`` of the header
+    w·m       the m counters of the protocol's state, unsigned and little-endian, where w is ``width`` in the header
     32        SHA-256 of all preceding bytes
 
 The width is the smallest of 1, 2, 4 and 8 bytes that holds every counter, so that equal states have equal files.
@@ -43,7 +43,7 @@ Counts = npt.NDArray[np.int64]
 
 MAGIC = b"LDPSTATE"  # First bytes of a state file
 VERSION = 1  # Version of the file format; every change increments it
-NAME = "state"  # Default name of the stream of a state that is read
+NAME = "state"  # Default name of the stream when a state is read
 
 _PREFIX = struct.Struct("<8sBI")
 _SHA256_BYTES = 32
@@ -61,16 +61,16 @@ class State:
         stream: the stream; its name is not part of the state.
         reports: n, the number of counted reports.
         counters: (state_size,) int64, read-only copy of the oracle's state.
-        records: number of accepted records; each has one or more of the reports.
+        records: number of accepted records; each has one or more reports.
         rejected: reason -> number of rejected records, 1 or more.
         windows: ranges of event time of the reports, each [start, end) in milliseconds since the epoch, in order and
             disjoint; empty for all time.
         log: offset ranges that contain the records, if known; disjoint.
 
     Raises:
-        TypeError: a part of the wrong type.
+        TypeError: an attribute of the wrong type.
         ValueError: counters that n reports cannot have, fewer reports than records, more records than offsets in `log`,
-            windows or ranges that overlap.
+            or overlapping windows or ranges.
 
     Two states are equal if their files are equal.
 
@@ -151,8 +151,8 @@ class State:
 
         Raises:
             TypeError: an argument that is not a State.
-            ValueError: states with different documents, with windows that overlap but differ, both of all time and of
-                windows, with overlapping log ranges, or with more than 2⁶³ − 1 reports in total.
+            ValueError: states that have different documents, windows that overlap but differ, overlapping log ranges,
+                or more than 2⁶³ − 1 reports in total; states of all time together with states of windows.
         """
         merged = (self, *others)
         for other in others:
@@ -186,7 +186,7 @@ class State:
         )
 
     def estimate(self) -> Estimate:
-        """Returns Base with windows and labels; ValueError without reports."""
+        """Returns Base with windows and labels; raises ValueError for 0 reports."""
         estimate = self.stream.oracle.estimate_state(self.counters, self.reports)
         return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
@@ -214,7 +214,7 @@ class State:
         """Parses the content of a state file; `name` is the stream's name.
 
         Raises:
-            ValueError: data that are not a state, or a state that is newer, truncated, damaged or inconsistent.
+            ValueError: data that are not a state, or a state that is damaged, inconsistent or of another version.
         """
         if data[: len(MAGIC)] != MAGIC:
             raise ValueError(f"not a state file: a state file begins with {MAGIC.decode()}")
@@ -235,7 +235,7 @@ class State:
         return state
 
     def write(self, path: Path) -> None:
-        """Writes the file atomically. After an OSError an old file is unchanged."""
+        """Writes the file atomically. An OSError leaves an old file unchanged."""
         path = path.resolve()
         if path.exists() and not path.is_file():
             raise FileExistsError(f"{path} exists and is not a file")
@@ -251,7 +251,7 @@ class State:
 
     @classmethod
     def read(cls, path: Path, name: str = NAME) -> State:
-        """Reads a state file. Raises OSError, or ValueError as `from_bytes`."""
+        """Reads a state file. Raises OSError, or ValueError as `from_bytes` does."""
         try:
             return cls.from_bytes(path.read_bytes(), name)
         except ValueError as error:

@@ -66,7 +66,7 @@ class Stream:
         """The canonical JSON of the document, the input of the fingerprint.
 
         Canonical JSON is UTF-8 with sorted keys and without spaces. The hexadecimal SHA-256 of the labels' canonical
-        JSON replaces the labels. The name is not part of it.
+        JSON replaces the labels. The stream's name is not included.
         """
         return _hashed(self.document())
 
@@ -81,7 +81,7 @@ class Stream:
         Args:
             predicates: patterns, or functions of a label. A pattern matches the complete label and is case-sensitive:
                 ``*`` matches any characters, ``?`` one character, ``[abc]`` and ``[a-c]`` one of the listed
-                characters, ``[!abc]`` one other character.
+                characters, ``[!abc]`` one character that is not listed.
 
         Returns:
             Indices in ascending order, for `ldp.answer` and queries. O(d) per predicate.

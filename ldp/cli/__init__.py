@@ -1,4 +1,4 @@
-"""The command line ``ldp``: one module per command, `command` is shared.
+"""The command line ``ldp``: one module per command, and shared modules.
 
 Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict of `audit-client`.
 """

@@ -70,7 +70,7 @@ def output_path(_context: click.Context, _option: click.Parameter, path: Path | 
 
 
 def write(parts: Iterable[bytes]) -> None:
-    """Writes to stdout; raises ClickException if the disk is full."""
+    """Writes to stdout; raises ClickException on errors such as a full disk."""
     out = sys.stdout.buffer
     try:
         for part in parts:
@@ -94,7 +94,7 @@ def write_state(state: State, path: Path) -> None:
 def opened(
     paths: Sequence[str], status: Callable[[], str], *, quiet: bool = False
 ) -> Iterator[Iterator[tuple[str, Readable]]]:
-    """Yields names and open files in turn; shows progress and `status`."""
+    """Opens files one after another; shows progress and `status` on stderr."""
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 

@@ -41,8 +41,8 @@ def document(
 ) -> None:
     """Write the public document of a stream, which clients need.
 
-    Clients such as ldp perturb make reports with the document; ldp aggregate and the workers count them with the same
-    one. It contains the protocol, the budget and the values. It contains no secrets.
+    Clients such as ldp perturb make reports with the document. Workers and ldp aggregate count the reports with the
+    same document. It contains the protocol, the budget and the values, and no secrets.
 
     \b
     ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json

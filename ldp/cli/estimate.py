@@ -31,8 +31,8 @@ def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
 
     Use counts for reports that were counted elsewhere: in a database, or by an aggregator that sees only their sum.
     Counts are a JSON object. "reports" is the number of reports. "supports" has the number of reports that support
-    each value; alternatively "counters" has the protocol's state (for hadamard and pgr, how often each message was
-    reported). Both are a list of all numbers, or an object with the nonzero numbers by label or index.
+    each value. Instead of "supports", "counters" can have the protocol's state (for hadamard and pgr, how often each
+    message was reported). Either is a list of all numbers, or an object with the nonzero numbers by label or index.
 
     \b
     ldp estimate --document colours.json counts.json --top 3
@@ -67,7 +67,7 @@ def _of_state(data: bytes, stream: Stream | None) -> Found:
 
 
 def _of_counts(data: bytes, stream: Stream) -> Found:
-    """Returns the estimate of counts, without offsets."""
+    """Returns the stream, the estimate from counts, and no offsets."""
     from ldp.arguments import as_json
     from ldp.counts import read_counts
 

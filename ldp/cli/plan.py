@@ -42,12 +42,12 @@ def plan(epsilon: str, domain_size: int, reports: int, poisoning_effect: bool, a
                  counters
 
     --poisoning-effect shows the largest effect of one poisoning report, in users. An honest report adds 1 user to its
-    user's value on average, and 0 to the others. No protocol of LDP prevents poisoning, so clients are trusted.
+    user's value on average, and 0 to the others. No LDP protocol prevents poisoning, so clients must be trusted.
 
     \b
     up           users that the report adds to a value of its choice
     down         users that the report takes from a value of its choice
-    values       values raised at once; for olh, by a search of all seeds
+    values       values raised at once (for olh, after a search of all seeds)
     in all       users that the report adds to these values in total
     1 std error  share of poisoning reports among N that moves the
                  estimate of a value by one standard error
@@ -118,7 +118,7 @@ def _cells(row: Candidate) -> tuple[str, ...]:
 
 
 def _rounded(number: int) -> str:
-    """Returns a number and a space; from 100,000 on with a prefix k, M or G."""
+    """Formats a number, with a prefix k, M or G if it is 100,000 or more."""
     for prefix, power in (("G", 9), ("M", 6), ("k", 3)):
         if number >= max(10**power, 100_000):
             return f"{number / 10**power:,.1f} {prefix}"

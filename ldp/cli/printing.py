@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Printing:
-    """Output options: `top` is None for a snapshot, `methods` empty for all."""
+    """Output options: no `top` for a snapshot, no `methods` for all methods."""
 
     name: str
     top: int | None
@@ -34,7 +34,7 @@ class Printing:
             raise click.BadParameter(str(error), param_hint="--name") from None
 
     def show(self, stream: Stream, estimate: Estimate, offsets: Mapping[int, int]) -> None:
-        """Prints an estimate; `offsets` is empty for counts."""
+        """Prints a snapshot or table of an estimate; counts have no `offsets`."""
         from ldp.snapshot import Cut
 
         if self.top is None:
@@ -89,7 +89,7 @@ _OPTIONS = (
 
 
 def printing_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options, which the command receives as ``printing``."""
+    """Adds the output options, which the command receives as ``printing``."""
 
     @functools.wraps(command)
     def printed(*args: Any, name: str, top: int | None, methods: tuple[str, ...], **kwargs: Any) -> None:

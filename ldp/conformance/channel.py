@@ -1,7 +1,7 @@
-"""Compares a client's reports of one value with the protocol's law.
+"""Compares a client's reports of one value with the protocol.
 
-A `Rate` counts the reports with one event and is tested by exact binomial tails. `Cells` partition all reports
-and are tested by Pearson's χ², with enough expected reports in each cell for the χ² tail to be near the exact one.
+A `Rate` counts the reports with one event, and is tested by exact binomial tails. `Cells` partition all reports and are
+tested by Pearson's χ². Each cell expects enough reports for the χ² tail to be near the exact one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     Reports = npt.NDArray[np.void]
 
-_EXPECTED = 50  # Least expected reports of a cell: with fewer, χ² understates tails of 10⁻⁹
+_EXPECTED = 50  # Fewest expected reports of a cell: with fewer, χ² understates tails of 10⁻⁹
 _BINS = 64  # Largest number of cells after grouping
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of reports with an event, and its probability under the law."""
+    """Number of reports with an event, and the event's expected probability."""
 
     what: str
     count: int
@@ -102,7 +102,7 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
 
 
 def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]) -> Iterator[Rate | Cells]:
-    """Yields comparisons of (n,) reports, including support of `others`."""
+    """Yields tests of a value's (n,) reports and of their support of `others`."""
     if isinstance(oracle, RatedResponse):
         yield from _rated(oracle, value, reports)
         return
@@ -130,7 +130,7 @@ def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate
 def _pairs(
     oracle: Oracle, value: int, of: dict[int, npt.NDArray[np.bool_]], others: Sequence[int]
 ) -> Iterator[Rate]:
-    """Compares support of two values: (own, other) and (other, other)."""
+    """Compares how often a report supports two values at once."""
     own, neighbours = pair_probabilities(oracle)
     if own is None or neighbours is None:
         return
@@ -143,9 +143,10 @@ def _pairs(
 
 
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
-    """Probabilities that a report supports (own, other) and (other, other).
+    """Returns the probabilities that a report supports two values at once.
 
-    None if the probability depends on the values (OLH, protocols of messages); other tests cover these.
+    The first is for the user's value and another value, the second for two other values. Both are None for OLH and for
+    protocols whose report is an index, which other tests cover. The second is None for Subset Selection with d = 2.
     """
     p, q, d = oracle.p, oracle.q, oracle.domain_size
     if isinstance(oracle, SubsetSelection):
@@ -195,7 +196,7 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
-    """Probabilities of a message with and without the user's value."""
+    """Returns the probabilities of a supporting message and of another one."""
     if isinstance(oracle, PreferredMessages):
         whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
         return oracle.E / whole, 1 / whole

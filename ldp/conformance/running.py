@@ -26,7 +26,7 @@ _PLACES = 3
 
 
 class ClientError(RuntimeError):
-    """Raised if a client exits early, or writes wrong frames or lines."""
+    """Raised if a client does not run or exit, or writes invalid output."""
 
 
 class Command:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
 MOST_VALUES = 8  # Values that the client reports
-OTHERS = 16  # Further values with tested support
+OTHERS = 16  # Further values whose support is tested
 SHOWN = 0.75
-"""Least ratio of the lower bound to ε: with a smaller ratio the test could miss a client that spends much more."""
+"""Smallest ratio of the lower bound to ε for a pass: below it, the test could miss a client that spends much more."""
 LARGE = 3.0  # Cap on ε in this ratio: for a larger ε the events are too rare to count
 _TIMED = 200  # Timed reports per value
 _SEED = 1
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """Returns values to report and others to test, including `own`."""
+    """Returns values to report, which include `own`, and others to test."""
     rng = np.random.default_rng(_SEED)
     drawn = (
         rng.permutation(d)[: MOST_VALUES + OTHERS].tolist()
@@ -87,7 +87,7 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
 
 
 def _least_promised(oracle: Oracle) -> float:
-    """Returns the detectable ε of a conforming client."""
+    """Returns the ε that the test can detect in a conforming client."""
     return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 

@@ -61,7 +61,7 @@ function words(n) {
 
 // Randomizers. Each makes all its draws in any case, so that the work does not depend on the outcome.
 
-/** Randomized response over m symbols: the given one with probability E/(E+m−1), E = n/2⁶⁴, any other 1/(E+m−1). */
+/** Randomized response: returns the symbol with probability E/(E+m−1), each other with 1/(E+m−1); E = n/2⁶⁴. */
 function respond(symbol, m, n) {
   const keep = coin(n - W, n + BigInt(m - 1) * W);
   const other = below(m);
@@ -382,7 +382,7 @@ function numberOf(word, prime, dimension) {
 function orthogonal(value, place, prime, dimension) {
   let own = wordOf(value, prime, dimension);
   let others = wordOf(place, prime, dimension - 1);
-  // after: the previous step's coordinate of the place's point
+  // after: the coordinate of the place's point in the previous step
   let [passed, last, at, product, found, unit, after] = [0, 0, 0, 0, 0, 1, 0];
   for (let m = 0; m < dimension; m++) {
     const [a, b] = [own % prime, others % prime];

@@ -71,14 +71,14 @@ class Bridge(BaseHTTPRequestHandler):
         return HTTPStatus.NO_CONTENT
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing, because a line would have the sender's address and time."""
+        """Logs nothing, because a line would show the sender's address and time."""
 
 
 class Server(ThreadingHTTPServer):
     """Handles each request in its own thread."""
 
     def handle_error(self, *_: object) -> None:
-        """Logs no broken connections."""
+        """Suppresses the log of errors such as broken connections."""
 
 
 def main(document: str, topic: str, bootstrap: str, port: str = "8000") -> None:
