@@ -261,8 +261,7 @@ class Estimate:
 
         Counts are linear in the reports, so they are added. The result equals `Oracle.estimate` of the sums to the
         last bit. If an estimate has only frequencies, its counts are recovered exactly. Methods are not linear in the
-        counts, so merge before you apply a method. n counts reports: a user who reported in two windows counts twice,
-        and has spent ε twice.
+        counts, so merge first. n counts reports: a user who reported in two windows counts twice and has spent ε twice.
 
         Args:
             others: estimates whose windows overlap neither each other nor those of this estimate. O(d) each.

@@ -61,7 +61,7 @@ class OffsetRange:
 
 
 def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Sorts ranges, and joins adjacent ones of equal `most_reports`.
+    """Sorts ranges, and joins adjacent ranges of equal `most_reports`.
 
     Raises:
         ValueError: two ranges that overlap.

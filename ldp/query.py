@@ -240,7 +240,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     The data choose these values: they are frequent or overestimated (the winner's curse). Each side gets half of the
     risk 1 − level. Any of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
     only 1/k. A value v is underestimated if its count c_v is below t(f_v), where t increases with f. Let T be the k
-    values that are truly the most frequent. If a value v among the top k is underestimated, so is a value of T. If v
+    values that are truly the most frequent. If a value v among the top k is underestimated, a value of T is, too. If v
     is in T, v is that value. Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v <
     t(f_v) ≤ t(f_u).
 

@@ -67,7 +67,7 @@ def aggregate(
     A record is a line or a binary frame. Malformed records are skipped as a whole, and stderr lists their number,
     reasons and places. Exit code 1 means that no report was counted.
 
-    ldp merge adds state files, and ldp estimate reads them. --state writes the file even without any report.
+    ldp merge adds state files, and ldp estimate reads them. --state writes the file even if no report is counted.
     """  # noqa: D301
     from ldp.files import Aggregator
     from ldp.state import State
