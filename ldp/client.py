@@ -69,7 +69,7 @@ class Client:
         reports in a frame are accepted or rejected together, share one timestamp, and show that one device sent them.
         `pack` checks only version, fingerprint and length. Decode other senders' frames first (`ldp.frames.decode`).
         `most_reports` is the operator's limit of reports per record (`streams.most_reports`). Frames have at most
-        10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON is several times longer.
+        10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are several times longer.
 
         Raises:
             TypeError: a frame that is not bytes, or a most_reports that is not an integer.

@@ -106,7 +106,7 @@ class Estimate:
         """Returns the standard error of each f̃ (Equation 3): (d,). O(d).
 
         The unknown f is replaced by f̃, clipped to [0, 1]. The variance q(1−q) + f(p−q)(1−p−q) is computed as
-        (1−f)·q(1−q) + f·p(1−p), which has no cancellation and is never negative.
+        (1−f)·q(1−q) + f·p(1−p), which avoids cancellation and is never negative.
         """
         p, q = self.oracle.p, self.oracle.q
         scale = self.n * (p - q) ** 2
@@ -117,8 +117,8 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
         """Returns pointwise score intervals around Base.
 
-        The interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The count has exactly this variance if f
-        is the frequency in the population, so the interval covers with its level unless n·q is below about 5. It is
+        Each interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The count has exactly this variance if f
+        is the frequency in the population, so the interval covers f with its level unless n·q is below about 5. It is
         valid for one value at one fixed time, and not clipped to [0, 1]. No such interval exists for post-processed
         values. `ldp.query` has intervals for sets, and simultaneous intervals for the most frequent values.
 

@@ -68,7 +68,7 @@ def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[
 
     Raises:
         ValueError: a line that is not a value, before any value of its block is yielded. The error contains the line
-            number but not the line, because values are secret.
+            number but not its content, because values are secret.
 
     Example:
         >>> import io, ldp

@@ -70,7 +70,7 @@ _BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending off
 class Decoded:
     """The reports of a batch of m records, in order.
 
-    `counts` has each record's number of reports, 0 if rejected. `verdicts` has 0 if accepted, else an index of `VERDICTS`.
+    `counts` has each record's number of reports, 0 if rejected. `verdicts` is 0 if accepted, else indexes `VERDICTS`.
     """
 
     reports: npt.NDArray[np.void]

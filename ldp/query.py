@@ -124,8 +124,8 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
     """Returns the frequency of a set of values under a method. O(d log d).
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
-    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` has distinct
-    indices; an empty set has frequency 0. `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
+    (Section IV.A of the paper) and returns the sum of Base over the set, or 0 if the sum is negative. `subset` has
+    distinct indices; an empty set has frequency 0. `method` is a key of `ldp.consistency.METHODS` or `EXTRA`.
 
     Raises:
         ValueError: an unknown method, an index outside the domain, a repeated index, or a subset that is not a vector.

@@ -70,7 +70,7 @@ class State:
     Raises:
         TypeError: an attribute of the wrong type.
         ValueError: counters that n reports cannot have, fewer reports than records, more records than offsets in `log`,
-            or overlapping windows or ranges.
+            overlapping windows, or overlapping ranges.
 
     Two states are equal if their files are equal.
 
@@ -152,7 +152,7 @@ class State:
         Raises:
             TypeError: an argument that is not a State.
             ValueError: states that have different documents, windows that overlap but differ, overlapping log ranges,
-                or more than 2⁶³ − 1 reports in total; states of all time together with states of windows.
+                or more than 2⁶³ − 1 reports in total; or states of all time mixed with states of windows.
         """
         merged = (self, *others)
         for other in others:

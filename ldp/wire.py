@@ -30,7 +30,7 @@ def header(fingerprint: bytes) -> bytes:
 
 
 def bytes_below(bound: int) -> int:
-    """Returns the bytes (1, 2 or 4) that integers below `bound` ≤ 2³² need."""
+    """Returns the size (1, 2 or 4 bytes) of integers below `bound` ≤ 2³²."""
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)
 
 

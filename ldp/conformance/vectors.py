@@ -17,7 +17,7 @@ from ldp.stream import Stream
 
 
 def read(path: Path) -> dict[str, list[Any]]:
-    """Returns {"streams": …} from a file, or from a folder's files by name.
+    """Returns {"streams": …} of one file, or of a folder's sorted files.
 
     Raises OSError; ValueError for invalid JSON or no files; TypeError or AttributeError for JSON without streams.
     """
