@@ -59,8 +59,8 @@ def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
 def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
     """Returns the fewest poisoning reports that move Base out of its interval.
 
-    If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). This share exceeds the upper
-    end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
+    If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). The share exceeds the
+    upper end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
     k > (C − nπ)/π. The result is the smallest such k. If reports have several rates, a report at the highest rate has
     the largest effect: it contributes (1 − q)/(p − q) or −q/(p − q) to the mean that is the pooled estimate.
 
