@@ -151,8 +151,8 @@ class State:
 
         Raises:
             TypeError: an argument that is not a State.
-            ValueError: states that have different documents, windows that overlap but differ, overlapping log ranges,
-                or more than 2⁶³ − 1 reports in total; or states of all time mixed with states of windows.
+            ValueError: states of different documents, windows that overlap (unless all states have the same windows),
+                overlapping log ranges, more than 2⁶³ − 1 reports in total, or states both of all time and of windows.
         """
         merged = (self, *others)
         for other in others:

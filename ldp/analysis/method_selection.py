@@ -312,7 +312,7 @@ def _check(query: Queries, domain_size: int) -> None:
 
 
 def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
-    """Apportions users to (d,) weights ≥ 0 by largest remainder: (d,) int64.
+    """Apportions users by (d,) weights, with largest remainders: (d,) int64.
 
     The result sums to `users`, which must be below 2⁵³. Each number is within 1 of its exact share. O(d log d).
 

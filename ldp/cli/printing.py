@@ -27,7 +27,7 @@ class Printing:
     methods: tuple[str, ...]
 
     def named(self, stream: Stream) -> Stream:
-        """Returns the stream with the name of --name."""
+        """Returns the stream, renamed to the value of --name."""
         try:
             return dataclasses.replace(stream, name=self.name)
         except ValueError as error:

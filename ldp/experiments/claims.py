@@ -103,7 +103,7 @@ class Bias:
 def best(
     figures: Sequence[str], method: str, among: Sequence[str] = tuple(METHODS), worst: bool = False
 ) -> Callable[[Evidence], Finding]:
-    """Returns the test that a method always has the lowest (largest) error."""
+    """Returns the test that a method always has the lowest, or worst, error."""
 
     def finding(rows: Evidence) -> Finding:
         errors = {name: np.concatenate([rows.values(figure, name) for figure in figures]) for name in among}

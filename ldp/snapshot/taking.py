@@ -128,7 +128,7 @@ def window_identity(identity: str, name: str, start: int) -> str:
 
 
 def _identity(snapshot: Snapshot) -> str:
-    """Returns the default identity, a hash of the head."""
+    """Returns the default identity, a hash of the fields that all parts share."""
     return _digest({name: value for name, value in shared_document(snapshot).items() if name != "snapshot"})
 
 

@@ -24,7 +24,7 @@ def assess_counts(
 ) -> list[Finding]:
     """Assesses whether workers can continue with the counts in Redis.
 
-    `fields` maps each partition to its metadata, or to the error from reading them.
+    `fields` maps each partition with counts to its metadata, or to the error from reading it.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"

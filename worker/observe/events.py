@@ -96,7 +96,7 @@ class StreamEvents:
         self._logger.warning(event, **facts)
 
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
-        """Counts a refused fetch; logs it after 5 s, then every minute."""
+        """Counts a refused fetch; logs refusals after 5 s, then every minute."""
         self._failed("fetch", Step.FETCH, error)
         due = self._refusals_logged.get(partition, -_REPEAT_SECONDS) + _REPEAT_SECONDS
         if seconds < _LASTING_SECONDS:

@@ -96,7 +96,7 @@ def _come(reached: int, states: Collection[PartitionState]) -> int:
 
 
 def _since(window: Window, state: PartitionState) -> int:
-    """Returns the first start that a partition may publish, now or later."""
+    """Returns the start of a partition's first window, present or future."""
     if window.name in state.windows.first_start:
         return state.windows.first_start[window.name]
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)

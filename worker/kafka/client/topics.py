@@ -1,7 +1,7 @@
 """Specifies, describes and creates the topics that a configuration needs.
 
-Each stream has a topic of reports. All streams share the compacted topics of snapshots and, if configured, of rows, and
-the topic of dead letters. Existing topics are never changed; `worker.check.topics` checks them.
+Each stream has a topic of reports. All streams share the topic of dead letters, the compacted topic of snapshots
+and, if configured, the compacted topic of rows. Existing topics are never changed; `worker.check.topics` checks them.
 """
 
 import contextlib

@@ -72,7 +72,7 @@ class Sample:
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns how many of the first records may be sent now."""
+        """Returns the number of records, from the first on, that may be sent."""
         return self._room(reason, columns, these[: self.most(reason)])
 
     def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:

@@ -1,4 +1,4 @@
-"""Indexes complete snapshots on the snapshot topic by their offsets.
+"""Indexes the offsets of complete snapshots by stream and window.
 
 A snapshot is one transaction, so a reader finds its messages between two offsets.
 """
