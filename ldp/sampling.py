@@ -296,7 +296,7 @@ def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator |
 def subsets(
     symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Draws a `subset` for each of (n,) symbols: (n, k) int64, rows ascending."""
+    """Draws a `subset` for each of n symbols: (n, k) int64, each row sorted."""
     import numpy as np
 
     from ldp import kernels

@@ -72,7 +72,7 @@ def texts(of: metadata.Distribution) -> list[str]:
 
 
 def unknown(of: metadata.Distribution) -> set[str]:
-    """Returns the package's unaccepted licences, or {"no licence"}."""
+    """Returns unaccepted licences; {"no licence"} if unlicensed."""
     parts = set(re.split(r"[\s()]+", expression(of))) - {"AND", "OR", "WITH", ""}
     return (parts or {"no licence"}) - FREE - COPYLEFT.get(name(of), set())
 

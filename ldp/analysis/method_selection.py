@@ -277,10 +277,10 @@ def _rank(
     trust: float = 1.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """Ranks m methods by errors and squared distances to Base, (2, R, m) each.
+    """Ranks by errors and squared distances to Base: (2 populations, R, m).
 
     `seen` are the distances in the real estimate, (m,). For each resample, `resamples` has the weights of the R
-    collections, and `noises` the index of the collection that gives the observed distance. `trust` scales confidence.
+    collections, and `noises` the index of the collection whose distance gives the noise. `trust` scales confidence.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)

@@ -54,7 +54,7 @@ Count = tuple[int, int]
 
 
 def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[str, int, int, Count, Count]]:
-    """Returns events for pairs of values, with counts and totals of both."""
+    """Returns events for value pairs, with each value's count and total."""
     values, found = list(reports), []
     of = {v: {u: supports(oracle, reports[v], u) for u in values} for v in values}
     for v in values:

@@ -53,8 +53,8 @@ def count_indices_partitioned(
 def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
     """Sorts items of `size` bytes by the group of their run, stably.
 
-    runs is (2, r): the group of each run and the index after its last item. The kernel writes out, (n·size,) uint8, the
-    items group by group, and ends, (m,) int64, the number of items up to the end of each group.
+    `runs` is (2, r): the group of each run and the index after its last item. The kernel
+    fills `out`, (n·size,) uint8, with the items of each group in turn, and `ends`, (m,) int64, with each group's end.
     """
     ends[:] = 0
     first = total = 0

@@ -1,4 +1,4 @@
-"""Clocks: the source of a topic's timestamps, and their upper bound."""
+"""Clocks: the source and the upper bound of a topic's timestamps."""
 
 from collections.abc import Iterator
 

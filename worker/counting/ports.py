@@ -314,7 +314,7 @@ class Events(Protocol):
         """Reports the numbers of records and of counted reports in a batch."""
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Reports late and undated records; `left_out` have no dead letter."""
+        """Reports late and undated records; `left_out` of them: no dead letter."""
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
         """Reports an alarm about reports that no honest client sends."""

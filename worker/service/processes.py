@@ -98,7 +98,7 @@ class Process:
         logger.info("process.started", process=self.number, pid=self._running.pid, restarts=self.restarts)
 
     def _hear(self) -> None:
-        """Receives the port, a short line that always arrives in one piece."""
+        """Receives the port: its short line always arrives in one piece."""
         assert self._line is not None
         try:
             said = self._line.recv(16, socket.MSG_DONTWAIT)

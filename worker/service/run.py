@@ -31,7 +31,7 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream until SIGTERM or SIGINT; returns the exit code.
 
-    If the counts of a stream are lost, only that stream stops; the worker is not ready, and its exit code is 1. After a
+    If a stream's counts are lost, only that stream stops; the worker runs on, not ready, and later exits with 1. After a
     signal, the worker ends within 5 s, even if Kafka and Redis do not answer. A watchdog ends a process that hangs.
     """
     stopping = threading.Event()
