@@ -133,7 +133,7 @@ class StreamEvents:
         self._metrics.reports.labels(self._stream).inc(reports)
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Counts late records, undated ones, and late ones without a dead letter."""
+        """Counts late records, undated records, and those without a dead letter."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)
         self._metrics.undated.labels(self._stream).inc(undated)

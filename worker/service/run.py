@@ -31,8 +31,8 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream until SIGTERM or SIGINT; returns the exit code.
 
-    If a stream's counts are lost, only that stream stops; the worker runs on, not ready, and later exits with 1. After a
-    signal, the worker ends within 5 s, even if Kafka and Redis do not answer. A watchdog ends a process that hangs.
+    If a stream's counts are lost, only that stream stops. The worker runs on, not ready, and later exits with 1. After
+    a signal, the worker ends within 5 s, even if Kafka and Redis do not answer. A watchdog ends a process that hangs.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
