@@ -109,7 +109,7 @@ class Ownership:
         """
         # Step 1.
         generation = self._log.generation()
-        wanted = self._in_turn(filter(self._is_due, sorted(self._log.assigned())))[:_MOST]
+        wanted = self._in_turn(filter(self._is_claimable, sorted(self._log.assigned())))[:_MOST]
         if generation is None or not wanted:
             return
         try:
@@ -133,9 +133,9 @@ class Ownership:
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
-            self._put_off([p for p in wanted if self._is_due(p)], error)
+            self._put_off([p for p in wanted if self._is_claimable(p)], error)
         except StateLost as error:
-            self._raise_if_doubted([p for p in wanted if self._is_due(p)], error)
+            self._raise_if_doubted([p for p in wanted if self._is_claimable(p)], error)
 
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
@@ -190,8 +190,7 @@ class Ownership:
             raise error
         self._put_off(partitions, Unavailable(f"{error} A second claim follows."))
 
-    def _is_due(self, partition: int) -> bool:
-        """Returns whether a partition is not held and its pause is over."""
+    def _is_claimable(self, partition: int) -> bool:
         return partition not in self._held and self._clock() >= self._wait(partition).until
 
     def _in_turn(self, partitions: Iterable[int]) -> list[int]:

@@ -89,7 +89,7 @@ class PartitionState:
     def full(self) -> bool:
         """Whether the limit of panes is reached."""
         windowing = self.rules[self._begun - 1].limits.windowing
-        return windowing is not None and self._left(windowing) <= 0
+        return windowing is not None and self._panes_left(windowing) <= 0
 
     @property
     def waits_at(self) -> int | None:
@@ -122,7 +122,7 @@ class PartitionState:
         if self.offset == self.start:
             self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
         self.rules = listed
-        self._follow(self.offset)
+        self._begin_rules(self.offset)
 
     def apply(
         self,
@@ -142,7 +142,7 @@ class PartitionState:
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
         applied, offset = Applied(verdicts), batch.end
         for begin, end, limits in self._by_rule(columns.offsets):
-            self._follow(int(columns.offsets[begin]))
+            self._begin_rules(int(columns.offsets[begin]))
             part = columns.between(begin, end)
             records, times = (part.data, part.begins, part.ends), part.timestamps
             decoded = frames.decode(
@@ -163,7 +163,7 @@ class PartitionState:
             for name, n in more.items():
                 sums[name] = sums.get(name, 0) + n
         self.offset = offset
-        self._follow(offset)
+        self._begin_rules(offset)
         return applied
 
     def _count(
@@ -215,15 +215,14 @@ class PartitionState:
         begun = [rule.limits.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
-    def _left(self, windowing: Windowing) -> int:
-        """Returns the number of panes of this length that may still be created."""
+    def _panes_left(self, windowing: Windowing) -> int:
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns the number of records before the limit of panes, or None."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
-        left = max(0, self._left(windowing))
+        left = max(0, self._panes_left(windowing))
         firsts = zip(placed.starts, placed.firsts, strict=True)
         new = [n for at, n in firsts if at >= 0 and str(Pane(at, windowing.pane)) not in self.cells]
         return new[left] if len(new) > left else None
@@ -249,8 +248,7 @@ class PartitionState:
         for _ in accumulate_partitioned(stream.oracle, states, reports, runs, at_once):
             heartbeat()
 
-    def _follow(self, offset: int) -> None:
-        """Starts the rules that begin at or before an offset."""
+    def _begin_rules(self, offset: int) -> None:
         while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
             self.windows.begin(self.rules[self._begun].limits.windowing)
             self._begun += 1
@@ -269,7 +267,7 @@ class PartitionState:
         self.gaps.append((self.offset, to))
         self.windows.skip()
         self.offset = to
-        self._follow(to)
+        self._begin_rules(to)
 
     def evict(self, end: int) -> None:
         """Merges panes that end at or before a time into `ALL`; O(state) each."""

@@ -133,7 +133,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
             windows = tuple(fields.pop("windows"))
             fields["windowing"] = Windowing(windows, fields.pop("grace"), fields.pop("max_out_of_orderness"))
         rules.append(Rule(fields.pop("offset"), fields.pop("revision"), RecordLimits(**fields)))
-    if not all(map(_typed, rules)):
+    if not all(map(_has_right_types, rules)):
         raise TypeError(f"rules {listed} have fields of a wrong type")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
     if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
@@ -141,8 +141,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
     return rules
 
 
-def _typed(rule: Rule) -> bool:
-    """Returns whether the fields of a rule have the right types."""
+def _has_right_types(rule: Rule) -> bool:
     limits = rule.limits
     numbers: list[object] = [rule.offset, rule.revision]
     numbers += [n for n in (limits.most_reports, limits.max_batch_bytes) if n is not None]

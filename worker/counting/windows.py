@@ -174,7 +174,6 @@ class Windowing:
             )
 
     def __str__(self) -> str:
-        """Returns a description for messages."""
         names = ", ".join(self.windows)
         return f"windows {names}, grace {self.grace} ms, out of order {self.max_out_of_orderness} ms"
 

@@ -93,15 +93,14 @@ class Publisher:
         Calls ``heartbeat`` between ticks and during long ones. The commit of a transaction can block indefinitely.
         """
         self._heartbeat = heartbeat
-        while not stopping.wait(self._wait(every)):
+        while not stopping.wait(self._seconds_until_tick(every)):
             self.tick()
             self._events.ticked()
             heartbeat()
         self.tick()
         self._let_go()
 
-    def _wait(self, every: float) -> float:
-        """Returns the seconds until the next tick; fewer for a new owner."""
+    def _seconds_until_tick(self, every: float) -> float:
         waits_for_epoch = self._group.epoch() is None
         new = self._taken_over is not None and self._clock() < self._taken_over + every
         return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
@@ -158,7 +157,7 @@ class Publisher:
                 if not self._publish(lineage, plan):
                     return
                 held_back, seconds = False, time.perf_counter() - began
-            self._emit_closed(plan.stored)
+            self._emit_windows_closed(plan.stored)
             if not held_back:
                 self._events.checked(seconds)
         except Unavailable as error:
@@ -224,8 +223,7 @@ class Publisher:
                 remedy="set cleanup.policy=compact on the snapshot topic",
             )
 
-    def _emit_closed(self, stored: StoredCut) -> None:
-        """Emits how far the windows that all partitions count are closed."""
+    def _emit_windows_closed(self, stored: StoredCut) -> None:
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
         ]

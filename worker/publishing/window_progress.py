@@ -75,7 +75,7 @@ def decide(
     for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
         # added windows begin at the latest start of all partitions, which is a future start if a state lacks them
-        since = max(_since(window, state) for state in states.values())
+        since = max(_first_start(window, state) for state in states.values())
         old = head.progress.get(name, Closed(0))
         before = Closed(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
         progress[name] = _closed(window, before, head, states, partitions, still)
@@ -85,18 +85,16 @@ def decide(
             first = max(since, *(state.windows.evicted_to for state in states.values()))
             due += _due(window, before, progress[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
-    return WindowProgress(floors, progress, due, reached, _come(reached, states.values()))
+    return WindowProgress(floors, progress, due, reached, _event_time(reached, states.values()))
 
 
-def _come(reached: int, states: Collection[PartitionState]) -> int:
-    """Returns the event time: the end of closed windows, or the watermark."""
+def _event_time(reached: int, states: Collection[PartitionState]) -> int:
     if any(state.windowing for state in states):
         return reached
     return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
 
 
-def _since(window: Window, state: PartitionState) -> int:
-    """Returns the start of a partition's first window, present or future."""
+def _first_start(window: Window, state: PartitionState) -> int:
     if window.name in state.windows.first_start:
         return state.windows.first_start[window.name]
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)

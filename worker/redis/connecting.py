@@ -34,7 +34,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
     settings: dict[str, Any] = {
         "username": at.username,
         "password": at.password or secret(table.password),
-        **_reaching(table),
+        **_connection_settings(table),
     }
     match at.kind:
         case "cluster":
@@ -57,8 +57,7 @@ def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
     return [("", client)]
 
 
-def _reaching(table: RedisTable) -> dict[str, Any]:
-    """Returns the time-outs, protocol and TLS settings of every connection."""
+def _connection_settings(table: RedisTable) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "socket_timeout": TIMEOUT_SECONDS,
         "socket_connect_timeout": TIMEOUT_SECONDS,
@@ -107,7 +106,7 @@ class _Master(redis.Redis):
 
 
 def _master(table: RedisTable, at: Address, settings: dict[str, Any]) -> "redis.Redis":
-    asking = _reaching(table) | {
+    asking = _connection_settings(table) | {
         "password": secret(table.sentinel_password),
         "retry": Retry(NoBackoff(), 0),
     }

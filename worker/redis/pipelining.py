@@ -50,7 +50,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
         for place, reply in zip(unknown, _sent(server, [commands[i].text for i in unknown]), strict=True):
             replies[place] = reply
         if isinstance(client, redis.RedisCluster) and isinstance(replies[places[-1]], _UNANSWERED):
-            _look_for_nodes(client)
+            _reload_nodes(client)
     for place, command in enumerate(commands):
         if isinstance(replies[place], _ELSEWHERE):
             replies[place] = _followed(client, command.text)
@@ -97,8 +97,7 @@ def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
         return error
 
 
-def _look_for_nodes(client: "redis.RedisCluster") -> None:
-    """Reloads a cluster's list of nodes after a node did not answer."""
+def _reload_nodes(client: "redis.RedisCluster") -> None:
     try:
         client.nodes_manager.initialize()
     except ERRORS:

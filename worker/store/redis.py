@@ -120,7 +120,7 @@ class RedisStore:
 
     def _promoting(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> _Step[Answer]:
         changed = [cell for cell, commit_id in after.blobs.items() if commit_id == after.commit_id]
-        keys = self._both(partition, attempt, changed)
+        keys = self._staged_and_live(partition, attempt, changed)
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.commit_id]
         fields = layout.fields(after, self._meta(partition))
@@ -131,7 +131,7 @@ class RedisStore:
         fields = layout.fields(metadata, self._meta(partition))
         compared = {name: fields[name] for name in ("lineage", "offset", "commit_id")}  # order of the script
         args = [item for pair in (compared | fields).items() for item in pair]
-        keys = self._both(partition, attempt, metadata.blobs)
+        keys = self._staged_and_live(partition, attempt, metadata.blobs)
         return self._answering(self._install, partition, keys, args)
 
     def _comparing(self, partition: int, held: Metadata) -> _Step[Answer]:
@@ -180,8 +180,7 @@ class RedisStore:
     def _live(self, partition: int, cells: Iterable[str]) -> list[str]:
         return [layout.cell_key(self._stream, partition, cell) for cell in cells]
 
-    def _both(self, partition: int, attempt: str, cells: Iterable[str]) -> list[str]:
-        """Returns the staged and the live key of each cell."""
+    def _staged_and_live(self, partition: int, attempt: str, cells: Iterable[str]) -> list[str]:
         stream = self._stream
         return [
             key
