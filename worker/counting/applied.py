@@ -14,12 +14,12 @@ class Applied:
     """The outcome of a batch, which `PartitionState.apply` returns.
 
     Attributes:
-        verdicts: (m,) uint8, one per record until the limit of panes, as in `ldp.frames.Decoded`.
+        verdicts: (m,) the verdicts of `ldp.frames.Decoded` on the m records before the limit of panes.
         rejected: number of rejected records by reason, including unreadable record batches.
         late: number of late records by age.
         undated: number of accepted records without a valid timestamp.
         reports: the counted reports, one array per rule.
-        late_records: the late records of each rule, if requested.
+        late_records: the late records under each rule, if requested.
     """
 
     verdicts: npt.NDArray[np.uint8]

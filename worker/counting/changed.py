@@ -1,6 +1,6 @@
 """Differences between two documents of a stream, and the remedy.
 
-A lineage contains only the document's fingerprint. The newest head also has the hashed text (`ldp.Stream.hashed`).
+A lineage contains only the document's fingerprint. The newest head also contains the text itself (`ldp.Stream.hashed`).
 """
 
 import hashlib

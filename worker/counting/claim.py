@@ -128,7 +128,7 @@ class Claim:
         first: int,
         head: Head,
     ) -> tuple[int, str]:
-        """Returns the start offset and its Kafka metadata, by the first table."""
+        """Returns (start offset, Kafka metadata) by the module's first table."""
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise another(self.stream, partition, metadata.lineage, self.lineage, head)
@@ -175,7 +175,7 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Applies the second table to a loaded state; returns True for a new gap.
+        """Applies the module's second table to a state; True if that adds a gap.
 
         ``known`` is the COUNTED offset in Kafka, or 0. ``bounds`` are the log's first offset and end, read after the
         epoch was raised. ``head`` was read earlier. Raises StateLost, or Unavailable if a required head is unreadable.

@@ -1,4 +1,4 @@
-"""Batches of records of one partition, one array per field."""
+"""Batches of records from one partition, with one array per field."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Columns:
-    """Records of one partition in log order, one array per field.
+    """Records of one partition in log order, with one array per field.
 
     Example:
         >>> columns = Columns.of([7, 9], [1000, 1001], [b"ab", None])
@@ -79,7 +79,8 @@ class Batch:
     def slices(self, header: int, size: int, cost: int, most: int) -> list["Batch"]:
         """Splits the batch into slices that take at most ``most`` steps.
 
-        A record has ``header`` bytes, then reports of ``size`` bytes and ``cost`` steps each. One record may exceed it.
+        A record has ``header`` bytes, then reports of ``size`` bytes and ``cost`` steps each. A slice that has only one
+        record may take more.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))

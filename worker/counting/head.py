@@ -34,10 +34,10 @@ class Head:
         gaps: partition -> ranges [from, to) of lost offsets.
         uncounted: partitions that should have had counts, but had none.
         rules: partition -> its rules in JSON types.
-        lineage: the identity of the counts, with the names of `IDENTITY`, and the hashed text of the document.
+        lineage: the fields of `IDENTITY`, and the document's hashed text.
         floors: admitted partition -> the time at which its windows begin.
         progress: window name -> the progress of its windows.
-        rows: the rows that the stream can have on the topic of rows, or None.
+        rows: the rows that each window can have on the topic of rows; None if not recorded.
         methods: the methods that can have messages on the snapshot topic.
         reached: the highest time up to which windows were closed; None without windows.
 
@@ -119,7 +119,7 @@ class Head:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Head":
-        """Returns a snapshot's head, equal to the one that `parse` returns."""
+        """Returns a snapshot's head, equal to the parsed head of its message."""
         cut = snapshot.cut
         return cls(
             snapshot.sequence,

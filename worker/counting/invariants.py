@@ -106,7 +106,7 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    """Checks the sums of records and reports; each record has a report."""
+    """Checks the sums of records and of reports."""
     if ALL not in state.cells:
         yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
         return

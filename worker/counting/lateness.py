@@ -1,7 +1,7 @@
 """Chooses the pane of each record in log order, and detects late records.
 
 A pane that ends at or before the window-close watermark accepts no reports. This watermark is the highest accepted
-timestamp minus `max_out_of_orderness` and `grace`. It rises record by record, so batches do not affect the result.
+timestamp minus `max_out_of_orderness` and `grace`. It rises record by record, so the size of batches has no effect.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ _inlined: Callable[[_F], _F] = numba.njit(forceinline=True, **_OPTIONS)
 LATE, UNDATED = -1, -2
 """Values that replace a pane's start for late and undated records."""
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d")
-"""Upper limits of late records' ages, from their pane's end to the window-close watermark; above them, `OLDER`."""
+"""Upper limits of a late record's age: the time from the end of the record's pane to the window-close watermark. Ages
+above the last limit are `OLDER`."""
 OLDER = "older"
 _AGES = np.array([int(age[:-1]) * UNITS[age[-1]] for age in AGES], np.int64)
 _BLOCK = 128
@@ -38,7 +39,7 @@ class Placed(NamedTuple):
     """The panes of accepted records under one rule.
 
     Attributes:
-        starts: the panes' starts, or `LATE` or `UNDATED`, in the order of their first records.
+        starts: the start of each pane, in order of first records; `LATE` and `UNDATED` count as panes.
         firsts: the index of each pane's first record.
         sizes: each pane's number of reports.
         runs: (2, r) runs of consecutive reports in one pane: the pane's index, and the index after the last report.
@@ -142,8 +143,8 @@ def _walk(
     ``space`` has six equal parts: pane numbers, firsts, sizes, ages, and two for the hash table of pane numbers.
 
     Returns:
-        The numbers of panes, of runs, of assigned records (fewer than all if an array is full) and of undated records;
-        the watermark; the window-close watermark. `LATE` and `UNDATED` count as panes.
+        The numbers of panes, runs, assigned records and undated records, then the watermark and the window-close
+        watermark. If an array is full, fewer records are assigned. `LATE` and `UNDATED` count as panes.
     """
     seen, line = before
     room = len(space) // 6

@@ -3,7 +3,7 @@
 All keys of a partition share the hash tag ``{stream:partition}``, so one script can use them all on a cluster:
 
 - ``{stream:partition}:meta``: a hash with the fields of `Metadata` and a ``checksum``. The checksum is the 16-byte
-  BLAKE2b digest, in hexadecimal, of this key and the values of these fields in order, joined by newlines.
+  BLAKE2b digest, in hexadecimal, of this key and the values of the other fields in order, joined by newlines.
 - ``{stream:partition}:window:<cell>``: one blob per cell.
 - ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
@@ -60,7 +60,7 @@ def _checksum(fields: Mapping[str, str], key: str) -> str:
 
 
 def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Decodes a hash's fields; invalid UTF-8 later fails the checksum."""
+    """Decodes a Redis hash's fields; invalid UTF-8 fails the checksum later."""
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
 
 
@@ -198,7 +198,7 @@ def _read(metadata: Metadata, read: Callable[[Any], _T]) -> _T:
 
 
 def totals(state: PartitionState) -> str:
-    """Returns the canonical JSON of a state without its offset and blobs."""
+    """Returns a state as canonical JSON, without the offset and the cells."""
     counted = {"start": state.start, "rules": [rule.as_json() for rule in state.rules], "gaps": state.gaps}
     records = {"accepted": state.accepted, "rejected": state.rejected}
     return json.dumps(counted | records | state.windows.stored(), sort_keys=True)

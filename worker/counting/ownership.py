@@ -4,9 +4,9 @@ A partition's state depends only on its log, rules and heads. The store writes c
 accepts a commit only if the stored offset and commit id are those that the writer started from. Every claim raises the
 epoch, so that an old owner notices early that another worker took over.
 
-A single answer of a broker can be wrong, so no final decision depends on one answer. Counts are lost only if two
-claims, with a pause in between, agree. A new partition begins at the offset of two equal answers. A gap needs a proof
-by `Log.firsts`. This file has all steps of a claim and of a commit; that is why it is longer than others.
+A single answer of a broker can be wrong, so no final decision depends on one answer. The worker reports lost counts
+only if two claims, with a pause in between, agree. The first offset of a new partition needs two equal answers. A gap
+needs a proof by `Log.firsts`. This file has all steps of a claim and of a commit; that is why it is longer than others.
 """
 
 import time
@@ -36,7 +36,7 @@ _SHARE, _LONGEST_READ = 0.1, 2.0  # maximum share of time for reading heads; one
 class Ownership:
     """The partitions of one stream that this worker counts.
 
-    ``recount_after``: number of the newest snapshot whose lost counts the operator gives up. The worker recounts the
+    ``recount_after``: the operator gives up lost counts up to the snapshot of this number. The worker then recounts the
     log, records lost offsets as a gap, and counts gaps that the log has again. If None, lost counts stop the stream.
     """
 
@@ -88,7 +88,7 @@ class Ownership:
         return {partition for partition, held in self._held.items() if not held.waiting}
 
     def claim(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Claims up to `_MOST` assigned partitions; the next call claims others.
+        """Claims the next assigned partitions, at most `_MOST`.
 
         After a failure, the next claim starts at step 1. Exactly-once counting depends on the order of the steps:
 
@@ -231,7 +231,7 @@ class Ownership:
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Proves first offsets; if ``agreeing``, they must equal ``bounds``."""
+        """Returns bounds with proven first offsets; postpones unproven partitions."""
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
             firsts = {p: first for p, first in firsts.items() if first == bounds[p][0]}
@@ -352,7 +352,7 @@ class Ownership:
         5. Run one script per partition. It replaces the stored counts if the commit started from them.
         6. Commit the offsets to Kafka, without waiting.
 
-        Raises StateLost if the store lost a partition, or has one of another lineage.
+        Raises StateLost if the store lost a partition, or has counts of another lineage.
         """
         self.settle(self.write(self.prepare(partitions), heartbeat))
 
@@ -489,7 +489,7 @@ class Ownership:
         ================  ====================================================================================
         STAGING_EXPIRED   none: the next call stages the same commit again
         FENCED, CONFLICT  drop the partition, and claim it again while the group assigns it
-        LINEAGE           drop the partition if the store has its lineage; otherwise raise StateLost
+        LINEAGE           drop the partition if the stored lineage is still the same; otherwise raise StateLost
         ================  ====================================================================================
         """
         self._events.warning("commit.refused", partition=partition, verdict=answer.value)
@@ -523,7 +523,7 @@ class Ownership:
                 noted.pop(partition, None)
 
     def rewind(self) -> None:
-        """Restarts the log at counted offsets; a failed step may lose records."""
+        """Returns to the counted offsets; a failed step may have skipped records."""
         for partition, held in self._held.items():
             if not held.waiting:
                 self._log.start(partition, held.state.offset, held.state.rules)

@@ -1,7 +1,8 @@
 """The counts of one partition, computed from its log up to an offset.
 
 The state depends only on the log prefix [start, offset), the rules, and two times from heads. These are the start of
-the windows and the end of evicted panes. Any worker that continues it gets the same result. Its cells cover all time.
+the windows and the end of evicted panes. Any worker that continues from a state gets the same result. The cells of a
+state add up to the counts of all time.
 """
 
 import sys
@@ -134,7 +135,7 @@ class PartitionState:
     ) -> Applied:
         """Counts a batch; raises ValueError unless it begins at `offset`.
 
-        Counting stops before a record whose pane exceeds the limit of panes. Returns late records if ``name_late``.
+        Counting stops before a record that needs a pane above the limit. ``name_late``: the result lists late records.
         Calls ``heartbeat`` after each `MOST_COST` steps.
         """
         if batch.start != self.offset:
@@ -176,7 +177,7 @@ class PartitionState:
         heartbeat: Callable[[], object],
         first_index: int | None,
     ) -> int:
-        """Counts one rule's records up to the limit of panes."""
+        """Counts records under one rule; returns how many fit the limit of panes."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports, state = decoded.reports, self.windows
@@ -211,7 +212,7 @@ class PartitionState:
         return len(times)
 
     def _most(self, windowing: Windowing) -> int:
-        """Returns the highest limit of panes of this length in all rules so far."""
+        """Returns the highest limit of panes of this length under any rule so far."""
         begun = [rule.limits.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
@@ -219,7 +220,7 @@ class PartitionState:
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
-        """Returns the number of records before the limit of panes, or None."""
+        """Returns how many records fit the limit of panes, or None if all do."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
         left = max(0, self._panes_left(windowing))
@@ -254,7 +255,7 @@ class PartitionState:
             self._begun += 1
 
     def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Yields the records [begin, end) under each rule, and its limits."""
+        """Yields (begin, end, limits) for the records under each rule."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):

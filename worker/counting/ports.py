@@ -87,7 +87,7 @@ class Metadata:
         offset: the counts cover [start, offset).
         commit_id: the id of the newest commit, 32 hex digits; empty before the first one.
         blobs: cell -> id of the commit that wrote its live blob.
-        totals: the rest of the state as canonical JSON.
+        totals: the state without offset and cells, as canonical JSON.
     """
 
     lineage: str
@@ -116,7 +116,7 @@ class Log(Protocol):
         """Asks the brokers for the topic's id; a recreated topic has a new one."""
 
     def generation(self) -> object | None:
-        """Returns the identity of a stable membership and its generation, or None."""
+        """Returns the generation and member id, or None while rebalancing."""
 
     def assigned(self) -> Set[int]:
         """Returns the partitions that the group assigns to this worker."""
@@ -131,8 +131,8 @@ class Log(Protocol):
         """Returns the proven first offset of each log at or after a given one.
 
         If the leader answers a fetch at the given offset, the result is that offset. Otherwise it is the log's first
-        offset, which needs two proofs with a pause in between. In each, the leader answers a fetch at the first offset,
-        and refuses fetches just before it and at the given offset. Without a proof, the result lacks the partition.
+        offset, which needs two proofs with a pause in between. In each proof, the leader answers a fetch at the first
+        offset, and refuses fetches just before it and at the given one. Without proof, the result lacks the partition.
         """
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
@@ -174,14 +174,14 @@ class Store(Protocol):
     """The stored counts of one stream.
 
     Each step on a partition is atomic. Steps on many partitions are sent together, and each can fail independently.
-    After a lost reply, any of them may have taken effect.
+    After a lost reply, each step may have taken effect.
     """
 
     def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
+        """Returns a partition's metadata, or None if nothing is stored."""
 
     def peek_all(self, partitions: Collection[int]) -> Mapping[int, Metadata | Failure | None]:
-        """Returns each partition's metadata, or None."""
+        """Returns each partition's metadata, or None if nothing is stored."""
 
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
@@ -189,7 +189,7 @@ class Store(Protocol):
         """Raises each epoch if epoch and lineage are unchanged; loads the state.
 
         Args:
-            wanted: partition -> the metadata from `peek`, and those to store if `peek` returned None.
+            wanted: partition -> the metadata from `peek`, and the metadata to store if `peek` returned None.
 
         Returns:
             Each partition with the raised epoch; None if another worker claimed it since.
@@ -198,12 +198,12 @@ class Store(Protocol):
     def stage_all(
         self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
     ) -> Mapping[int, Unavailable | None]:
-        """Writes blobs under keys of each attempt; they expire unless promoted."""
+        """Writes each attempt's blobs, which expire unless they are promoted."""
 
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> Mapping[int, Answer | Unavailable]:
-        """Replaces the first metadata with the second; promotes staged blobs."""
+        """Commits each (attempt id, old metadata, new metadata) with its blobs."""
 
     def compare_all(self, held: Mapping[int, Metadata]) -> Mapping[int, Answer | Unavailable]:
         """Compares the store with the metadata that this owner last read or wrote."""
@@ -212,7 +212,7 @@ class Store(Protocol):
         """Stages the blobs of one partition; see `stage_all`."""
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Stores the staged blobs and the metadata of a new partition.
+        """Stores the staged blobs and the metadata of a partition without counts.
 
         Returns DONE, also if the store already has these counts. If the blobs expired, changes nothing and returns
         STAGING_EXPIRED. If the store has other counts, changes nothing and returns CONFLICT.
@@ -282,7 +282,7 @@ class StateReader(Protocol):
         """Returns a partition's metadata, or None."""
 
     def cut_all(self, partitions: Collection[int]) -> Mapping[int, StoredPartition | Failure | None]:
-        """Returns each partition's metadata and blobs, read in one step, or None."""
+        """Reads each partition in one step; None if nothing is stored."""
 
 
 class Events(Protocol):
@@ -314,7 +314,7 @@ class Events(Protocol):
         """Reports the numbers of records and of counted reports in a batch."""
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Reports late and undated records; `left_out` of them: no dead letter."""
+        """Reports late records by age, undated records, and missing dead letters."""
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
         """Reports an alarm about reports that no honest client sends."""
@@ -323,7 +323,7 @@ class Events(Protocol):
         """Reports the number of records whose key or headers were ignored."""
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Reports malformed records; `left_out` of them have no dead letter."""
+        """Reports malformed records, and how many of them have no dead letter."""
 
     # a commit
 
@@ -357,7 +357,7 @@ class Events(Protocol):
         """Reports the values and queries that changed since the previous window."""
 
     def checked(self, seconds: float | None) -> None:
-        """Reports that a snapshot covers all counts; publishing took `seconds`."""
+        """Reports an up-to-date snapshot; ``seconds`` is None unless it is new."""
 
     def publish_failed(self, error: Unavailable) -> None:
         """Reports a failed attempt to publish, which is retried."""

@@ -46,7 +46,7 @@ def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadab
         stream: the stream of the records.
         limits: the limits of a record.
         columns: the records.
-        unreadable: the number of unreadable record batches among them.
+        unreadable: the number of unreadable record batches.
     """
     decoded = frames.decode(
         stream,

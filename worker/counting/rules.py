@@ -64,7 +64,7 @@ class RequestedRule:
 
 @dataclass(frozen=True)
 class Rule:
-    """Limits that apply from an offset to that of the next rule.
+    """Limits that apply from an offset up to the next rule.
 
     Attributes:
         offset: the first offset.

@@ -4,8 +4,8 @@ The life cycle of windows and panes:
 
 1. **announced**: a recorded rule names the window. At the rule's offset, `begin` sets the first start of a new window,
    after the watermark.
-2. **admitted**: a head names the partition, and `admit` takes the start of its windows from that head. Until then the
-   partition waits (`PartitionState.waits_at`).
+2. **admitted**: a head names the partition and the start of the partition's windows, which `admit` takes over. Until
+   then the partition waits (`PartitionState.waits_at`).
 3. **open**: reports are added to the pane. A pane is open while its end is after `closed`.
 4. **closed**: the watermark minus `grace` and `max_out_of_orderness` has reached the pane's end. Later reports of this
    pane are late: they count for all time only.
@@ -48,7 +48,7 @@ class WindowState:
         self.first_start = {name: self.first_start.get(name, start) for name, start in begin.items()}
 
     def admit(self, admitted_from: int) -> None:
-        """Begins the windows at the time that the newest head names."""
+        """Begins the windows at the time that the newest head gives."""
         self.admitted_from = admitted_from
         self.closed = max(self.closed, admitted_from)
 

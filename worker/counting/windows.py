@@ -20,7 +20,7 @@ TIME_ENDS = 253_402_300_800_000 - LONGEST
 """Exclusive limit of timestamps, so that all windows end before the year 10000 and years have four digits. Records with
 timestamps below 0, or at or above this limit, are undated. Producers can send any timestamp from −1 to 2⁶³ − 1."""
 MOST_AT_ONCE = 32
-"""Maximum number of windows per name that become final in one snapshot; the rest follow in later ones."""
+"""Maximum number of windows per name that become final in one snapshot. More follow in later snapshots."""
 _LENGTH = re.compile(r"(0|[1-9][0-9]{0,8})([smhd])", re.ASCII)
 
 
@@ -196,7 +196,7 @@ class Windowing:
     def most_panes(self) -> int:
         """The limit of panes; at the limit, counting waits for final windows.
 
-        It is twice the number of panes in the longest window, twice the disorder and the grace, plus one at each end.
+        It is 2 · (⌈t / pane⌉ + 2), where t is the longest window plus `grace` plus 2 · `max_out_of_orderness`.
         """
         reach = max(window.length for window in self.parsed) + 2 * self.max_out_of_orderness + self.grace
         return 2 * (-(-reach // self.pane) + 2)

@@ -27,8 +27,8 @@ class Content:
         queries: the queries that snapshots answer.
         level: confidence level of Base's intervals.
         methods: the published methods, including Base.
-        fewest_new: minimum number of new reports in a snapshot. Fewer delay the snapshot, unless a partition is full.
-        idle_timeout: seconds without a new timestamp after which a partition is idle.
+        fewest_new: minimum number of new reports in a snapshot, unless a partition has reached its limit of panes.
+        idle_timeout: a partition is idle if its watermark has not advanced for this many seconds.
         retain: lifetime of a window's messages after the window's end, in milliseconds; None: forever.
         rows: the topic of rows.
         changed_level: false discovery rate of changes between windows; 0 for no comparison.
@@ -52,9 +52,9 @@ class Plan:
 
     Attributes:
         head: the newest head.
-        stored: the cut.
+        stored: the cut as it was read from the store.
         windows: the window progress of the cut; None without windows.
-        cut: the cut as the snapshot records it.
+        cut: the cut as the next head records it.
         reports: the number of reports in the cut.
     """
 
@@ -87,10 +87,10 @@ class Plan:
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
-        """Checks that the cut agrees with the head; the cut is not behind it.
+        """Checks that a cut that is not behind the head agrees with the head.
 
         Raises:
-            StateLost: the cut has fewer reports than the head without a new gap, or has counts by other rules.
+            StateLost: the rules of the cut contradict the head, or the cut has fewer reports and no new gap.
         """
         head = self.head
         if differing := head.contradicts(self.cut):
@@ -107,7 +107,10 @@ class Plan:
             )
 
     def is_new(self, content: Content, *, otherwise: bool) -> bool:
-        """Returns whether the cut or other content (``otherwise``) is new."""
+        """Returns whether there is new content to publish.
+
+        ``otherwise`` is True if something other than the cut or the methods has changed.
+        """
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits

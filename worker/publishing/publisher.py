@@ -1,6 +1,6 @@
-"""Publishes consistent cuts of the store, one transaction each.
+"""Publishes consistent cuts of the store, each in one transaction.
 
-The head is a message of that transaction, with the snapshot's number and offsets. A publisher that starts, or does
+One message of each transaction is the head, with the snapshot's number and offsets. A publisher that starts, or does
 not know the outcome of a transaction, reads the head and continues from it. Partitions do not depend on each other, so
 any set of partition states, each read in one step, is a consistent cut.
 """
@@ -23,13 +23,13 @@ from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due
 
 PARTITION = 0
-"""The owner of this partition of a stream's topic publishes its snapshots."""
+"""The owner of this partition publishes the stream's snapshots."""
 _SOON_SECONDS = 0.2
 """Interval of ticks until this worker owns partition 0 and has published its first snapshot."""
 _BEHIND_SECONDS = 60.0
 """Interval of warnings that the counts are behind the head."""
 _HEARD_SECONDS = 10.0
-"""Time for owners to read the head that admits them. Then the publisher checks the head and doubles the time."""
+"""Time for owners to read a head that admits partitions. Then the publisher checks the head, and doubles the time."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Group:
 
     Attributes:
         partitions: returns the topic's partitions.
-        uncounted: takes a mapping of partitions without counts to whether they were claimed; returns the partitions
-            that should have counts; see `worker.kafka.reports.group`.
+        uncounted: returns the partitions that should have counts, but have none. Its argument maps each partition
+            without counts to whether it was claimed. See `worker.kafka.reports.group`.
         epoch: returns the epoch of this worker's last claim of partition 0, or None; thread-safe.
     """
 
@@ -88,9 +88,9 @@ class Publisher:
         self._heartbeat: Callable[[], object] = lambda: None
 
     def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
-        """Ticks until stopped, then once more for the last commit.
+        """Ticks until ``stopping`` is set, then once more for the last commit.
 
-        Calls ``heartbeat`` between ticks and during long ones. The commit of a transaction can block indefinitely.
+        Calls ``heartbeat`` between ticks and during long ticks. The commit of a transaction can block indefinitely.
         """
         self._heartbeat = heartbeat
         while not stopping.wait(self._seconds_until_tick(every)):
@@ -115,8 +115,8 @@ class Publisher:
         2. Open the snapshot producer if it is closed. That fences older publishers, aborts an open transaction, and
            reads the head once no transaction below the topic's end is open.
         3. Read the cut, each partition in one step.
-        4. Compare the cut with the head. The cut is behind the head, contradicts it or is new, or the head was deleted.
-        5. Take the snapshot: the estimate by each method, as messages.
+        4. Compare the cut with the head. Continue only if there is new content, or if the head was deleted.
+        5. Take the snapshot: compute the estimate by each method, and encode messages.
         6. Check in the store again that this worker owns partition 0.
         7. Begin a transaction, and send each message.
         8. Wait for the acknowledgement of each message.
@@ -165,7 +165,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0; None without ownership."""
+        """Returns partition 0's lineage, or None if this worker does not own it."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
@@ -248,7 +248,7 @@ class Publisher:
         return lambda partition: now - self._moved.get(partition, (None, now))[1] >= most
 
     def _publish(self, lineage: str, plan: Plan) -> bool:
-        """Publishes a planned snapshot; returns False without ownership."""
+        """Publishes a planned snapshot; returns False if ownership was lost."""
         # Step 5.
         due = list[Due]()
         if plan.announces(self._content):

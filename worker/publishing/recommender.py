@@ -1,6 +1,6 @@
 """Recommends the best method for each query, on a background thread.
 
-`ldp.analysis.method_selection` chooses the method by simulation, which takes seconds. Snapshots have the newest
+`ldp.analysis.method_selection` chooses the method by simulation, which takes seconds. Snapshots contain the newest
 recommendation, or none if no method is clearly best.
 """
 
@@ -22,11 +22,11 @@ from worker.counting.ports import Events
 REPEATS = 50
 """Simulated collections per recommendation."""
 LARGEST = 10 << 20
-"""Maximum number of values in all these collections together; a large domain has fewer collections."""
+"""Maximum number of values in all simulated collections of a recommendation. Large domains get fewer collections."""
 EVERY_SECONDS = 60.0
 """Minimum time from one recommendation to the next."""
 FEWEST = 10
-"""Minimum number of collections for a recommendation; a domain that is too large for them has none."""
+"""Minimum number of collections for a recommendation. Domains that are too large for it get none."""
 SHARE = 0.1
 """Maximum share of one core for a stream's recommendations."""
 
@@ -74,7 +74,7 @@ class Recommender:
         return {name: found.method for name, found in self._latest.items()}
 
     def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
-        """Starts a recommendation from an estimate, unless it is too early.
+        """Starts a recommendation, unless one is running or was made recently.
 
         Args:
             sequence: the snapshot's number, which is also the simulation's seed.

@@ -1,7 +1,7 @@
 """Plans the records that a snapshot writes to the topic of rows.
 
-The head records the rows that a window can have, so that the next publisher can delete them with their window. The
-publisher reads the topic of rows only if the head has no such record.
+The head lists the rows that a window can have, so that the next publisher can delete them with the window. The
+publisher reads the topic of rows only if the head does not contain this list.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ class Plan:
         stream: the stream's name.
         slots: the rows of each window; None if no rows are written.
         rows: the rows that the next head records; None if it records none.
-        leaving: all-time rows that are no longer written.
-        older: rows that are no longer written, of windows that end at or before `until`.
+        leaving: former rows of all time.
+        older: former rows of each window that ends at or before `until`.
         until: the latest window end that `older` covers, in milliseconds.
         stale: tombstones for rows of deleted windows.
     """
@@ -60,7 +60,7 @@ class Plan:
         )
 
     def deleted(self, window: Period) -> list[Row]:
-        """Returns the tombstones of all rows that a window can have."""
+        """Returns tombstones for all rows that a window can have."""
         if self.slots is None:
             return []
         older = self._older(window)
@@ -93,7 +93,7 @@ class RowTopic:
 
     @property
     def most_windows(self) -> int | None:
-        """Maximum windows of a name that one snapshot deletes; None for all."""
+        """Maximum number of windows that a snapshot deletes per name, or None."""
         if self.slots is None:
             return None
         return max(1, MOST_DELETED // (len(self.slots.methods) * sum(self.slots.ranks.values())))
@@ -147,7 +147,7 @@ class RowTopic:
     def _found(
         self, stream: str, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int
     ) -> Plan:
-        """Plans from the topic; deletes rows of unlisted windows up to ``gone``."""
+        """Plans from the topic; deletes unlisted windows that end by ``gone``."""
         leaving, older, stale = None, None, list[Row]()
         for encoded in there:
             try:
@@ -166,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row to ``places``, unless they would exceed `MOST_RANK` rows."""
+    """Returns ``places`` with a row added, up to `MOST_RANK` rows."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

@@ -14,7 +14,7 @@ from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import StateLost, StateReader, StoredPartition, Unavailable
 
 _MOST, _MOST_BYTES = 10, 32 << 20
-"""Limits of one read: partitions, and bytes of their totals."""
+"""Limits of one read: the number of partitions, and the bytes of their all-time counts."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class StoredCut:
 
     Attributes:
         states: claimed partition -> its state.
-        commits: partition -> cell -> id of the commit that wrote it.
+        commits: partition -> cell -> id of the commit that wrote the cell.
         uncounted: partitions that should have counts, but have none.
     """
 
@@ -66,8 +66,8 @@ def read(
         stream: the stream.
         state_reader: the reader of the store.
         partitions: the partitions of the topic.
-        uncounted: takes a mapping of partitions without counts to whether they were claimed; returns the partitions
-            that should have counts; see `worker.kafka.reports.group`.
+        uncounted: returns the partitions that should have counts, but have none. Its argument maps each partition
+            without counts to whether it was claimed. See `worker.kafka.reports.group`.
         heartbeat: called between slices of long work.
 
     Raises:

@@ -37,7 +37,7 @@ class Taken:
 
 
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
-    """Makes a head that admits partitions; keeps the last windows and rows."""
+    """Returns a head that admits partitions, without a snapshot."""
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
@@ -55,7 +55,7 @@ def take(
     there: Callable[[], Iterable[bytes]],
     heartbeat: Callable[[], object],
 ) -> Taken:
-    """Takes snapshots of all time and windows; O(windows · methods · d).
+    """Takes snapshots of all time and windows; O(windows · methods · values).
 
     Args:
         stream: the stream.

@@ -1,8 +1,8 @@
-"""Determines final windows at a cut, and their record in the next head.
+"""Decides which windows are final at a cut, and updates window progress.
 
-A window is final once every partition has closed it. The head has the time up to which the windows of a name are
-closed, which never goes back. The clock decides in one case only: a partition has no capacity for another pane, and the
-partitions that hold back its windows are idle. Then the oldest windows are closed as bounded.
+A window is final once every partition has closed it. For each window name, the head records the time up to which
+windows are closed. This time never goes back. The clock matters in one case only: a partition has reached its limit of
+panes, and all partitions that keep the oldest windows open are idle. These windows are then closed as bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Due:
 
     Attributes:
         period: the window.
-        complete: whether all its reports up to the partitions' offsets are counted.
+        complete: whether all reports of the window up to the partitions' offsets are counted in it.
     """
 
     period: Period
@@ -34,8 +34,8 @@ class WindowProgress:
 
     Attributes:
         floors: partition that the next head names -> the time at which its windows begin.
-        progress: window name -> its progress in the next head, with the starts that were on the topic before.
-        due: windows that become final, and open windows that may have changed; ordered within each name.
+        progress: window name -> progress in the next head, with the starts of windows that are already on the topic.
+        due: windows that become final, and open windows that may have changed; in order of time for each name.
         reached: the highest time up to which windows were closed.
         come: the current event time, to compute the ages of final windows.
     """
@@ -55,7 +55,7 @@ def decide(
 ) -> WindowProgress | None:
     """Returns a stream's window progress; O(partitions · panes · windows).
 
-    A window is published only if the state of every partition contains it.
+    The windows of a name are published only if every partition counts windows of this name.
 
     Args:
         head: the newest head.
@@ -64,7 +64,7 @@ def decide(
         still: returns whether a partition is idle.
 
     Returns:
-        The progress; None if only `ALL` is or was configured and no partition has a later rule with windows.
+        The progress; None if the head admits no partition, and no partition has or will have windows.
     """
     # a state that was rolled back may still reach windows that its newest rule lacks
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
@@ -138,7 +138,7 @@ def _closed(
 def _due(
     window: Window, before: Closed, after: Closed, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
-    """Yields one name's windows that become final, and its open windows."""
+    """Yields the windows of a name that become final or are still open."""
     for start in sorted(_starts(window, states)):
         end = start + window.length
         # only windows with reports
@@ -158,8 +158,8 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
     """Returns whether no gap of a log can contain reports of a window.
 
-    A lost report of a window was not late, so its pane was open before the gap. It precedes the first report after the
-    gap, so its timestamp exceeds the timestamp of that report by at most `max_out_of_orderness` plus `grace`.
+    Late reports do not count in a window, so the window must have been open before the gap. A lost report precedes the
+    first report after the gap, and its timestamp is higher by at most `max_out_of_orderness` plus `grace`.
     """
     for state in states.values():
         hold = max((rule.limits.windowing.hold for rule in state.rules if rule.limits.windowing), default=0)
@@ -176,10 +176,10 @@ def kept(
     come: int,
     most: int | None = None,
 ) -> tuple[dict[str, Closed], list[Period]]:
-    """Returns the progress with the starts on the topic, and expired windows.
+    """Returns the progress without expired windows, and the expired windows.
 
     Args:
-        progress: the progress in the next head, with the former starts on the topic.
+        progress: the progress in the next head, with the starts of windows that are already on the topic.
         published: the windows that the snapshot publishes.
         retain: lifetime of a window after its end, in milliseconds. None: forever, and no starts are recorded.
         come: the current event time.

@@ -14,7 +14,7 @@ from worker.config.schema import secret
 
 Client: TypeAlias = redis.Redis | redis.RedisCluster
 TIMEOUT_SECONDS = 5.0
-"""Time-out of a step. Its outcome is then unknown, and the worker retries it."""
+"""Time-out of a step. After a time-out, the outcome of the step is unknown, and the worker retries it."""
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
@@ -25,7 +25,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
 
     Args:
         table: the table of the configuration.
-        retries: limit of repeated sends of a command. Only readers set it, because a write may have taken effect.
+        retries: limit of repetitions of an unanswered command. Only readers set it, because a write may have succeeded.
 
     Raises:
         redis.exceptions.RedisClusterException: no node of a cluster answered.
@@ -49,7 +49,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
 
 
 def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
-    """Returns each primary's name and client; no name outside a cluster."""
+    """Returns (name, client) of each primary; the name is '' if not a cluster."""
     if isinstance(client, redis.RedisCluster):
         nodes: list[Any] = client.nodes_manager.get_nodes_by_server_type("primary")
         found = [(str(node.name), client.get_redis_connection(node)) for node in nodes]
@@ -76,10 +76,9 @@ def _connection_settings(table: RedisTable) -> dict[str, Any]:
 
 
 class _Sentinels(Sentinel):
-    """Sentinels with errors that explain why no Sentinel names a master."""
+    """Asks Sentinels for a master; the error contains each Sentinel's reason."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Returns the master's address; asks the last successful Sentinel first."""
         why = []
         for number, sentinel in enumerate(self.sentinels):
             try:
@@ -90,7 +89,7 @@ class _Sentinels(Sentinel):
             if (state := masters.get(service_name)) is None:
                 why.append(f"one Sentinel monitors only {', '.join(masters) or 'none'}")
             elif self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
-                self.sentinels.insert(0, self.sentinels.pop(number))
+                self.sentinels.insert(0, self.sentinels.pop(number))  # the next call asks it first
                 return state["ip"], state["port"]
             else:
                 why.append(f"{state['ip']}:{state['port']} is down")
@@ -98,7 +97,7 @@ class _Sentinels(Sentinel):
 
 
 class _Master(redis.Redis):
-    """A client of the current master; also closes its Sentinels' clients."""
+    """A client of the current master; `close` also closes the Sentinels."""
 
     def close(self) -> None:
         super().close()

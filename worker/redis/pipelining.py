@@ -39,8 +39,8 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
     """Sends commands in one pipeline per server; returns answers in order.
 
     A server runs its commands in order, without MULTI, so commands of other clients can run in between. After a lost
-    connection, the first commands may have taken effect. The answer to a failed command is its error. If a server times
-    out, the answer to each of its commands is the time-out.
+    connection, some commands may have taken effect. The answer to a failed command is the error. If a server times out,
+    the time-out is the answer to every command for that server.
     """
     replies: list[Any] = [None] * len(commands)
     for server, places in _by_server(client, commands, replies):
@@ -60,7 +60,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
 def _by_server(
     client: Client, commands: Sequence[Command], replies: list[Any]
 ) -> Iterable[tuple[Any, list[int]]]:
-    """Groups commands by server; a command without a node gets an error."""
+    """Groups indices of commands by server; writes errors into ``replies``."""
     if not isinstance(client, redis.RedisCluster):
         return [(client, list(range(len(commands))))] if commands else []
     servers = dict[str, tuple[Any, list[int]]]()

@@ -47,7 +47,7 @@ class RedisStore:
         self._cut_before: dict[int, Metadata] = {}
 
     def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
+        """Returns a partition's metadata, or None if nothing is stored."""
         return _result(self.peek_all([partition])[partition])
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
@@ -59,13 +59,13 @@ class RedisStore:
         return _result(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
 
     def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
-        """Returns each partition's metadata, or None."""
+        """Returns each partition's metadata, or None if nothing is stored."""
         return self._together({p: self._peeking(p) for p in partitions})
 
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> dict[int, StoredPartition | Failure | None]:
-        """Raises each epoch and loads the partition, in one script per partition."""
+        """Raises epochs and loads partitions, in one script per partition."""
         return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
 
     def stage_all(
@@ -85,7 +85,7 @@ class RedisStore:
         return self._together({p: self._comparing(p, metadata) for p, metadata in held.items()})
 
     def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
-        """Reads each partition in one step; None before the first claim."""
+        """Reads each partition in one step; None if nothing is stored."""
         return self._together({p: self._cutting(p) for p in partitions})
 
     def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
@@ -158,7 +158,7 @@ class RedisStore:
         args: Callable[[Metadata | None], list[Any]],
         known: Metadata | None,
     ) -> _Step[StoredPartition | StateLost | None]:
-        """Loads a partition by a script; repeats it if ``known`` is outdated."""
+        """Loads a partition; runs the script again if ``known`` is outdated."""
         while True:
             keys = [self._meta(partition), *self._live(partition, [] if known is None else known.blobs)]
             (reply,) = yield [script.on(keys, args(known))]
