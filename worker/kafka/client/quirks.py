@@ -373,16 +373,16 @@ def bounds(
     not answer.
     """
     cluster = consumer._cluster
-    if not (led := _led(cluster, tps)):
+    if not (led := _with_leader(cluster, tps)):
         # the metadata may be outdated; retrying longer would delay the other partitions
         consumer._manager.run(consumer._manager.wait_for, cluster.request_update(), ms)
-        led = _led(cluster, tps)
+        led = _with_leader(cluster, tps)
     elif len(led) < len(tps):
         cluster.request_update()
     try:
         return ask(led, timeout_ms=ms) if led else {}
     except KeyError:  # another partition lost its leader or was refused
-        led = [tp for tp in _led(cluster, tps) if tp not in refused]
+        led = [tp for tp in _with_leader(cluster, tps) if tp not in refused]
     try:
         return ask(led, timeout_ms=ms) if led and refused else {}
     except KeyError:
@@ -405,6 +405,5 @@ def whole_bounds(
     return {tp: (begins[tp], ends[tp]) for tp in tps}
 
 
-def _led(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Returns the partitions that have a leader in the client's metadata."""
+def _with_leader(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
     return [tp for tp in tps if cluster.leader_for_partition(tp) not in (None, -1)]

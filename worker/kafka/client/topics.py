@@ -138,7 +138,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
             partitions,
             {"cleanup.policy": "delete"}
             | clock(served, event_time)
-            | _room(max(largest_report(served.stream))),
+            | _size_limit(max(largest_report(served.stream))),
         )
         for served in config.streams
     ]
@@ -175,11 +175,10 @@ def _of_rows(config: Config) -> dict[str, str]:
         "delete.retention.ms": str(7 * 24 * HOUR_MS),
         "segment.ms": str(HOUR_MS // 6),
         "min.cleanable.dirty.ratio": "0.1",
-    } | _room(max(largest_of_rows(served) for served in config.streams))
+    } | _size_limit(max(largest_of_rows(served) for served in config.streams))
 
 
-def _room(largest: int) -> dict[str, str]:
-    """Returns the settings for messages above the brokers' default size limit."""
+def _size_limit(largest: int) -> dict[str, str]:
     return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
@@ -191,13 +190,13 @@ def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
 
 def require(admin: KafkaAdminClient, name: str) -> None:
     """Raises `TopicError` unless a topic exists."""
-    if not _found(admin, [name]):
+    if not _describe_existing(admin, [name]):
         raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics creates missing topics")
 
 
 def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
     """Describes the named topics that exist."""
-    found = _found(admin, names)
+    found = _describe_existing(admin, names)
     if not found:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
@@ -214,8 +213,7 @@ def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
         return None
 
 
-def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the cluster's descriptions of the named topics that exist."""
+def _describe_existing(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
     found = {}
     for topic in admin.describe_topics(list(names)):
         error = kafka.errors.for_code(topic["error_code"])

@@ -396,7 +396,7 @@ def pick(
         row = rows[i]
         if row.state != State.READ:
             continue
-        if not _is_whole(records, row):
+        if not _is_valid(records, row):
             row.state = State.LENGTH
             continue
         created, at = 0 if row.attributes & APPEND_TIME else 1, row.begin
@@ -423,8 +423,7 @@ def pick(
 
 
 @njit(cache=True, nogil=True)
-def _is_whole(records: Window, row: Any) -> bool:
-    """Returns whether a batch has the declared number of records, all valid."""
+def _is_valid(records: Window, row: Any) -> bool:
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
     while left > 0:

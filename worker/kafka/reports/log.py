@@ -129,7 +129,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         if self._prefetch.full:
             self.keep()
         elif self._prefetch.empty or self._clock() - self._asked >= _FETCH_SECONDS:
-            self._consumer.resume(*self._reading())
+            self._consumer.resume(*self._to_fetch())
             self._fetch(timeout_ms if self._prefetch.empty else 0)
         if (taken := self._prefetch.next()) is None:
             return []
@@ -147,7 +147,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         if not joining and self._clock() - self._asked < _FETCH_SECONDS:
             return
-        self._consumer.pause(*self._reading())  # until the next `poll` that fetches
+        self._consumer.pause(*self._to_fetch())  # until the next `poll` that fetches
         self._fetch(_JOIN_MS if joining else 0)
 
     def _fetch(self, timeout_ms: int) -> None:
@@ -239,8 +239,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             )
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= chunk.end}
 
-    def _reading(self) -> list[TopicPartition]:
-        """Returns the partitions to fetch; refused partitions wait."""
+    def _to_fetch(self) -> list[TopicPartition]:
         waiting = self._refusals.waiting()
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 

@@ -55,7 +55,7 @@ class Prefetch:
         """Adds a fetch, and charges `size` bytes to the budget."""
         self._pending.append(_Pending(partition, source, size))
         self._size += size
-        self._decode()
+        self._start_decoding()
 
     def next(self) -> tuple[int, Chunk] | None:
         """Returns the next (partition, chunk), valid until the next call, or None.
@@ -67,10 +67,10 @@ class Prefetch:
             chunk = future.result()
             if chunk is None or pending not in self._pending:
                 self._remove(pending)
-                self._decode()
+                self._start_decoding()
                 continue
             self._arenas.reverse()
-            self._decode()
+            self._start_decoding()
             return pending.partition, chunk
         return None
 
@@ -84,8 +84,7 @@ class Prefetch:
         """Shuts down the decoding thread."""
         self._executor.shutdown(cancel_futures=True)
 
-    def _decode(self) -> None:
-        """Starts decoding the next chunk, unless a chunk is being decoded."""
+    def _start_decoding(self) -> None:
         if self._ahead is None and self._pending:
             pending = self._pending[0]
             self._ahead = pending, self._executor.submit(pending.source.read, self._arenas[0])
