@@ -26,7 +26,7 @@ _TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartition
 
 @dataclass(frozen=True)
 class Brokers:
-    """Properties of the brokers that ``ldp-worker check`` examines."""
+    """Broker properties that ``ldp-worker check`` examines."""
 
     count: int
     version: tuple[int, ...]  # the oldest Kafka release with the first broker's API versions
@@ -54,9 +54,9 @@ class Cluster:
 def connect(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> Iterator[KafkaAdminClient]:
-    """Connects an admin client as a context manager; see `brokers.connect`.
+    """Context manager that connects an admin client; see `brokers.connect`.
 
-    Raises `brokers.Unreachable`: no broker accepted the client, or a request failed.
+    Raises `brokers.Unreachable`: no broker accepted the client, or a request in the context failed.
     """
     try:
         with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
@@ -120,8 +120,8 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
 def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
     """Returns a stream's newest head; see `KafkaSnapshotProducer.head`.
 
-    Raises `StateLost`: the head cannot be read. Raises `Unavailable`: the brokers do not answer, or a
-    transaction stays open.
+    Raises `StateLost`: the head is invalid, or a newer version wrote it. Raises `Unavailable`: the brokers do not
+    answer, or a transaction stays open.
     """
     identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)

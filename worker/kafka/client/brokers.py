@@ -1,4 +1,4 @@
-"""Connects an admin client; reports the wait and the reason for a failure."""
+"""Connects an admin client, and reports why the brokers do not answer."""
 
 import logging
 import re

@@ -118,7 +118,7 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
 
 
 def unavailable(error: Exception, operation: str, topic: str = "") -> "Unavailable":
-    """Converts a client library error to `Unavailable`, with its remedy.
+    """Converts an error of the client library to `Unavailable` with a remedy.
 
     Example:
         >>> from kafka.errors import KafkaTimeoutError

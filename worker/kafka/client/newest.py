@@ -1,4 +1,4 @@
-"""Reads a topic's newest records for display; bounds memory and time."""
+"""Reads a topic's newest records for display, in bounded memory and time."""
 
 import contextlib
 import time
@@ -14,7 +14,7 @@ from worker.kafka.client import quirks, reading
 
 MOST = 1000  # Most records returned per partition
 _FIRST = 4  # Records of a partition read first, to estimate the record size
-_BYTES = 16 << 20  # Most bytes of a topic, without the first records of each partition
+_BYTES = 16 << 20  # Most bytes of a topic, in addition to `_FIRST` records of each partition
 _LARGEST = 2 << 20  # Largest dead letter in bytes
 _SECONDS = 10.0
 
@@ -26,7 +26,7 @@ def newest_records(
     largest: int = _LARGEST,
     cap: int = reading.LARGEST,
 ) -> dict[int, list[Any]]:
-    """Returns the newest committed records of each partition, by offset.
+    """Returns the newest committed records of each partition, oldest first.
 
     It returns at most `MOST` records per partition, and fewer if they are large or arrive too late. Raises
     `kafka.errors.KafkaError`: the brokers do not answer.
@@ -59,7 +59,7 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns all records; none if they exceed `room` bytes or the time limit."""
+    """Returns the records, or [] if they take more than `room` bytes or time."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

@@ -1,7 +1,7 @@
 """Works around defects and missing interfaces of kafka-python 3.0.12.
 
-Each docstring describes a defect of the library ("upstream"), and after "Gone when" the fix. The tests in
-``tests/unit/worker/test_quirks.py`` demonstrate each defect and fail once it is fixed. Run them before an upgrade.
+Each docstring describes a defect of the library ("upstream"). The fix follows after "Gone when". The tests in
+``tests/unit/worker/test_quirks.py`` demonstrate each defect, and fail once it is fixed. Run them before an upgrade.
 """
 
 import contextlib
@@ -43,8 +43,9 @@ class _BufferedTransport:
     """A transport that reads large pieces and keeps the last received data.
 
     Upstream reads and joins pieces of 4 KiB, which takes half the time of a fetch. Gone when it reads into a buffer.
-    Upstream drops data that arrives just before the connection ends, such as the reason for a rejected login. Gone when
-    ``_read_from_sock`` returns the data before the error. Here the next read raises the error.
+
+    Upstream drops data that arrives just before the connection ends, such as the reason for a rejected login. This
+    class returns the data first, and raises the error at the next read. Gone when ``_read_from_sock`` does the same.
     """
 
     _sock: Any
@@ -79,7 +80,7 @@ class Plain(_BufferedTransport, KafkaTCPTransport):  # type: ignore[misc]  # kaf
 class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
     """A connection with TLS and a time limit for the handshake.
 
-    Upstream waits forever for a silent listener. Gone when ``handshake`` waits with a time-out.
+    Upstream waits forever for a listener that does not answer. Gone when ``handshake`` waits with a time-out.
     """
 
     async def handshake(self) -> None:
@@ -100,7 +101,7 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
             raise
 
     def _step(self) -> Any:
-        """Continues the handshake; returns the wait function, or None at the end."""
+        """Continues the handshake; returns a function that waits, None if done."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -111,13 +112,13 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
 
 
 class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
-    """The bytes of a response, without copies.
+    """A broker's response, readable without a copy.
 
-    Upstream copies each response twice. Gone when ``read`` copies once.
+    Upstream copies each response twice. Gone when ``read`` copies at most once.
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
-        """Returns the next `nbytes`, or a view of all remaining bytes for None."""
+        """Returns `nbytes` bytes, or a view of all remaining bytes for None."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
         start: int = self.tell()
@@ -126,10 +127,10 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 
 
 def mend_connections() -> None:
-    """Makes all clients use `Plain`, `Tls`, `Answer` and `Tokens`.
+    """Makes all clients use `Plain`, `Tls` and `Answer`, and accept `Tokens`.
 
-    It replaces library classes, because no client has an argument for them. Call it before creating a client; repeated
-    calls change nothing.
+    It replaces classes of the library, because no client has an argument for a class. Call it before you create a
+    client. Repeated calls change nothing.
     """
     AbstractTokenProvider.register(Tokens)
     manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
@@ -140,7 +141,7 @@ CONNECTIONS = logging.getLogger("kafka.net.manager")  # Logger of the client's f
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
-    """Returns the reason for a failed connection from its log record, or None.
+    """Returns the reason for a failed connection from a log record, or None.
 
     Upstream logs the reason and raises only a time-out. Gone when the error contains the reason.
 
@@ -162,7 +163,7 @@ Upstream raises a plain ValueError. Gone when it is a ``KafkaError``.
 """
 
 OUTLIVES_REFUSALS = {"enable_idempotence": False}
-"""Setting of a producer that continues after a rejected record.
+"""Setting that lets a producer continue after a rejected record.
 
 Upstream, one record that is too large for its topic makes an idempotent producer fail permanently. Gone when only that
 record fails.
@@ -172,9 +173,9 @@ record fails.
 def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
     """Commits a transaction after all its records were acknowledged.
 
-    Upstream, a retriable error of a batch does not fail the transaction, so an expired record is left out of the
-    commit. Also, `flush` fails when a batch too large for the topic is split, even if its halves succeed. Gone when
-    both are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
+    Upstream commits a transaction even if a record expired after retriable errors. The record is then missing. Also,
+    `flush` fails if the producer splits a batch that is too large for the topic, even if its halves succeed. Gone when
+    both defects are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
     """
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
@@ -190,8 +191,8 @@ _AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retri
 def retry_lost_requests(producer: KafkaProducer) -> None:
     """Makes a transactional producer retry requests that were not sent.
 
-    Upstream's sender drops a request if its connection was lost: `await_ready` raises, but the sender expects False.
-    Records then wait until they expire, and the end of a transaction waits forever. Gone when a producer whose
+    Upstream's sender drops a request if the connection was lost, because `await_ready` raises instead of returning
+    False. Records then wait until they expire, and the end of a transaction waits forever. Gone when a producer whose
     connections are cut commits within seconds.
     """
     client = producer._sender._client
@@ -210,10 +211,10 @@ def retry_lost_requests(producer: KafkaProducer) -> None:
 def refuse_end_retries(producer: KafkaProducer) -> None:
     """Makes a producer fail instead of retrying the end of a transaction.
 
-    Upstream repeats this request after a lost connection. The next transaction has the same epoch, so a delayed first
-    request may commit a part of it. Upstream also repeats the request without limit after retriable errors. After the
-    failure, a new producer has a new epoch, and reads whether the commit succeeded. Gone when each transaction has its
-    own epoch (EndTxn, version 5) and a commit has a time-out.
+    Upstream repeats the EndTxn request after a lost connection. If the first request was only delayed, it may commit a
+    part of the next transaction, which has the same epoch. Upstream also repeats the request without limit after
+    retriable errors. After a failure, the worker starts a producer with a new epoch, and reads whether the commit
+    succeeded. Gone when each transaction has its own epoch (EndTxn, version 5) and a commit has a time-out.
     """
     manager = producer._transaction_manager
     enqueue = manager._enqueue_request
@@ -232,10 +233,10 @@ def refuse_end_retries(producer: KafkaProducer) -> None:
 
 
 def drop(producer: KafkaProducer) -> None:
-    """Closes a producer without a flush; its successor aborts the transaction.
+    """Closes a producer without a flush; the next one aborts the transaction.
 
-    Upstream's ``close(timeout=0)`` first flushes, and raises before closing if a record is unsent or a batch was split.
-    Gone when it closes anyway.
+    Upstream's ``close(timeout=0)`` first flushes. If a record is unsent or a batch was split, it raises and does not
+    close. Gone when it closes anyway.
     """
     producer._sender.force_close()
     with contextlib.suppress(KafkaTimeoutError, UnknownError):
@@ -248,8 +249,8 @@ def drop(producer: KafkaProducer) -> None:
 def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
     """Pauses a newly assigned partition; called by the rebalance listener.
 
-    Upstream sets even a paused partition's position to the group's committed offset. Without a committed offset, `poll`
-    raises under the reset policy `none`. Gone when `poll` ignores paused partitions.
+    Upstream's `poll` moves even a paused partition without a position to the group's committed offset. Without such an
+    offset it raises under the reset policy `none`. The seek prevents this. Gone when `poll` ignores paused partitions.
     """
     consumer.seek(partition, 0)
     consumer.pause(partition)
@@ -258,8 +259,8 @@ def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
 def resume_join(consumer: KafkaConsumer) -> None:
     """Makes a consumer complete an unfinished join at its next poll.
 
-    Upstream, a leader that rejoins because the topic's partitions changed never completes a join that takes longer than
-    a poll, and its heartbeat stops. Gone when the next poll continues a join in progress.
+    The group's leader rejoins if the number of partitions changes. Upstream never completes this join if it takes
+    longer than one poll, and the heartbeat stops. Gone when the next poll continues a join in progress.
     """
     if consumer.group_metadata().state is MemberState.REBALANCING:
         consumer._coordinator.request_rejoin()
@@ -268,8 +269,8 @@ def resume_join(consumer: KafkaConsumer) -> None:
 def leave_on_close(consumer: KafkaConsumer) -> None:
     """Makes a static member leave its group on close.
 
-    Upstream, like Kafka's Java client, keeps it in the group, so the group waits for the session time-out even after an
-    orderly stop. Gone when ``close`` has an option to leave.
+    Upstream, like Kafka's Java client, stays in the group. Even after an orderly stop, the group then waits for the
+    session time-out. Gone when ``close`` has an option to leave.
     """
     consumer._coordinator.is_dynamic_member = lambda: not displaced(consumer)
 
@@ -277,7 +278,7 @@ def leave_on_close(consumer: KafkaConsumer) -> None:
 def displaced(consumer: KafkaConsumer) -> bool:
     """Returns whether another process joined the group as this static member.
 
-    Upstream only logs this, stops the heartbeat, and keeps polling its old partitions. Gone when ``poll`` raises.
+    Upstream logs this and stops the heartbeat, but continues to poll the old partitions. Gone when ``poll`` raises.
     """
     coordinator = consumer._coordinator
     with coordinator._lock:  # a join changes several fields
@@ -288,19 +289,19 @@ def displaced(consumer: KafkaConsumer) -> bool:
 def rejoin(consumer: KafkaConsumer) -> None:
     """Makes a member join its group again at its next poll.
 
-    With upstream's version of the join request, a static member that returns does not learn that it is still the
-    leader. So no member notices new partitions. A second join makes the broker assign all partitions again. Gone when
+    With upstream's version of the join request, a restarted static member does not learn that it is still the group's
+    leader. No member then notices new partitions. A second join makes the broker assign all partitions again. Gone when
     the client sends version 9 of the request.
     """
     consumer._coordinator.request_rejoin()
 
 
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
-    """Returns a topic's partitions; empty if it is missing, None if unknown.
+    """Returns a topic's partitions; empty without a topic, None if unknown.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it has a time-out.
-    `since_ms`: the monotonic time of subscribing in ms; older metadata does not have the topic. Raises
-    `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops this error.
+    `since_ms`: monotonic time of the subscription in ms. Older metadata does not contain the topic. Raises
+    `TopicAuthorizationFailedError`: the client may not describe the topic. Upstream drops this error.
     """
     cluster = consumer._cluster
     if topic in cluster.unauthorized_topics:
@@ -313,9 +314,9 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
 def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     """Requests the id of a topic; returns None if the topic does not exist.
 
-    Upstream's consumer fetches by name. If a topic was deleted and created again, it keeps reading at the same offsets
-    until its next metadata request, perhaps minutes later. Gone when fetches contain the id (version 13 and later), or
-    the consumer has a method for it. Raises `KafkaError`: the brokers do not answer.
+    Upstream's consumer fetches by name. If a topic was deleted and created again, the consumer continues at the same
+    offsets until its next metadata request, perhaps minutes later. Gone when fetches contain the id (version 13), or
+    the consumer has a method that returns the id. Raises `KafkaError`: the brokers do not answer.
     """
     manager = consumer._manager
     asked = MetadataRequest(
@@ -345,7 +346,7 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
 def committed(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> Mapping[TopicPartition, Any]:
-    """Returns a group's committed offsets and their metadata, in one request.
+    """Requests committed offsets and their metadata for several partitions.
 
     Upstream's ``committed`` accepts only one partition. Gone when it accepts several. Raises `KafkaError`: the group's
     coordinator does not answer.
@@ -365,12 +366,12 @@ def bounds(
 ) -> Mapping[TopicPartition, int]:
     """Returns the first or end offsets of the partitions that have a leader.
 
-    Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until the time-out if none
-    has one. Gone when it leaves out partitions without a leader.
+    Upstream raises `KeyError` if some partitions have no leader, and retries until the time-out if no partition has a
+    leader. Gone when it leaves out partitions without a leader.
 
-    `ask`: the consumer's ``beginning_offsets`` or ``end_offsets``; `refused`: filled during the request with the
-    partitions that return an error, which the result leaves out; see `refusals`. Raises `KafkaError`: the brokers do
-    not answer.
+    `ask`: the consumer's ``beginning_offsets`` or ``end_offsets``. `refused`: the caller adds partitions with an error
+    during the request (see `refusals`); the result leaves out these partitions. Raises `KafkaError`: the brokers do not
+    answer.
     """
     cluster = consumer._cluster
     if not (led := _with_leader(cluster, tps)):

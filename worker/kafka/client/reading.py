@@ -1,8 +1,8 @@
 """Reads the output topics: snapshots, rows and dead letters.
 
 Other programs may write to these topics, so a size cap bounds each record batch, as for reports
-(`worker.kafka.decoding`). A reader reports and skips unreadable batches, and records with keys longer than `MOST_KEY`.
-A batch with a wrong checksum is fetched again. If the same bytes return, the batch is unreadable.
+(`worker.kafka.decoding`). Readers skip and report unreadable batches, and records whose keys exceed `MOST_KEY` bytes. A
+batch with a wrong checksum is fetched again. If the same bytes return, the batch is unreadable.
 """
 
 import functools
@@ -48,7 +48,7 @@ OnPassed = Callable[[Passed], object]
 
 
 def ignore(_: Passed) -> None:
-    """Ignores a skipped record or record batch."""
+    """Does nothing about a skipped record or record batch."""
 
 
 def connect(
@@ -61,7 +61,7 @@ def connect(
 ) -> Any:
     """Connects a consumer that has no group and returns `Record`s."""
     quirks.mend_connections()
-    _load_kernels()
+    _load_kernels()  # compiling later may exceed a time-out
     consumer = KafkaConsumer(
         **settings,
         **{"auto_offset_reset": "none"} | more,
@@ -77,7 +77,6 @@ def connect(
 
 @functools.cache
 def _load_kernels() -> None:
-    """Loads the kernels early, because compiling them may exceed a time-out."""
     warm()
 
 
@@ -130,8 +129,8 @@ def records(
     It stops when the position reaches the end. It also stops after a fetch without records if the broker's last stable
     offset is at or beyond the end.
 
-    `end`: the offset after the last record; None for the log's end as of the newest fetch; `on_poll`: called before
-    each poll. Raises `KafkaTimeoutError`: the position does not advance for `stall_seconds`, because brokers do not
+    `end`: the offset after the last record; None for the log's end at the newest fetch. `on_poll`: called before each
+    poll. Raises `KafkaTimeoutError`: the position does not advance for `stall_seconds`, because brokers do not
     deliver or a transaction stays open. Raises `KafkaError`: the brokers do not answer.
     """
     consumer.assign([tp])

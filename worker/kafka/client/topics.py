@@ -65,7 +65,7 @@ class Topic:
 
     @property
     def ahead(self) -> int | None:
-        """Maximum timestamp lead over the broker's clock in ms; None if unlimited."""
+        """Most ms that a timestamp may be ahead of the broker; None if unlimited."""
         if self.append_time:
             return 0
         bound = self.number("message.timestamp.after.max.ms")
@@ -76,7 +76,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Creation:
-    """A needed topic, whether `create` created it, and its present state."""
+    """A needed topic, its state, and whether `create` created it."""
 
     spec: TopicSpec
     created: bool
@@ -88,7 +88,7 @@ class TopicError(RuntimeError):
 
 
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:
-    """Returns the largest size of a message with one report: (binary, JSON).
+    """Returns the most bytes of a message with one report: (binary, JSON).
 
     Example:
         >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
@@ -101,13 +101,13 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
 
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
-    """Returns the largest size of a message in any snapshot of a stream."""
+    """Returns the size in bytes of the largest message of any snapshot."""
     named = {} if served.cost is None else served.cost.named
     return largest_message(served.stream, served.queries, partitions, named)
 
 
 def largest_of_rows(served: Served) -> int:
-    """Returns the largest size of a stream's row, including its key."""
+    """Returns the size in bytes of a stream's largest row, including the key."""
     names = [query.name for query in served.queries]
     longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
     label = max(
@@ -237,7 +237,10 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 def bounds(
     admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Returns each log's (first offset, high watermark or last stable offset)."""
+    """Returns each log's first offset and end.
+
+    The end is the high watermark, or with `stable` the last stable offset.
+    """
     both = [TopicPartition(topic, partition) for partition in partitions]
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))

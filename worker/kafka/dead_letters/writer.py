@@ -1,9 +1,9 @@
 """Sends malformed records, and optionally late ones, as dead letters.
 
-Delivery is at least once: a commit first flushes the dead letters below its offset, so a crash in between repeats them.
-Above a rate limit only a sample is sent; see `sampling`. The key is ``topic/partition/offset``; the headers are named
-as in Kafka Connect. The value is the record's value. A large value is truncated, and headers have its size and hash.
-The record's key and headers are left out. The headers of a late record name the window pane that it missed.
+Delivery is at least once. Dead letters are flushed before the commit of their records, so a crash before the commit
+repeats them. Above a rate limit only a sample is sent; see `sampling`. A dead letter has the key
+``topic/partition/offset``, headers named as in Kafka Connect, and the record's value. A large value is truncated, and
+headers contain its full size and hash. For a late record, headers name the window pane that the record missed.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class _DeadLetter:
 
 
 def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Returns a value's first bytes, and headers with its size and hash."""
+    """Returns a value's first bytes, and headers with its full size and hash."""
     digest = hashlib.sha256(value).hexdigest()
     headers = [("truncated.sha256", digest.encode()), ("truncated.size", str(len(value)).encode())]
     return bytes(value[:PREFIX_BYTES]), headers
@@ -96,8 +96,8 @@ def connect_producer(settings: Mapping[str, Any], stream: str) -> KafkaProducer:
 class KafkaDeadLetters:
     """Sends the dead letters of a stream; implements `ports.DeadLetters`.
 
-    `producer`: closed by `close`; `on_acknowledged`: called for each acknowledged dead letter; `attempt`: returns
-    a context manager for each send, which reports failures to the readiness check.
+    `on_acknowledged`: called for each acknowledged dead letter. `attempt`: returns a context manager that reports a
+    failed send or flush to the readiness check. `close` closes the `producer`.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class KafkaDeadLetters:
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends a sample of rejected and unreadable records.
 
-        It waits only if too many dead letters are unacknowledged. Raises `Unavailable`: the brokers do not
-        acknowledge them in time, or the topic is missing.
+        It waits only if too many dead letters are unacknowledged. Raises `Unavailable`: the brokers do not acknowledge
+        dead letters in time, or the topic is missing.
 
         Returns:
             The number of records left out of the sample.
@@ -139,7 +139,7 @@ class KafkaDeadLetters:
     def add_late(self, batch: Batch, late: Late) -> int:
         """Sends a sample of a batch's late records; returns the number left out.
 
-        The topic's retention counts from the send time, so a header has the record's own timestamp.
+        A header contains the record's timestamp. The dead letter's own timestamp is the time of sending.
         """
         columns = batch.columns
         first = self._sample.first(LATE, columns, late.at)
@@ -186,8 +186,8 @@ class KafkaDeadLetters:
     def flush(self) -> None:
         """Waits for all acknowledgements; truncates oversized dead letters.
 
-        Raises `Unavailable`: the brokers did not acknowledge in time; the next flush continues. Raises
-        `KafkaError`: an error that retries do not resolve.
+        Raises `Unavailable`: the brokers did not acknowledge in time. The next flush continues. Raises `KafkaError`:
+        an error that retries do not resolve.
         """
         if self._pending:
             with self._attempt():

@@ -63,7 +63,7 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """Returns a batch's size; 0 if cut off, all bytes left if it is negative."""
+    """Returns a batch's size; 0 if cut off, all bytes left for a length < 0."""
     left = batches[1] - at
     if left < LEAST:
         return 0
@@ -91,13 +91,12 @@ def _end_of(batches: Window, at: int, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
-    """Returns the extent of the complete batches; O(batches).
+    """Finds the end of the complete batches; O(batches).
 
-    Args:
-        fetched: (b,) uint8, record batches; the last batch may be cut off.
+    `fetched` is a (b,) uint8 array of record batches. The last batch may be cut off.
 
     Returns:
-        The bytes of complete batches, the offset after them, and the last batch's leader epoch or −1.
+        The size of the complete batches in bytes, the offset after the last one, and its leader epoch or −1.
     """
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
@@ -121,14 +120,14 @@ def read_headers(
     """Reads headers of complete batches until the rows are full.
 
     Args:
-        fetched: (b,) uint8, record batches; the last batch may be cut off.
-        at: the start index.
-        rows: (r,) of `ROW`, output; ``state`` is READ if the size and the magic are valid.
-        cap_offsets: (c,) int64, ascending: the first base offset to which each cap applies.
-        caps: (c,) int64, most bytes of a batch's decompressed records.
+        fetched: record batches, a (b,) uint8 array. The last batch may be cut off.
+        at: the index in `fetched` of the first batch to read.
+        rows: output, an (r,) array of `ROW`. The ``state`` becomes READ if size and magic are valid.
+        cap_offsets: ascending offsets, a (c,) int64 array. A cap applies from its offset on.
+        caps: most bytes of a batch's decompressed records, a (c,) int64 array.
 
     Returns:
-        The number of rows, and the index after the last batch.
+        The number of filled rows, and the index after the last batch.
     """
     batches, n = window(fetched), 0
     while n < rows.size:
@@ -183,18 +182,18 @@ def classify(
 
     Args:
         fetched: the bytes from which `read_headers` filled the rows.
-        rows: from `read_headers`, with checksums checked; ``state`` and ``start`` are changed.
+        rows: from `read_headers`, after `crc32c.check`. This kernel changes ``state`` and ``start``.
         n: the number of rows.
         position: records below this offset are skipped.
         committed: whether aborted transactions are skipped.
-        aborted: (a,) int64, the first offsets of aborted transactions, ascending.
-        which: (a,) int64, the index in `producers` of each aborted transaction.
-        producers: (p,) int64, ascending ids.
-        aborting: (p,) bool, whether each producer is inside an aborted transaction; changed.
+        aborted: ascending first offsets of aborted transactions, an (a,) int64 array.
+        which: the index in `producers` for each aborted transaction, an (a,) int64 array.
+        producers: ascending producer ids, a (p,) int64 array.
+        aborting: whether each producer is inside an aborted transaction, a (p,) bool array; updated.
         begun: the number of aborted transactions that have begun.
 
     Returns:
-        The position after the rows, and ``begun`` at that position.
+        The position after the rows, and ``begun`` at this position.
     """
     batches = window(fetched)
     for i in range(n):
@@ -277,20 +276,20 @@ def decode_records(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Decodes batches to columns, each completely or not at all; O(bytes).
+    """Decodes batches to columns, without damaged batches; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row has [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify`; the ``state`` of a row with damaged records becomes LENGTH.
+        data: decompressed records, a (b,) uint8 array. For each row, ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify` and decompression. A row with damaged records gets the ``state`` LENGTH.
         first: the first row.
         last: the index after the last row.
-        offsets: (m,) int64, output, like the next three arrays; m is 1/7 of the bytes.
-        timestamps: (m,) int64.
-        begins: (m,) int64, the indices of the values in the data.
-        ends: (m,) int64, the indices after the values.
+        offsets: output, an int64 array with space for one record per `LEAST_RECORD` bytes.
+        timestamps: output, as large as `offsets`.
+        begins: output, as large as `offsets`: the index in `data` at which each value begins.
+        ends: output, as large as `offsets`: the index after each value.
 
     Returns:
-        The number of records, and the number with a key or headers.
+        The number of records, and the number of records with a key or headers.
     """
     records = window(data)
     m = keys = 0
@@ -329,9 +328,9 @@ def decode_records(
 
 @njit(cache=True, nogil=True)
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """Reads a record: end or −1, deltas, value bounds, has a key or headers."""
-    # Only lengths are compared with the available bytes. Other reads beyond the end stay within `AHEAD`, and return an
-    # index that is not the end.
+    # Returns the record's end (−1 if damaged), timestamp delta, offset delta, the value's begin and end, and whether
+    # there is a key or a header. Only lengths are compared with the available bytes. Other reads beyond the end stay
+    # within `AHEAD`, and return an index that is not the end.
     damaged = -1, 0, 0, 0, 0, False
     length, at = _next_varint(records, at, stop, 5)
     if length < 0 or length > stop - at:
@@ -354,7 +353,7 @@ def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, in
 
 @njit(cache=True, nogil=True)
 def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
-    """Returns the index after the headers; beyond the end if they do not fit."""
+    """Returns the index after the headers; an index above `end` if damaged."""
     if headers < 0:
         return end + 1
     for _ in range(headers):
@@ -380,16 +379,16 @@ def pick(
     """Finds the records with a key prefix in valid batches; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row has [``begin``, ``stop``), and ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify`; the ``state`` of a row with damaged records becomes LENGTH.
+        data: decompressed records, a (b,) uint8 array. For each row, ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify` and decompression. A row with damaged records gets the ``state`` LENGTH.
         first: the first row.
         last: the index after the last row.
-        begins: (k,) uint8, the prefix. An empty prefix also selects records without a key.
-        picked: (n, 8) int64, output: offset, timestamp, start and end of the key, start and end of the value, start of
-            the headers, end of the record. The start of a null key or value is −1.
+        begins: the prefix, a (k,) uint8 array. An empty prefix also selects records without a key.
+        picked: output, an (n, 8) int64 array. Its columns are offset, timestamp, start and end of the key, start and
+            end of the value, start of the headers, and end of the record. The start of a null key or value is −1.
 
     Returns:
-        The number of matching records; ``picked`` has at most the first n.
+        The number of matching records. If it exceeds n, ``picked`` contains only the first n of these records.
     """
     records, prefix, m = window(data), window(begins), 0
     for i in range(first, last):

@@ -47,7 +47,7 @@ def _array_window(_typing: Any, data: Any) -> Any:
 
 
 def _reading(bits: int, big_endian: bool) -> Callable[[Window, int], int]:
-    """Returns a reader of numbers: unsigned little-endian, signed big-endian."""
+    """Returns a function that reads a number. Big-endian numbers are signed."""
 
     def read(_typing: Any, of: Any, _at: Any) -> Any:
         def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

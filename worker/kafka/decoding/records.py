@@ -1,6 +1,6 @@
 """Decodes the record batches of a fetch to columns.
 
-A record batch of magic 2, with big-endian numbers::
+A record batch of magic 2 has big-endian numbers::
 
     0   base offset           8      27  base timestamp        8
     8   length from here on   4      35  max timestamp         8
@@ -12,11 +12,11 @@ A record batch of magic 2, with big-endian numbers::
 
 Attributes: bits 0-2 are the codec, bit 3 means the broker's time, bit 4 transactional, bit 5 control. With the broker's
 time all timestamps are the max timestamp. Otherwise a timestamp is the base timestamp plus a record's delta, modulo
-2⁶⁴. A record, with zigzag varints of at most 5 bytes and varlongs of at most 10::
+2⁶⁴. A record has zigzag varints of at most 5 bytes and varlongs of at most 10 bytes::
 
     length varint, attributes 1 byte, timestamp delta varlong, offset delta varint,
     key length varint (-1: none), key, value length varint (-1: none), value,
-    count of headers varint, and for each: key length varint, key, value length varint (-1: none), value
+    count of headers varint, and for each header: key length varint, key, value length varint (-1: none), value
 
 **Outcome of a batch.** The first rule that matches decides. An unreadable batch is rejected completely, with the reason
 in quotes. Its output takes no more memory than its cap.
@@ -32,14 +32,14 @@ in quotes. Its output takes no more memory than its cap.
    not negative) and the type 0 (2 bytes).
 7. Its codec is above 4: "codec".
 8. Its compressed bytes violate the format in `blocks` or `streams`: "codec". Its output exceeds the cap: "size".
-9. The number of records differs from the header, the records do not exactly fill the decompressed bytes, a record's
-   fields do not exactly fill its length, a count or header key length is negative, a varint has too many bits, or
-   offset deltas do not ascend between 0 and the last offset delta: "length".
+9. Its records are invalid: "length". Valid records have the count in the header, and exactly fill the decompressed
+   bytes. A record's fields exactly fill its length. No count or header key length is negative, and no varint has too
+   many bits. Offset deltas ascend from at least 0 to at most the last offset delta.
 
-A negative length of a key, a value or a header's value means null; columns have an empty value for null. A batch ends
-after its base offset plus its last offset delta, but never after the base offset of a complete next batch. The last
-offset delta counts as 0 if it is negative or missing, or if the magic is 0 or 1. Records below the fetch offset or
-below the end of an earlier batch are left out, and a batch that ends at or below these offsets is skipped.
+A negative length of a key, a value or a header's value means null. Columns contain an empty value for null. A batch's
+end is the offset after its base offset plus its last offset delta, but at most the base offset of a complete next
+batch. The last offset delta counts as 0 if it is negative or missing, or if the magic is 0 or 1. Records below the
+fetch offset or below the end of an earlier batch are left out. A batch that contains only such records is skipped.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Record:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """The first `MOST_HEADERS` headers; names that are not UTF-8 are escaped."""
+        """The first `MOST_HEADERS` headers; invalid UTF-8 in names is escaped."""
         raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
         n, at = _varint(raw, 0)
         with contextlib.suppress(IndexError):  # the bytes were cut at `MOST_HEADER_BYTES`
@@ -158,14 +158,14 @@ class Keyed:
 
 
 class Reader:
-    """Decodes a partition's fetch; the chunks' sizes do not affect the result.
+    """Decodes a partition's fetch in parts, whose sizes do not affect results.
 
     Args:
-        fetched: (b,) uint8, record batches; a cut-off batch at the end is ignored.
+        fetched: record batches, a (b,) uint8 array. A cut-off batch at the end is ignored.
         start: records below this offset are left out.
         aborted: (producer id, first offset) of each aborted transaction; None to read aborted records, too.
-        caps: (offset, most bytes of a decompressed batch, or None for no cap), ascending. The last cap at or below a
-            batch's base offset applies, or the first cap if there is none.
+        caps: ascending (offset, cap), where a cap is the most bytes of a decompressed batch, or None. The last cap at
+            or below a batch's base offset applies. Batches below all offsets have the first cap.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Reader:
     def read(self, arena: Arena) -> Chunk | None:
         """Decodes the next batches, up to about `GROUP` bytes; None at the end.
 
-        Raises `MemoryError`: there is no memory for a batch; the call can be repeated.
+        Raises `MemoryError`: there is no memory for a batch. The call can be repeated.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -213,9 +213,9 @@ class Reader:
         )
 
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
-        """Decodes those records of the next batches that have a key prefix.
+        """Decodes the records of the next batches that have a key prefix.
 
-        `begins`: (k,) uint8, the prefix; empty for all records. Limits and errors are as for `read`.
+        `begins`: the prefix, a (k,) uint8 array; empty for all records. Limits and errors are those of `read`.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -283,7 +283,7 @@ class Reader:
         return data, fields if data is arena.data else _fields(to), i
 
     def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
-        """Decompresses gzip or zstd; returns FULL for the codecs of `unpack`."""
+        """Decompresses gzip or zstd to `room`; returns FULL for other codecs."""
         section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
         codec = row["attributes"] & CODEC
         if codec == GZIP:
@@ -329,7 +329,7 @@ def _data(room: int) -> npt.NDArray[np.uint8]:
 
 
 def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Returns arrays for the columns of the records in `room` bytes."""
+    """Allocates columns for as many records as `room` bytes can hold."""
     return tuple(np.empty(room // LEAST_RECORD, np.int64) for _ in range(4))
 
 

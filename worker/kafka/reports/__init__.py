@@ -1,1 +1,1 @@
-"""Reads the topic of reports as a group member or not, and sends reports."""
+"""Reads reports as a group member or a non-member, and sends reports."""

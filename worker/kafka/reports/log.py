@@ -111,7 +111,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             quirks.hold(self._consumer, tp)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Records partitions to release."""
+        """Records revoked partitions for `take_revoked`."""
         with self._lock:
             self._revoked.update(tp.partition for tp in revoked)
 
@@ -122,9 +122,9 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def poll(self, timeout_ms: int) -> list[Batch]:
         """Returns at most one batch, which is valid until the next call.
 
-        Raises `StateLost`: the log was truncated below the position. Raises `Displaced`: another process is
-        in the group under this worker's name. Raises `Unavailable`: the brokers do not answer, or a batch's
-        checksum failed for the first time.
+        Raises `StateLost`: the log was truncated below the position. Raises `Displaced`: another process joined the
+        group under this worker's name. Raises `Unavailable`: the brokers do not answer, or a batch's checksum is
+        wrong for the first time.
         """
         if self._prefetch.full:
             self.keep()
@@ -142,7 +142,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def keep(self) -> None:
         """Stays in the group without fetching, while fetched records are counted.
 
-        Raises `StateLost` or `Displaced`; see `poll`.
+        Raises `StateLost`, `Displaced` or `Unavailable`; see `poll`.
         """
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         if not joining and self._clock() - self._asked < _FETCH_SECONDS:
@@ -179,7 +179,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             raise unavailable(error, "reading", self._topic) from error
 
     def _check_membership(self) -> None:
-        """Detects a lost member name and new partitions, which the client hides."""
+        """Raises `Displaced` for a lost member name; rejoins for new partitions."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
@@ -244,14 +244,14 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
     def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
-        """Returns new refusals as partition -> (error, seconds since the first)."""
+        """Returns new refusals: partition -> (error, seconds since the first one)."""
         return {
             partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
             for partition, (error, seconds) in self._refusals.take_new().items()
         }
 
     def reads_all(self) -> bool:
-        """Returns whether no partition's last fetch was refused."""
+        """Returns whether the brokers refused no partition's last fetch."""
         return not self._refusals.lasting()
 
     def take_revoked(self) -> set[int]:
@@ -265,7 +265,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns the topic's partitions; empty if it is missing, None if unknown.
+        """Returns the topic's partitions; empty without a topic, None if unknown.
 
         Raises `Unavailable`: the brokers refuse to describe the topic.
         """
@@ -282,7 +282,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset and last fetched high watermark.
 
-        It reads the high watermark first, so that records written in between do not look blocked by a transaction.
+        It reads the high watermark first. Otherwise, records written between the two reads would look blocked.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}

@@ -68,7 +68,7 @@ class KafkaNonMemberLog:
         )
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
-        """Returns the committed (offset, metadata) of partitions with a commit."""
+        """Returns (offset, metadata) of each partition with a committed offset."""
         found = {}
         for partition in partitions:
             ask = partial(
@@ -114,7 +114,6 @@ class KafkaNonMemberLog:
 
 
 def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step; raises `Unavailable` for errors outside `_MEMBERS`."""
     try:
         return step()
     except _MEMBERS:

@@ -26,7 +26,7 @@ class Offsets:
         self._consumer, self._topic, self._answers = consumer, topic, answers
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
-        """Returns each partition's committed (offset, metadata), error or None."""
+        """Returns each partition's committed (offset, metadata), None or an error."""
         tps, operation = list(map(self._tp, partitions)), "asking for the group's offsets of"
         with self._answers.errors() as errors:
             found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
@@ -61,7 +61,6 @@ class Offsets:
     def _refused(
         self, operation: str, tps: Iterable[TopicPartition], errors: Mapping[TopicPartition, KafkaError]
     ) -> dict[int, Unavailable]:
-        """Returns the partitions that the brokers refused, each with its error."""
         return {
             tp.partition: unavailable(errors[tp], operation, f"{self._topic}, partition {tp.partition}")
             for tp in tps
@@ -69,7 +68,7 @@ class Offsets:
         }
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; a later poll detects a lost name."""
+        """Commits offsets without waiting; a later poll detects a lost membership."""
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
             self._consumer.commit_async(self._offsets(offsets))
 

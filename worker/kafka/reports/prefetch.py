@@ -1,4 +1,4 @@
-"""Decodes fetched bytes ahead of counting, on a thread, within a budget.
+"""Decodes fetches on a thread, ahead of counting and within a budget.
 
 Decoding and counting run in parallel, because both release the interpreter lock. Two arenas alternate, so a chunk stays
 valid until the next call of `Prefetch.next`.
@@ -28,7 +28,7 @@ class _Pending:
 
 
 class Prefetch:
-    """The queue of fetches of one stream that wait for counting."""
+    """One stream's queue of fetches that wait for counting."""
 
     def __init__(self, budget: int, executor: Executor) -> None:
         self._budget, self._size = budget, 0

@@ -27,11 +27,11 @@ class SendError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sent:
-    """The result of `send`: counts, and its duration in seconds."""
+    """The result of `send`."""
 
-    reports: int
-    records: int
-    malformed: int
+    reports: int  # acknowledged reports
+    records: int  # records with reports
+    malformed: int  # malformed records
     seconds: float
 
 
@@ -43,7 +43,6 @@ class _Unacknowledged:
         self.acknowledged = 0
 
     def add(self, future: Any, reports: int, size: int) -> None:
-        """Adds a sent record."""
         self._pending.append((future, reports, size))
         self._waiting += size
 
@@ -68,9 +67,9 @@ def send(
 ) -> Sent:
     """Sends records, and waits for their acknowledgements.
 
-    `records`: (value, number of reports), with 0 reports for a malformed record; `rate`: most reports per second, or
-    None; `at`: maps the number of reports sent before a record to its timestamp in ms, or None for the current time.
-    Raises `SendError`: a report was not acknowledged, or the topic does not exist.
+    `records`: pairs of a value and its number of reports, which is 0 for a malformed record. `rate`: most reports per
+    second, or None for no limit. `at`: returns a record's timestamp in ms for the number of reports sent before; None
+    for the current time. Raises `SendError`: a report was not acknowledged, or the topic does not exist.
     """
     began = time.monotonic()
     quirks.mend_connections()
@@ -113,7 +112,6 @@ def _send(
     rate: float | None,
     at: Callable[[int], int] | None,
 ) -> tuple[int, int]:
-    """Sends records; returns how many were well-formed and malformed."""
     try:
         partitions = sorted(producer.partitions_for(topic))
     except KafkaTimeoutError:

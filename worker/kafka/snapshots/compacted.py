@@ -1,4 +1,4 @@
-"""Lists the keys of a compacted topic that has one partition."""
+"""Lists the keys of a compacted topic with one partition."""
 
 from collections.abc import Callable
 from typing import Any

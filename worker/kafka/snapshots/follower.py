@@ -1,7 +1,7 @@
 """Follows the snapshot topic while clients request snapshots.
 
-One thread with its own Kafka client reads, at most half of the time. It starts with the first request, and stops after
-5 minutes without a request. A few snapshots are cached.
+A thread with its own Kafka client reads the topic. It pauses after each poll with records, to leave CPU time for
+counting. It starts at the first request, and stops after 5 minutes without a request. A few snapshots are cached.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ class Follower:
         """Returns a snapshot, from the cache or from the topic.
 
         Raises `NotRead`: the snapshot did not arrive in time, is unreadable, or was replaced by a newer one.
-        Raises `NewerSchema`: a newer version wrote it.
+        Raises `NewerSchema`: a newer version wrote the snapshot.
         """
         with self._changed:
             self._ask()
@@ -258,7 +258,7 @@ class Follower:
 
 
 def _numbers(snapshot: Snapshot) -> int:
-    """Estimates how many numbers a snapshot has; a label counts as 10."""
+    """Estimates how many numbers a snapshot contains; a label counts as 10."""
     bodies: Iterable[Any] = snapshot.bodies.values()
     return sum(len(body.frequencies) * (1 if body.low is None else 6) for body in bodies) + 10 * len(
         snapshot.labels or ()
@@ -266,6 +266,6 @@ def _numbers(snapshot: Snapshot) -> int:
 
 
 def trim_memory() -> None:
-    """Returns freed memory to the system; glibc keeps freed memory per thread."""
+    """Returns freed memory, which glibc keeps for each thread, to the system."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

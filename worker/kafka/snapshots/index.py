@@ -78,11 +78,11 @@ class _Part:
 
 
 class SnapshotIndex:
-    """The newest complete snapshots that their stream's newest head lists.
+    """The newest complete snapshots that the newest head of a stream lists.
 
-    A head lists its own snapshot of all time. It lists a window by name, and by start if the head has starts. The
-    window's sequence number must not exceed the head's number. If both are equal, the window's identity must derive
-    from the head's identity. So messages of other programs do not replace snapshots.
+    A head lists its own snapshot of all time. It lists a window by name, and also by start if it contains starts. The
+    sequence number of a listed window is at most the head's number. If the numbers are equal, the window's identity
+    derives from the head's identity. So messages from other programs do not replace snapshots.
 
     Example:
         >>> import ldp
@@ -113,7 +113,7 @@ class SnapshotIndex:
         return self._index[stream]
 
     def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
-        """Returns the entry of a window with reports; by default, of the newest."""
+        """Returns the entry of a given or the newest window with reports, or None."""
         found = [
             entry
             for entry in self._index[stream].values()
@@ -122,7 +122,7 @@ class SnapshotIndex:
         return max(found, key=lambda entry: entry.window.start or 0, default=None)
 
     def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
-        """Returns whether messages of a window exist that the head does not list."""
+        """Returns whether the topic has messages of a window that no head lists."""
         if name == ALL_TIME.name:
             part = self._parts.get((stream, (name, None)))
             return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
@@ -134,7 +134,7 @@ class SnapshotIndex:
         """Indexes a message; returns whether it completes or deletes a snapshot.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: it is not a message of a snapshot.
+            ValueError, LookupError, TypeError, AttributeError: the message does not belong to a snapshot.
         """
         stream, _, rest = key.partition("/")
         if stream not in self._index:
@@ -214,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot of a deleted message; returns whether it existed."""
+        """Drops a deleted message's snapshot; returns whether there was one."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None

@@ -39,8 +39,8 @@ def delete_messages(
 ) -> dict[str, int]:
     """Deletes a stream's messages and rows; returns their number by topic.
 
-    It first fences off the stream's publisher. It also deletes the keys in `known`, in case a second listing misses
-    some. Raises `KafkaError`: the brokers did not confirm the deletion.
+    It first fences off the stream's publisher. `known`: keys from an earlier listing, which are deleted even if a new
+    listing lacks them. Raises `KafkaError`: the brokers did not confirm the deletion.
     """
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
     producer = topic.producer()

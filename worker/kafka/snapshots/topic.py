@@ -19,7 +19,7 @@ _BYTES_PER_SECOND = 16 << 20
 
 
 def transaction_seconds(most_bytes: int) -> int:
-    """Returns the time-out in seconds of a transaction of `most_bytes`.
+    """Returns the time-out of a transaction of `most_bytes`, in seconds.
 
     Example:
         >>> transaction_seconds(128_000_000), transaction_seconds(3_584_000_000)
@@ -66,7 +66,7 @@ class SnapshotTopic:
         return topics.connect(self._settings)
 
     def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
-        """Connects a reader of one isolation level; see `reading.connect`."""
+        """Connects a consumer with an isolation level; see `reading.connect`."""
         return reading.connect(
             self._settings, level, begins, on_passed, max_partition_fetch_bytes=reading.LARGEST
         )
