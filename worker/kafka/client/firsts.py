@@ -1,7 +1,7 @@
 """Verifies the first available offset of a log by fetching.
 
 A broker's wrong answer about a log's first offset would lose reports permanently. Records therefore count as lost only
-after the partition's leader also rejected two fetches of these records, at least 1 s apart.
+after the partition's leader has rejected two fetches of these records, at least 1 s apart.
 """
 
 import time
@@ -28,7 +28,7 @@ class Firsts:
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns each log's first available offset at or after a given offset.
 
-        It leaves out logs whose first offset is not confirmed yet. Raises `KafkaError`: the brokers do not answer.
+        Logs whose first offset is not confirmed yet are left out. Raises `KafkaError`: the brokers do not answer.
         """
         there = fetchable(self._consumer, offsets, self._ms)
         found = {tp: offsets[tp] for tp, fetched in there.items() if fetched}

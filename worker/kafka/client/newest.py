@@ -59,7 +59,7 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns the records, or [] if they take more than `room` bytes or time."""
+    """Returns all records; [] above `room` bytes or after a time-out."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

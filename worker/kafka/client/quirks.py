@@ -101,7 +101,7 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
             raise
 
     def _step(self) -> Any:
-        """Continues the handshake; returns a function that waits, None if done."""
+        """Does a handshake step; returns a wait function, or None at the end."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -118,7 +118,7 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
-        """Returns `nbytes` bytes, or a view of all remaining bytes for None."""
+        """Returns the next `nbytes` bytes, or all remaining bytes for None."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
         start: int = self.tell()
@@ -129,7 +129,7 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 def mend_connections() -> None:
     """Makes all clients use `Plain`, `Tls` and `Answer`, and accept `Tokens`.
 
-    It replaces classes of the library, because no client has an argument for a class. Call it before you create a
+    It replaces classes of the library, because no client accepts a class as an argument. Call it before you create a
     client. Repeated calls change nothing.
     """
     AbstractTokenProvider.register(Tokens)
@@ -297,7 +297,9 @@ def rejoin(consumer: KafkaConsumer) -> None:
 
 
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
-    """Returns a topic's partitions; empty without a topic, None if unknown.
+    """Returns a topic's partitions, or None before the first metadata arrives.
+
+    The set is empty if the topic is missing.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it has a time-out.
     `since_ms`: monotonic time of the subscription in ms. Older metadata does not contain the topic. Raises
@@ -369,8 +371,8 @@ def bounds(
     Upstream raises `KeyError` if some partitions have no leader, and retries until the time-out if no partition has a
     leader. Gone when it leaves out partitions without a leader.
 
-    `ask`: the consumer's ``beginning_offsets`` or ``end_offsets``. `refused`: the caller adds partitions with an error
-    during the request (see `refusals`); the result leaves out these partitions. Raises `KafkaError`: the brokers do not
+    `ask`: the consumer's ``beginning_offsets`` or ``end_offsets``. `refused`: partitions with an error, which
+    `refusals` adds during the request. The result leaves out these partitions. Raises `KafkaError`: the brokers do not
     answer.
     """
     cluster = consumer._cluster

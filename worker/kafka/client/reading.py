@@ -48,7 +48,7 @@ OnPassed = Callable[[Passed], object]
 
 
 def ignore(_: Passed) -> None:
-    """Does nothing about a skipped record or record batch."""
+    """Ignores a skipped record or record batch."""
 
 
 def connect(

@@ -158,7 +158,7 @@ class Answers:
 
 @dataclass
 class Refusal:
-    """The backoff of a partition whose fetch was refused, in seconds."""
+    """The backoff of a refused partition; all times are in seconds."""
 
     since: float  # time of the first refusal
     until: float  # end of the newest wait

@@ -1,7 +1,7 @@
 """Sends malformed records, and optionally late ones, as dead letters.
 
-Delivery is at least once. Dead letters are flushed before the commit of their records, so a crash before the commit
-repeats them. Above a rate limit only a sample is sent; see `sampling`. A dead letter has the key
+Delivery is at least once. Records are committed after their dead letters are acknowledged, so a crash in between sends
+dead letters again. Above a rate limit only a sample is sent; see `sampling`. A dead letter has the key
 ``topic/partition/offset``, headers named as in Kafka Connect, and the record's value. A large value is truncated, and
 headers contain its full size and hash. For a late record, headers name the window pane that the record missed.
 """

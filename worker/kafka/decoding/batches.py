@@ -1,7 +1,7 @@
 """Kernels that parse record batches: headers to rows, records to columns.
 
-They implement the layout that `records` describes, except codecs and checksums. No kernel reads or writes outside its
-arrays, because each length is compared with the available bytes before use.
+The kernels implement the layout that `records` describes, except codecs and checksums. No kernel reads or writes
+outside its arrays, because each length is compared with the available bytes before use.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
     `fetched` is a (b,) uint8 array of record batches. The last batch may be cut off.
 
     Returns:
-        The size of the complete batches in bytes, the offset after the last one, and its leader epoch or −1.
+        The size of the complete batches in bytes, the offset after the last batch, and its leader epoch or −1.
     """
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
@@ -280,7 +280,7 @@ def decode_records(
 
     Args:
         data: decompressed records, a (b,) uint8 array. For each row, ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify` and decompression. A row with damaged records gets the ``state`` LENGTH.
+        rows: from `classify`, after decompression. A row with damaged records gets the ``state`` LENGTH.
         first: the first row.
         last: the index after the last row.
         offsets: output, an int64 array with space for one record per `LEAST_RECORD` bytes.
@@ -380,7 +380,7 @@ def pick(
 
     Args:
         data: decompressed records, a (b,) uint8 array. For each row, ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify` and decompression. A row with damaged records gets the ``state`` LENGTH.
+        rows: from `classify`, after decompression. A row with damaged records gets the ``state`` LENGTH.
         first: the first row.
         last: the index after the last row.
         begins: the prefix, a (k,) uint8 array. An empty prefix also selects records without a key.

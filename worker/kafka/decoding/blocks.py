@@ -8,8 +8,8 @@ ignored, because the checksum of the batch covers all its bytes.
 
 **snappy**, raw: the section is one block. A block begins with the length of its output: a varint of at most 5 bytes,
 below 2³². The elements that follow (Snappy's format description) produce exactly this length and end exactly at the
-block's end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. The length is
-checked before any output: above 32 times the block's size it is "codec", and above the cap "size".
+block's end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. Before
+any output, a length above 32 times the block's size is rejected as "codec", and a length above the cap as "size".
 
 **snappy**, framed as by xerial's Java library: the section begins with 82 53 4E 41 50 50 59 00 and 8 ignored bytes (the
 versions, which differ between producers). Then blocks as above follow to the end of the section. Before each block is
@@ -26,8 +26,9 @@ its size in 4 bytes, big-endian. A section without blocks is valid.
 A block whose length has its highest bit set is uncompressed. Other blocks are sequences (LZ4's block format), and the
 last sequence ends with its literals. Neither the input nor the output of a block exceeds the block limit. A match
 reaches back by at least 1 byte, and at most to the beginning of the frame's output, or of the block's output if FLG
-declares independent blocks. Dictionaries are not supported. The content size is checked before any output: above 256
-times the frame's size it is "codec", and above the cap "size". A content size that differs from the output is "codec".
+declares independent blocks. Dictionaries are not supported. Before any output, a content size above 256 times the
+frame's size is rejected as "codec", and a content size above the cap as "size". A content size that differs from the
+output is "codec".
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ A record batch of magic 2 has big-endian numbers::
     21  attributes            2      57  count of records      4
     23  last offset delta     4      61  records, compressed as one
 
-Attributes: bits 0-2 are the codec, bit 3 means the broker's time, bit 4 transactional, bit 5 control. With the broker's
-time all timestamps are the max timestamp. Otherwise a timestamp is the base timestamp plus a record's delta, modulo
+Attributes: codec (bits 0-2), broker's time (bit 3), transactional (bit 4), control (bit 5). With the broker's time all
+timestamps are the max timestamp. Otherwise a timestamp is the base timestamp plus a record's delta, modulo
 2⁶⁴. A record has zigzag varints of at most 5 bytes and varlongs of at most 10 bytes::
 
     length varint, attributes 1 byte, timestamp delta varlong, offset delta varint,
@@ -26,7 +26,7 @@ in quotes. Its output takes no more memory than its cap.
 3. Its length field is below 49: "length".
 4. Its checksum is wrong: "checksum".
 5. Its last offset delta or its base offset is negative, or its base offset is above 2⁶³ − 1 − 2³¹: "length".
-6. It is a control batch, or a transactional batch of an aborted transaction, if aborted transactions are left out:
+6. It is a control batch, or (if aborted transactions are left out) a transactional batch of an aborted transaction:
    skipped. An aborted transaction begins at the first offset that the broker returned, and ends with its producer's
    next abort marker. A marker is an uncompressed control batch. Its first record's key begins with a version (2 bytes,
    not negative) and the type 0 (2 bytes).

@@ -1,6 +1,6 @@
 """Decompresses gzip and Zstandard with libraries, piece by piece.
 
-Only the formats below are accepted. Other input is rejected as "codec", and output above the cap as "size".
+Only the formats below are accepted. Other input is rejected as "codec", and output above the batch's cap as "size".
 
 **gzip**: the compressed records are one or more members (RFC 1952) without bytes between or after them. The CRC-32 and
 length of each member are checked. Decompression stops at the cap, so later bytes are not checked.

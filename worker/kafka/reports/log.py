@@ -265,9 +265,9 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns the topic's partitions; empty without a topic, None if unknown.
+        """Returns the topic's partitions; None before the first metadata arrives.
 
-        Raises `Unavailable`: the brokers refuse to describe the topic.
+        The set is empty if the topic is missing. Raises `Unavailable`: the brokers refuse to describe the topic.
         """
         if (error := self._answers.undescribed(self._topic)) is not None:
             raise unavailable(error, "asking for the partitions of", self._topic)

@@ -1,4 +1,4 @@
-"""Decodes fetches on a thread, ahead of counting and within a budget.
+"""Decodes fetches on a thread ahead of counting, within a memory budget.
 
 Decoding and counting run in parallel, because both release the interpreter lock. Two arenas alternate, so a chunk stays
 valid until the next call of `Prefetch.next`.
@@ -58,7 +58,7 @@ class Prefetch:
         self._start_decoding()
 
     def next(self) -> tuple[int, Chunk] | None:
-        """Returns the next (partition, chunk), valid until the next call, or None.
+        """Returns the next (partition, chunk) or None; valid until the next call.
 
         Raises `Exception`: decoding failed, for example for lack of memory. Invalid batches do not raise.
         """

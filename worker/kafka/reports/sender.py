@@ -27,7 +27,7 @@ class SendError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sent:
-    """The result of `send`."""
+    """The counts and the duration of a `send`."""
 
     reports: int  # acknowledged reports
     records: int  # records with reports

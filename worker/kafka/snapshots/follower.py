@@ -266,6 +266,6 @@ def _numbers(snapshot: Snapshot) -> int:
 
 
 def trim_memory() -> None:
-    """Returns freed memory, which glibc keeps for each thread, to the system."""
+    """Returns freed memory to the system; glibc keeps freed memory per thread."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

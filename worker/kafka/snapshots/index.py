@@ -113,7 +113,10 @@ class SnapshotIndex:
         return self._index[stream]
 
     def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
-        """Returns the entry of a given or the newest window with reports, or None."""
+        """Returns a window's entry, or None without an entry that has reports.
+
+        `start`: the window's first millisecond; None for the newest window with reports.
+        """
         found = [
             entry
             for entry in self._index[stream].values()
@@ -241,7 +244,7 @@ def _lists(head: IndexEntry, entry: IndexEntry) -> bool:
 
 
 def _shared_fields(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
-    """Returns the shared fields of a head or body; offsets only for all time."""
+    """Returns a message's shared fields, with `offsets` only for all time."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
     check_shared(body := orjson.loads(value))

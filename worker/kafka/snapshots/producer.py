@@ -135,9 +135,10 @@ class KafkaSnapshotProducer:
         """Finds the newest head by reading backwards in growing ranges.
 
         It opens its own clients, so any thread may call it. A head is a record with the key ``STREAM/head`` that
-        `Head.read` accepts. Other records and unreadable batches are skipped. Callers also check the store and the group's offsets
-        before they decide anything permanent. Raises `Unavailable`; see `worker.counting.ports.HeadReader`. Raises
-        `StateLost`: a newer version wrote the head, or records have the key but none is a head.
+        `Head.read` accepts. Other records and unreadable batches are skipped. Callers also check the store and the
+        group's offsets before they decide anything permanent. Raises `Unavailable`; see
+        `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote the head, or records have the key
+        but none is a head.
         """
         level, found = "read_committed" if decided else "read_uncommitted", None
         unreadable = list[int]()
