@@ -55,7 +55,6 @@ def remedy(stream: ldp.Stream, fingerprint: object) -> str:
 
 
 def _shown(document: Mapping[str, Any], name: str) -> str:
-    """Formats a field of a document; shows labels by their hash."""
     if name not in document:
         return "none"
     value = document[name]

@@ -41,7 +41,6 @@ def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _whole(value: object, least: int = 0, most: int = _MOST) -> bool:
-    """Returns whether a value is an integer in a range, and not a bool."""
     return type(value) is int and least <= value <= most
 
 
@@ -64,7 +63,6 @@ def _numbers(state: PartitionState) -> Iterator[str]:
 
 
 def _times(state: PartitionState) -> Iterator[str]:
-    """Checks the order of offsets and times."""
     edges, windows = (
         [state.start, *(offset for gap in state.gaps for offset in gap), state.offset],
         state.windows,
@@ -106,7 +104,6 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    """Checks the sums of records and of reports."""
     if ALL not in state.cells:
         yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
         return

@@ -139,7 +139,7 @@ class Publisher:
             began = time.perf_counter()
             # Step 3.
             plan = self._plan(self._head)
-            self._warn_of_numbers(plan, opens=opens)
+            self._warn_if_renumbered(plan, opens=opens)
             # Step 4.
             if self._head.behind(plan.cut):
                 # the store was rolled back: the owners detect that, and read the log again
@@ -181,7 +181,6 @@ class Publisher:
         return head
 
     def _plan(self, head: Head) -> Plan:
-        """Reads a cut, and plans its snapshot."""
         partitions = self._group.partitions()  # read once, because the topic may grow in the meantime
         stored = stored_cut.read(
             self._stream, self._state_reader, partitions, self._group.uncounted, self._heartbeat
@@ -205,14 +204,12 @@ class Publisher:
         return self._snapshot_producer.head(decided=True).sequence < plan.head.sequence
 
     def _warn_behind(self, plan: Plan) -> None:
-        """Warns that the counts are behind the head, at most once a minute."""
         if self._behind_due is None or self._clock() >= self._behind_due:
             self._behind_due = self._clock() + _BEHIND_SECONDS
             head, cut = dict(plan.head.offsets), dict(plan.cut.offsets)
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
-    def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
-        """Warns if snapshot numbers restart at 1 because the head is missing."""
+    def _warn_if_renumbered(self, plan: Plan, *, opens: bool) -> None:
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(

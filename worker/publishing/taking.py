@@ -73,7 +73,7 @@ def take(
     after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
-        _take,
+        _take_rounded,
         stream,
         cut=replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods)),
         sequence=head.sequence + 1,
@@ -106,8 +106,7 @@ def take(
     return Taken(taken, messages, sent, estimate, finals)
 
 
-def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
-    """Takes a snapshot with numbers rounded as in messages and rows."""
+def _take_rounded(stream: ldp.Stream, **given: Any) -> Snapshot:
     return snapshot.rounded(snapshot.take(stream, **given))
 
 

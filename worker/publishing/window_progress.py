@@ -78,7 +78,7 @@ def decide(
         since = max(_first_start(window, state) for state in states.values())
         old = head.progress.get(name, Closed(0))
         before = Closed(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
-        progress[name] = _closed(window, before, head, states, partitions, still)
+        progress[name] = _next_progress(window, before, head, states, partitions, still)
         if progress[name].closed > before.closed:
             reached = max(reached, progress[name].closed)
         if all(name in state.windows.first_start for state in states.values()):
@@ -100,7 +100,7 @@ def _first_start(window: Window, state: PartitionState) -> int:
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)
 
 
-def _closed(
+def _next_progress(
     window: Window,
     before: Closed,
     head: Head,
@@ -108,7 +108,6 @@ def _closed(
     partitions: Sequence[int],
     still: Callable[[int], bool],
 ) -> Closed:
-    """Returns the next progress of one name's windows."""
     # a partition without a state or these windows, or without admission, has closed nothing
     having = {p: state for p, state in states.items() if window.name in state.windows.first_start}
     own = {
@@ -117,7 +116,7 @@ def _closed(
     }
     passed = max(before.closed, window.last_end(min(own.values(), default=0)))
     # close at most `MOST_AT_ONCE` windows with reports; windows without reports do not count
-    ends = sorted({start + window.length for start in _starts(window, having)})
+    ends = sorted({start + window.length for start in _starts_with_reports(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
     if len(ends) > MOST_AT_ONCE:
         return Closed(ends[MOST_AT_ONCE - 1], before.bounded, before.starts)
@@ -139,7 +138,7 @@ def _due(
     window: Window, before: Closed, after: Closed, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
     """Yields the windows of a name that become final or are still open."""
-    for start in sorted(_starts(window, states)):
+    for start in sorted(_starts_with_reports(window, states)):
         end = start + window.length
         # only windows with reports
         if start >= first and end > before.closed:
@@ -147,8 +146,7 @@ def _due(
             yield Due(Period(window.name, start, end, end <= after.closed), whole)
 
 
-def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
-    """Returns the starts of the windows that have reports."""
+def _starts_with_reports(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
     panes = {pane for state in states.values() for pane in state.panes}
     return {
         start for pane in panes for start in window.starts(pane) if pane.within(start, start + window.length)

@@ -218,7 +218,6 @@ def _setting(key: str, blob: bytes) -> Callable[[Any], Any]:
 
 
 def _result(outcome: _T | Failure) -> _T:
-    """Returns a step's result, or raises its failure."""
     if isinstance(outcome, Unavailable | StateLost):
         raise outcome
     return outcome
