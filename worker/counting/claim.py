@@ -97,7 +97,7 @@ def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: 
 
 @dataclass(frozen=True)
 class Claim:
-    """Decisions for one round of claims; for `recount_after` see `Ownership`."""
+    """Decisions for one round of claims; `Ownership` explains `recount_after`."""
 
     group: str
     stream: ldp.Stream

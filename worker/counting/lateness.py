@@ -42,7 +42,7 @@ class Placed(NamedTuple):
         starts: the start of each pane, in order of first records; `LATE` and `UNDATED` count as panes.
         firsts: the index of each pane's first record.
         sizes: each pane's number of reports.
-        runs: (2, r) runs of consecutive reports in one pane: the pane's index, and the index after the last report.
+        runs: (2, r), one column per run of reports in one pane: the pane's index, and the index after the last report.
         late: number of late records by age.
         undated: number of records without a valid timestamp.
         watermark: the highest timestamp accepted so far, or −1.
@@ -103,7 +103,7 @@ def place(
         reports: the sum of the counts.
         watermark: the highest timestamp before these records, or None.
         closed: the window-close watermark before these records.
-        hold: the distance between both watermarks: `max_out_of_orderness` plus `grace`.
+        hold: `max_out_of_orderness` plus `grace`.
         pane: the length of a pane. All times are in milliseconds.
         most: the limit of panes. The result may omit the first record above the limit and all later records.
 

@@ -7,7 +7,7 @@ All keys of a partition share the hash tag ``{stream:partition}``, so one script
 - ``{stream:partition}:window:<cell>``: one blob per cell.
 - ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
-A blob is little-endian. Its header has the magic ``LDP1``, the u32 number of state entries, the i64 offset and 16-byte
+A blob is little-endian. The header has the magic ``LDP1``, the u32 number of state entries, the i64 offset and 16-byte
 id of the commit that wrote it, the i64 number of reports, the u32 width of an entry, and a u32 checksum. The entries
 follow as unsigned integers of 1, 2, 4 or 8 bytes, the smallest width that fits all of them. The checksum is the CRC-32C
 of the cell's name and of all other bytes of the blob. The metadata contain the id of the commit that wrote each blob.

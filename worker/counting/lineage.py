@@ -58,7 +58,7 @@ def differing(stored: str, ours: str) -> list[str]:
 
 
 def newer(stored: str) -> str | None:
-    """Returns the reason why a lineage needs a newer version, or None."""
+    """Returns why a lineage needs a newer version of the worker, or None."""
     fields = _fields(stored)
     if isinstance(fields.get("layout"), int) and fields["layout"] > LAYOUT:
         return f"layout {fields['layout']}, but this version reads up to {LAYOUT}"

@@ -94,16 +94,16 @@ class Ownership:
 
         1. Note the membership (generation and assignment) and the topic's id.
         2. Read the group's offsets. A COUNTED offset follows a commit, so the store must have counts up to this offset.
-        3. Read the store's metadata. If they are missing or behind, read the group's offset and the topic's id again.
+        3. Read the store's metadata. If missing or behind the group's offset, reread that offset and the topic's id.
         4. Read the head. If it could contradict the metadata, read the newest committed head and the metadata again.
            If the head cannot be read, continue only with partitions that do not need it (`Claim.certain`).
         5. Read the logs' first offsets, and decide each start offset. A new partition needs two equal answers.
         6. Commit these offsets to Kafka as a member of the noted generation. Kafka thus confirms the ownership.
         7. Check that the membership is still the noted one.
         8. Raise each epoch in the store and load the partition, in one script. Older owners can no longer commit.
-        9. Read the logs' bounds, and check each state against them and the head. A loss is real only if the store has
+        9. Read the logs' bounds. Check each state against the bounds and the head. A loss is real only if the store has
            not changed since step 8. A gap needs a proof. A recount of gaps needs a proof that the log is complete.
-        10. Hold the partition, and read it from its state's offset. With windows, first wait until a head names it.
+        10. Hold the partition. With windows, wait until a head names the partition. Read from the state's offset.
 
         Raises StateLost if counts are missing, ahead of the log, too far behind it, or of another lineage.
         """
@@ -424,7 +424,7 @@ class Ownership:
             self._log.mirror(mirror)
 
     def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Compares committed partitions with the store to detect losses."""
+        """Checks that the store still has the committed counts."""
         self._rejections.emit()
         self._apply_head(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}

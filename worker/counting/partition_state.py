@@ -119,7 +119,7 @@ class PartitionState:
         return total
 
     def set_rules(self, listed: list[Rule]) -> None:
-        """Replaces the rules with a list that continues them."""
+        """Replaces the rules. The rules of counted records must stay the same."""
         if self.offset == self.start:
             self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
         self.rules = listed
@@ -271,7 +271,7 @@ class PartitionState:
         self._begin_rules(to)
 
     def evict(self, end: int) -> None:
-        """Merges panes that end at or before a time into `ALL`; O(state) each."""
+        """Merges panes that end at or before ``end`` into `ALL`; O(panes · state)."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)

@@ -83,7 +83,7 @@ class Metadata:
 
     Attributes:
         lineage: the stored identity of the counts; see `worker.counting.lineage`.
-        epoch: raised by each claim; the store refuses commits with an older one.
+        epoch: a number that each claim raises. The store refuses commits with an older epoch.
         offset: the counts cover [start, offset).
         commit_id: the id of the newest commit, 32 hex digits; empty before the first one.
         blobs: cell -> id of the commit that wrote its live blob.
@@ -128,11 +128,11 @@ class Log(Protocol):
         """Returns each log's (first offset, last stable offset)."""
 
     def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the proven first offset of each log at or after a given one.
+        """Returns each log's proven first offset at or after a given offset.
 
         If the leader answers a fetch at the given offset, the result is that offset. Otherwise it is the log's first
         offset, which needs two proofs with a pause in between. In each proof, the leader answers a fetch at the first
-        offset, and refuses fetches just before it and at the given one. Without proof, the result lacks the partition.
+        offset, and refuses one just before and one at the given offset. The result omits partitions without proof.
         """
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
@@ -260,7 +260,7 @@ class HeadReader(Protocol):
 
 
 class SnapshotProducer(HeadReader, Protocol):
-    """The producer of a stream's snapshots, one transaction each."""
+    """Publishes a stream's snapshots, each in one transaction."""
 
     def open(self) -> Head:
         """Fences older publishers and returns the head; call before `publish`."""
@@ -279,7 +279,7 @@ class StateReader(Protocol):
     """Reads stored partitions; makes no claims or commits."""
 
     def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
+        """Returns a partition's metadata, or None if nothing is stored."""
 
     def cut_all(self, partitions: Collection[int]) -> Mapping[int, StoredPartition | Failure | None]:
         """Reads each partition in one step; None if nothing is stored."""
@@ -317,7 +317,7 @@ class Events(Protocol):
         """Reports late records by age, undated records, and missing dead letters."""
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
-        """Reports an alarm about reports that no honest client sends."""
+        """Reports an alarm of a poisoning test; see `ldp.alarms`."""
 
     def with_key_or_headers(self, records: int) -> None:
         """Reports the number of records whose key or headers were ignored."""

@@ -77,7 +77,7 @@ class Rule:
     limits: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON types; omits a missing batch limit or windows.
+        """Returns the rule in JSON types; omits an unset batch limit and windows.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
@@ -159,7 +159,7 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
     Args:
         recorded: the rules so far; some may begin after the offset.
         configured: the configured rule.
-        offset: the first offset without a decoded record.
+        offset: the first offset that no worker has counted.
 
     Returns:
         A rule to append, `Older` if a newer rule is recorded, or None if the last rule is the configured one.

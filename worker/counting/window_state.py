@@ -69,7 +69,7 @@ class WindowState:
         return lateness.late_of(lateness.dated(times), self.watermark, self.closed, **shape)
 
     def advance(self, accepted: Ints, watermark: int, closed: int) -> None:
-        """Stores both watermarks, and the first timestamp after a gap."""
+        """Stores the new watermarks, and the first timestamp after a gap."""
         if self.gap_bounds and self.gap_bounds[-1][1] is None:
             times = lateness.dated(accepted)
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):

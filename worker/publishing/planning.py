@@ -87,7 +87,7 @@ class Plan:
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
-        """Checks that a cut that is not behind the head agrees with the head.
+        """Checks a cut that is not behind the head for contradictions.
 
         Raises:
             StateLost: the rules of the cut contradict the head, or the cut has fewer reports and no new gap.

@@ -21,7 +21,7 @@ class Due:
 
     Attributes:
         period: the window.
-        complete: whether all reports of the window up to the partitions' offsets are counted in it.
+        complete: whether every report of the window below the partitions' offsets is counted in the window.
     """
 
     period: Period

@@ -24,7 +24,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
     reads the list of nodes immediately, and follows redirections.
 
     Args:
-        table: the table of the configuration.
+        table: the table `redis` of the configuration.
         retries: limit of repetitions of an unanswered command. Only readers set it, because a write may have succeeded.
 
     Raises:
