@@ -3,17 +3,17 @@
 **Before the epoch is raised** (`Claim.decide`). Counts of another lineage and a head of another deployment stop the
 stream. Otherwise the first matching row applies. CLAIMED and COUNTED are the metadata of the group's offset in Kafka.
 
-=========  =============================  =====================  ======================================
-Redis      group's offset                 head                   counting continues at
-=========  =============================  =====================  ======================================
-offset o   COUNTED up to k                any                    max(o, k), COUNTED
-offset o   none, or CLAIMED               any                    o, which is COUNTED if a commit exists
-no counts  COUNTED up to k                any                    counts are lost
-no counts  none (k = 0), or CLAIMED at k  has counts beyond k    counts are lost
-no counts  none                           lists it as uncounted  0, CLAIMED
-no counts  CLAIMED at k                   no counts beyond k     k, CLAIMED
-no counts  none                           does not name it       the log's first offset, CLAIMED
-=========  =============================  =====================  ======================================
+=========  =============================  ================================  ======================================
+Redis      group's offset                 head                              counting continues at
+=========  =============================  ================================  ======================================
+offset o   COUNTED up to k                any                               max(o, k), COUNTED
+offset o   none, or CLAIMED               any                               o, which is COUNTED if a commit exists
+no counts  COUNTED up to k                any                               counts are lost
+no counts  none (k = 0), or CLAIMED at k  has counts beyond k               counts are lost
+no counts  none                           lists the partition as uncounted  0, CLAIMED
+no counts  CLAIMED at k                   no counts beyond k                k, CLAIMED
+no counts  none                           does not name the partition       the log's first offset, CLAIMED
+=========  =============================  ================================  ======================================
 
 If counts are lost, the stream stops, unless the operator gave them up (``recount_after``). In that case, counting
 restarts at the offset of the first published rule, or at 0. Offsets that the log no longer has become a gap.

@@ -135,8 +135,8 @@ class PartitionState:
     ) -> Applied:
         """Counts a batch; raises ValueError unless it begins at `offset`.
 
-        Counting stops before a record that needs a pane above the limit. ``name_late``: the result lists late records.
-        Calls ``heartbeat`` after each `MOST_COST` steps.
+        Counting stops before a record that needs a pane above the limit. With ``name_late``, the result lists the late
+        records. Calls ``heartbeat`` after each `MOST_COST` steps.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")

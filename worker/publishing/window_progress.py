@@ -33,7 +33,7 @@ class WindowProgress:
     """The window progress of a cut.
 
     Attributes:
-        floors: partition that the next head names -> the time at which its windows begin.
+        floors: partition in the next head -> the time at which the partition's windows begin.
         progress: window name -> progress in the next head, with the starts of windows that are already on the topic.
         due: windows that become final, and open windows that may have changed; in order of time for each name.
         reached: the highest time up to which windows were closed.
