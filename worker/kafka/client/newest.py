@@ -59,7 +59,6 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns all records; [] above `room` bytes or after a time-out."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

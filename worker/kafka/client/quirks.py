@@ -101,7 +101,6 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
             raise
 
     def _step(self) -> Any:
-        """Does a handshake step; returns a wait function, or None at the end."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:

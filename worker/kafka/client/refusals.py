@@ -44,7 +44,7 @@ _FORGIVEN_SECONDS = 10.0
 
 
 class Answers:
-    """Takes errors of single partitions out of brokers' responses."""
+    """Removes and keeps the errors of single partitions in brokers' responses."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._fetches = deque[tuple[int, KafkaError]]()

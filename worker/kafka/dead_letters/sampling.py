@@ -85,7 +85,7 @@ class Sample:
         return self._bucket(reason).most(self._clock())
 
     def sent(self, reason: str, size: int) -> None:
-        """Charges a sent dead letter to its reason's bucket."""
+        """Charges a sent dead letter to the bucket of its reason."""
         bucket = self._bucket(reason)
         bucket.dead_letters -= 1
         bucket.room -= min(size, BYTES_A_SECOND)

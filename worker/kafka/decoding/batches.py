@@ -63,13 +63,13 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 @njit(cache=True, nogil=True)
 def _size_at(batches: Window, at: int) -> int:
-    """Returns a batch's size; 0 if cut off, all bytes left for a length < 0."""
+    """Returns a batch's size in bytes, or 0 if the batch is cut off."""
     left = batches[1] - at
     if left < LEAST:
         return 0
     length = big32_at(batches, at + 8)
     if length < 0:
-        return left
+        return left  # an unreadable batch of all remaining bytes
     return LEAST + length if length <= left - LEAST else 0
 
 

@@ -169,7 +169,6 @@ def _lz4_block(
 
 @njit(cache=True, nogil=True)
 def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
-    """Returns FLG, block limit, content size or −1, next index; −1s on damage."""
     if end - at < 7 or little32_at(of, at) != 0x184D2204:
         return -1, -1, -1, -1
     flags, most = byte_at(of, at + 4), byte_at(of, at + 5)
@@ -217,7 +216,6 @@ def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> in
 
 @njit(cache=True, nogil=True)
 def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """Returns a block's output length (−1 if damaged) and the next index."""
     length = 0
     for k in range(min(5, end - at)):
         byte = byte_at(of, at + k)

@@ -237,7 +237,6 @@ class Reader:
         )
 
     def _scan(self) -> bool:
-        """Reads and classifies the next headers; returns False at the end."""
         rows, fetched = self._rows, self._fetched
         n, self._at = read_headers(fetched, self._at, rows, self._cap_offsets, self._caps)
         check(fetched, rows, n)

@@ -134,7 +134,6 @@ def check_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int
 
 @njit(cache=True, nogil=True)
 def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> tuple[int, int, int]:
-    """Returns (content size or −1, window, next index); −1s if damaged."""
     single = flags >> 5 & 1
     windows = 1 - single
     names = (1 << (flags & 3)) >> 1  # 0, 1, 2 or 4 bytes

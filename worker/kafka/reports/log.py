@@ -244,14 +244,14 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
     def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
-        """Returns new refusals: partition -> (error, seconds since the first one)."""
+        """Returns new refusals: partition -> (error, seconds since the first)."""
         return {
             partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
             for partition, (error, seconds) in self._refusals.take_new().items()
         }
 
     def reads_all(self) -> bool:
-        """Returns whether the brokers refused no partition's last fetch."""
+        """Returns whether the brokers accepted every partition's last fetch."""
         return not self._refusals.lasting()
 
     def take_revoked(self) -> set[int]:
@@ -330,7 +330,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return super().confirm(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Starts reading a partition at an offset; the rules cap its batches."""
+        """Starts reading a partition at an offset, with the rules' batch caps."""
         self._refusals.forget([partition])
         self._prefetch.forget([partition])
         self._caps[partition] = [(rule.offset, rule.limits.max_batch_bytes) for rule in rules]

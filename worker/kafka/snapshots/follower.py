@@ -164,7 +164,6 @@ class Follower:
             return True
 
     def _follow(self, consumer: Any) -> None:
-        """Reads from the beginning until `idle_seconds` pass without a request."""
         with self._changed:
             self._begin()
             self._why = "not read to its end yet"

@@ -176,7 +176,7 @@ class SnapshotIndex:
         key: str,
         offset: int,
     ) -> _Part:
-        """Returns a message's incomplete snapshot; may evict other ones."""
+        """Returns a message's incomplete snapshot; may drop other snapshots."""
         part = self._parts.get(which)
         if part is None or part.mark != mark or part.size > _MOST_PART:
             self._drop(which)
