@@ -21,7 +21,9 @@ _DEVIATIONS = 3.5
 
 
 def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns the (d,) lower and upper anytime-valid bounds of (d,) counts.
+    """Returns the lower and upper anytime-valid bounds of all frequencies.
+
+    `counts` and each bound have the shape (d,).
 
     Example:
         >>> low, high = interval(np.array([6000.0, 4000.0]), 10_000, 0.75, 0.25, 0.95)
@@ -37,7 +39,9 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
 def interval_of_rates(
     counts: npt.NDArray[np.int64], rates: list[Fraction], level: float
 ) -> tuple[Vector, Vector]:
-    """Returns the (2,) lower and upper bounds of (rates, 2) counts.
+    """Returns the lower and upper bounds for reports at several rates.
+
+    `counts` has the shape (rates, 2), and each bound has the shape (2,).
 
     Example:
         >>> low, high = interval_of_rates(np.array([[5000, 3000], [1200, 800]]), [Fraction(1, 2), Fraction(4, 5)], 0.95)
@@ -71,8 +75,8 @@ def _ends(
     deviation: float,
     level: float,
 ) -> tuple[Vector, Vector]:
-    """Returns the tightest (k,) lower and upper bounds over all steps."""
-    # `own` and `other`: log E e^(step·X) for a report X of a user with the value, and of one without it
+    """Returns the tightest lower and upper bounds over all steps."""
+    # log E e^(step·X) of a report X: `own` is for users with the value, `other` for users without it
     fee = math.log(2 * len(_TIMES) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))
     for time in _TIMES:
@@ -107,8 +111,8 @@ def expect_tolerance(
 ) -> None:
     """Raises `Difference` unless each poisoning tolerance is correct.
 
-    `published` has the (k,) vectors `low`, `high` and `poisoning_tolerance`, which is −1 for infinity. `steps` are the
-    most users that one report adds and removes. `off` is the (k,) rounding of estimates and published intervals.
+    `published` contains the vectors `low`, `high` and `poisoning_tolerance`, in which −1 is infinity. One report adds
+    at most `steps[0]` users and removes at most `steps[1]`. `off` is the rounding of estimates and published intervals.
     """
     low, high, fewest = (published[name] for name in ("low", "high", "poisoning_tolerance"))
     up, down = steps

@@ -1,7 +1,7 @@
-"""Record batches: parses fetched bytes, and counts unreadable batches.
+"""Parser of Kafka's record batches (magic 2).
 
-This parser of Kafka's record batches (magic 2) shares no code with `worker.kafka.decoding`. Whether a batch is readable
-depends only on its bytes and on the size limit at its first offset. An unreadable batch has no records.
+The parser shares no code with `worker.kafka.decoding`. Whether a batch is readable depends only on its bytes and on the
+size limit at its first offset. The parser counts unreadable batches and returns none of their records.
 """
 
 import struct
@@ -45,7 +45,7 @@ def whole(fetched: bytes) -> list[Batch]:
 
 
 def reach(fetched: bytes) -> tuple[int, int]:
-    """Returns the size and the end offset of all complete batches, or (0, −1)."""
+    """Returns (total size, end offset) of the complete batches, or (0, −1)."""
     size, reached = 0, -1
     for data, _, end in _cut_out(fetched):
         size, reached = size + len(data), max(reached, end)
@@ -53,7 +53,7 @@ def reach(fetched: bytes) -> tuple[int, int]:
 
 
 def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yields each complete batch, its first offset and its end offset."""
+    """Yields (bytes, first offset, end offset) of each complete batch."""
     at, size = 0, _size(fetched, 0)
     while size:
         data, at = fetched[at : at + size], at + size
@@ -64,7 +64,7 @@ def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _size(fetched: bytes, at: int) -> int:
-    """Returns the size of the batch at a position, or 0 if it is truncated."""
+    """Returns the size of the batch at `at`, or 0 for a truncated batch."""
     left = len(fetched) - at
     if left < 12:
         return 0
@@ -75,7 +75,7 @@ def _size(fetched: bytes, at: int) -> int:
 
 
 def _end(data: bytes, base: int, following: int) -> int:
-    """Returns a batch's end offset, at most the next batch's first offset."""
+    """Returns a batch's end offset, limited to the next batch's first offset."""
     if base > _HIGHEST_BASE:
         return 2**63 - 1
     last = 0
@@ -86,7 +86,7 @@ def _end(data: bytes, base: int, following: int) -> int:
 
 @dataclass
 class _Section:
-    """Location of a batch's records in the data of a group."""
+    """Location of one batch's records in the data of a `_Group`."""
 
     base: int  # first offset
     last: int  # last offset delta
@@ -112,8 +112,9 @@ def read(
 ) -> Iterator[Records]:
     """Yields the committed records of [start, stop) in groups of about 1 MiB.
 
-    Skips control batches and the `aborted` transactions, given as (producer id, first offset). A batch with a wrong
-    checksum is unreadable. An unreadable batch counts in the range that has its end. A cap applies from its offset on.
+    Skips control batches and aborted transactions. `aborted` contains the (producer id, first offset) of each
+    transaction. A batch with a wrong checksum is unreadable. An unreadable batch counts in the range that contains its
+    end. A cap applies from its offset on.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start
@@ -140,7 +141,7 @@ def read(
 def _section(
     batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
 ) -> _Section | None:
-    """Parses a batch's header; returns None if the batch is skipped."""
+    """Parses a batch's header; returns None if the batch must be skipped."""
     if not batch.sound:
         raise Unreadable
     base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
@@ -164,7 +165,6 @@ def _section(
 
 
 def _is_abort_marker(data: bytes, attributes: int) -> bool:
-    """Returns whether a batch is an ABORT marker: its record's key has type 0."""
     if not attributes & _CONTROL or attributes & _CODEC:
         return False
     at, end = _HEADER.size, len(data)
@@ -172,11 +172,12 @@ def _is_abort_marker(data: bytes, attributes: int) -> bool:
     _, at = _varint(data, at + 1, end, 10)
     _, at = _varint(data, at, end, 5)
     length, at = _varint(data, at, end, 5)
+    # the key of an ABORT marker's record has type 0
     return length >= 4 and end - at >= 4 and data[at] < 0x80 and data[at + 2 : at + 4] == b"\0\0"
 
 
 def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns a zigzag varint and its end, which exceeds `end` if invalid."""
+    """Returns a zigzag varint and the next position; (0, end + 1) if invalid."""
     number = 0
     for k in range(most):
         if at >= end:
@@ -192,7 +193,7 @@ def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int,
 
 
 def _parsed(group: _Group) -> Records:
-    """Parses batches; one damaged record makes a batch unreadable."""
+    """Parses a group; a damaged record makes its whole batch unreadable."""
     begins, ends, sizes = list[int](), list[int](), list[int]()
     unreadable, sections = group.unreadable, list[_Section]()
     for section in group.sections:
@@ -234,11 +235,14 @@ def _parsed(group: _Group) -> Records:
 
 
 Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
-"""A record with a key: offset, key, value and headers."""
+"""Offset, key, value and headers of a record that has a key."""
 
 
 def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
-    """Yields records whose key begins with `prefix`, with up to 64 headers."""
+    """Yields the records whose key begins with `prefix`.
+
+    Returns at most 64 headers of each record.
+    """
     assert records.starts is not None
     data = records.data.tobytes()
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
@@ -258,13 +262,16 @@ def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Returns length-prefixed bytes and their end; None for a negative length."""
+    """Reads length-prefixed bytes, or None if the length is negative."""
     size, at = _varint(data, at, len(data), 5)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
-    """Appends each record's bounds; returns whether they fill the batch."""
+    """Appends the bounds of each record to `begins` and `ends`.
+
+    Returns whether the records fill the section exactly.
+    """
     at, stop = section.place, section.stop
     if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
         return False
@@ -285,7 +292,7 @@ def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int])
 
 
 def _varints(data: npt.NDArray[np.uint8], at: Ints, most: int) -> tuple[Ints, Ints]:
-    """Returns zigzag varints and the positions after them, `_FAR` if invalid."""
+    """Returns zigzag varints and next positions, `_FAR` after invalid varints."""
     if not len(data):
         return at, at
     last, at = len(data) - 1, at.copy()
@@ -310,7 +317,7 @@ _FAR = 1 << 48
 
 
 def _behind_headers(data: bytearray, at: int, end: int, headers: int) -> int:
-    """Returns the position after the headers, above `end` if they do not fit."""
+    """Returns the position after the headers; above `end` if they are invalid."""
     if headers < 0:
         return end + 1
     for _ in range(headers):

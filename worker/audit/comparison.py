@@ -1,4 +1,4 @@
-"""Verdict on one partition: compares its stored counts with its log."""
+"""Comparison of one partition's stored counts with its log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +80,6 @@ def assess(
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
-    """Raises if Kafka's group or a snapshot shows that records were counted."""
     if offset_metadata not in ("", "claimed"):
         raise Difference(f"no counts in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:
@@ -126,7 +125,6 @@ def _recounted(
     read: _Read,
     published: Published,
 ) -> tuple[Recount, History, list[Range]]:
-    """Recounts a partition; returns counts, history and deleted ranges."""
     ranges, deleted = ranges_of(stored, *bounds)
     caps = [(offset, limits.batch) for offset, limits in stored.rules]
 

@@ -1,7 +1,8 @@
-"""Decoding of a state: support of each value, and bit-exact Base.
+"""Decoding of a state into support counts and Base's frequencies.
 
-A report supports its user's value with probability p, and another value with probability q. Both are exact functions of
-e^ε rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q), with q and p − q as floats.
+A report supports its user's value with probability p, and another value with probability q. p and q are exact functions
+of e^ε, which is rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q). Its q and p − q
+are floats, so it equals the worker's result bit for bit.
 """
 
 import decimal
@@ -34,9 +35,10 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns (p, q), or for several rates the pair with equal variance.
+    """Returns the probabilities p and q.
 
-    A document with several rates needs `state`, which counts the reports at each rate.
+    For several rates, returns the p and q with the same variance. This needs `state`, which counts the reports at each
+    rate.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -78,7 +80,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
 
 
 def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction]:
-    """Returns the (p, q) whose variance is the mean variance of all reports."""
+    """Returns the p and q whose variance is the mean variance of all reports."""
     sums, total = Fraction(0), 0
     for rate, reports in zip(map(Fraction, rates), state.reshape(-1, 2).sum(axis=1).tolist(), strict=True):
         sums += reports * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2
@@ -91,7 +93,7 @@ def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction
 
 
 def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
-    """Returns Base's frequencies, (d,), from the result of `support`."""
+    """Returns Base's d frequencies; `counts` is the result of `support`."""
     if "rates" in document:
         # the W3C's procedure: sums each report's weight for a value
         weighed = [Fraction(0), Fraction(0)]
@@ -105,9 +107,10 @@ def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt
 
 
 def support(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns the support of each value, (d,); None for a large geometry.
+    """Returns the number of reports that support each of the d values.
 
-    Returns the state unchanged for reports at several rates. O(K), or O(K log K) if a transform is needed.
+    Returns None if a geometry is too large, and the state itself for reports at several rates. O(K) for K entries, or
+    O(K log K) if a transform is needed.
     """
     d: int = document["domain_size"]
     match document:
@@ -183,6 +186,6 @@ def spent(document: Mapping[str, Any]) -> str | None:
 
 
 def expect_spent(body: Mapping[str, Any], document: Mapping[str, Any]) -> None:
-    """Raises `Difference` unless a head or body has the explicit channel's ε."""
+    """Raises `Difference` unless `body` contains the explicit channel's ε."""
     if body.get("epsilon") != (due := spent(document)):
         raise Difference(f"epsilon is {body.get('epsilon')!r} as published, {due!r} by the explicit channel")

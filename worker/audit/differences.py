@@ -1,8 +1,8 @@
 """Comparison of a stored partition with its recount.
 
 If records were deleted, the audit checks bounds instead of equality. Deleted records may have closed a pane earlier
-than the remaining records show. A remaining record certainly counts in its pane only if the pane is still open. It
-is certainly late only if the remaining records make it late.
+than the remaining records show. A remaining record certainly counts in its pane only if the pane is still open. A
+remaining record is certainly late only if other remaining records closed its pane.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def by_name(what: str, held: Mapping[str, int], found: Mapping[str, int]) -> Ite
 
 
 def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], names: Sequence[str]) -> None:
-    """Raises `Difference` unless both have the same number for each name."""
+    """Raises `Difference` unless `held` and `found` agree on each name."""
     for name in names:
         if held.get(name) != found.get(name):
             both = (each.get(name, "none") for each in (held, found))
@@ -70,10 +70,11 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
 
 
 def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: int = -1) -> None:
-    """Compares the recorded bounds of each gap with the recount.
+    """Compares the stored bounds of each gap with the recount.
 
-    `deleted` is the end of the deleted records, or −1. With deleted records, the recount gives only a lower bound of
-    the window-close watermark. The first timestamp after a gap is known only if the gap ends at or after `deleted`.
+    `deleted` is the end of the deleted records, or −1 without any. With deleted records, the recount gives only a lower
+    bound of the window-close watermark. The first timestamp after a gap is known only if the gap ends at or after
+    `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
         raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
@@ -87,9 +88,9 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if a stored time exceeds the window-close watermark.
+    """Checks `admitted_from` and `evicted_to`, which cannot be recounted.
 
-    The log does not determine `admitted_from` and `evicted_to`, so they cannot be recounted.
+    Raises `Difference` if one of the two exceeds the window-close watermark, or if Redis has a pane that was evicted.
     """
     if stored.admitted_from is not None and stored.admitted_from > stored.closed:
         raise Difference(
@@ -109,8 +110,8 @@ def compare_partly(
 ) -> None:
     """Compares a partition with the recount of its remaining records.
 
-    `ones` is the amount that each report adds to the sum of the state, or None if it varies. Raises `Difference` if the
-    remaining records exceed the counts, or if deleted records cannot explain the rest.
+    `ones` is the amount that each report adds to the sum of the state, or None if the amount varies. Raises
+    `Difference` if the recount exceeds the stored counts, or if the deleted records cannot account for the difference.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -159,7 +160,6 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Checks bounds of late and undated records, watermarks and first starts."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed
@@ -189,11 +189,11 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
 
 
 def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
-    """Checks bounds of panes: an open pane has all remaining reports."""
     for pane in sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of):
         where, cell, own = f" of pane {pane}", stored.cells.get(pane), counted.panes.get(pane)
         held, found = 0 if cell is None else cell.reports, 0 if own is None else own.reports
         is_open = ends_of(pane)[1] > stored.closed
+        # an open pane contains all its remaining reports
         if (is_open and held < found) or held > found + reports:
             raise Difference(
                 f"reports{where}: {held} in Redis, {found} recounted from the remaining records, {reports} deleted"

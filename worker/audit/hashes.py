@@ -15,7 +15,10 @@ _LANE = 1 << 15  # Hashes computed at once: two columns of 32 bits fit into the 
 def count_olh(
     state: State, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "Hash"
 ) -> None:
-    """Counts the reports that support each value (bucket = hash); O(n · d)."""
+    """Adds each value's number of supporting reports to `state`; O(n · d).
+
+    A report supports a value if the value's hash is the report's bucket.
+    """
     for start in range(0, len(seeds), _LANE):
         seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
         supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
@@ -25,7 +28,7 @@ def count_olh(
 
 
 def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Splits 0..d-1 into ranges of at most ``rows`` values of equal length."""
+    """Yields ranges of at most `rows` values with the same number of digits."""
     first, decade = 0, 10
     while first < d:
         last = min(first + rows, decade, d)
@@ -35,9 +38,9 @@ def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 _Supports = Callable[[Uint32], npt.NDArray[np.bool_]]
-"""(m, 1) values with the same number of digits -> (m, n): whether each report supports each value."""
+"""Returns whether n reports support values with equally many digits; (m, 1) values give an (m, n) result."""
 Hash = Callable[[Uint32, npt.NDArray[np.uint64], int], _Supports]
-"""(n,) seeds, (n,) buckets, g -> their `_Supports`."""
+"""Returns the `_Supports` of n reports, given n seeds, n buckets and g."""
 
 
 def _mul32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
@@ -105,7 +108,6 @@ def _rotate(x: Uint32, scratch: Uint32, left: int) -> None:
 
 
 def _avalanche(x: Uint32, scratch: Uint32, *rounds: tuple[int, int]) -> None:
-    """Mixes in place; each round XORs with a shift and multiplies modulo 2^32."""
     for shift, factor in rounds:
         np.right_shift(x, shift, out=scratch)
         x ^= scratch

@@ -1,4 +1,4 @@
-"""Effects of rules and gaps: first starts of windows, and bounds of gaps."""
+"""First starts of windows, and bounds of gaps, in the course of a recount."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
 GapBounds = tuple[set[int], int | None]
-"""Possible window-close watermarks before a gap, and the first new highest timestamp after it or None."""
+"""(possible window-close watermarks before a gap, first new highest timestamp after the gap or None)"""
 
 
 class History:
     """First starts and gap bounds at the current offset of a recount.
 
-    The first start of a window that a rule adds is the next one after the highest timestamp so far. A window that a
-    rule removes is dropped.
+    If a rule adds a window, the window's first start is the next one after the highest timestamp so far. If a rule
+    removes a window, its first start is dropped.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -24,7 +24,7 @@ class History:
         self._all = [*stored.gaps]
 
     def reach(self, offset: int, counted: Recount) -> None:
-        """Applies the rules and gaps up to `offset`, the end of counted offsets."""
+        """Applies the rules and gaps that begin at or before `offset`."""
         while self._rules and self._rules[0][0] <= offset:
             self.first_start = _begun(self._rules.pop(0)[1], self.first_start, counted)
         self.gap_bounds = _filled(self.gap_bounds, counted)

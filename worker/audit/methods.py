@@ -1,7 +1,7 @@
 """The paper's methods (Section IV), recomputed from Base and compared.
 
-Numbers must be equal within rounding, or within a millionth of a standard error for Power. If an estimate is within
-rounding of a threshold, both results are accepted.
+Numbers must be equal within rounding. For Power, they may differ by a millionth of a standard error. If an estimate is
+within rounding of a threshold, both results are accepted.
 """
 
 import math
@@ -27,9 +27,9 @@ _MOST = 4096  # Maximum number of different estimates with exact Power; others a
 
 @dataclass(frozen=True)
 class Estimate:
-    """Base's (d,) frequencies, the number of reports, and the channel (p, q)."""
+    """Base's estimate: frequencies, number of reports, p and q."""
 
-    base: Vector
+    base: Vector  # (d,)
     reports: int
     p: Fraction
     q: Fraction
@@ -46,7 +46,7 @@ class Estimate:
 
     @cached_property
     def users(self) -> Vector:
-        """Norm-Sub's frequencies, (d,)."""
+        """Frequencies by Norm-Sub."""
         return _on_simplex(self.base)
 
     @cached_property
@@ -58,7 +58,7 @@ class Estimate:
 
     @cached_property
     def powers(self) -> Vector:
-        """Power's frequencies, (d,)."""
+        """Frequencies by Power."""
         n, alpha = self.reports, power.exponent(self.reports, len(self.base))
         due = power.means(n * self._nodes, n, n * self.sigma, alpha) / n
         between: Vector = np.interp(self.base, self._nodes, due)
@@ -66,7 +66,7 @@ class Estimate:
 
     @cached_property
     def computed(self) -> npt.NDArray[np.bool_]:
-        """Whether each of `powers` is exact and not interpolated, (d,)."""
+        """Flags of `powers`: exact instead of interpolated."""
         return np.isin(self.base, self._nodes)
 
 
@@ -166,12 +166,11 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
 
 
 def rounded_by(vector: Read, of: Estimate) -> Vector:
-    """Returns the maximum rounding error of each number, (d,)."""
+    """Returns the maximum rounding error of each number of a vector."""
     return np.minimum(vector.off, _SHORT * of.sigma)
 
 
 def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> None:
-    """Compares Power, or PowerNS: Power shifted by a constant where positive."""
     off = max(of.rounding, _OF_SIGMA * of.sigma)
     order = np.argsort(of.base, kind="stable")
     if (np.diff(found[order]) < -of.rounding).any():
@@ -181,6 +180,7 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
             "power: frequency", found[of.computed], of.powers[of.computed], off + short[of.computed]
         )
         return
+    # PowerNS adds a constant to Power's frequencies and replaces negative results by 0
     some = np.flatnonzero(of.computed)
     kept = some[found[some] > off]
     if not of.computed.all():
@@ -196,10 +196,9 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
 def _expect_answers(
     method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
 ) -> None:
-    """Compares sum and answers with frequencies; Post-Pos sums Base's instead."""
     off = len(found) * of.rounding + short
     expect_number(f"{method}: sum", body["sum"], total, off)
-    summed = of.base if method == "post-pos" else found
+    summed = of.base if method == "post-pos" else found  # Post-Pos clips the sum, not its terms
     for answer in body["queries"]:
         due = float(summed[np.array(answer["values"], np.intp)].sum())
         due = max(due, 0.0) if method == "post-pos" else due

@@ -69,7 +69,6 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
-    """Returns a protocol whose reports are numbers, each below its limit."""
     numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
     columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
 
@@ -83,7 +82,6 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
 
 
 def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
-    """Returns a protocol whose reports have d bits; bit v is for value v."""
     size = (d + 7) // 8
 
     def reports(body: bytes) -> Iterator[int]:
@@ -106,7 +104,7 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns both 5·10^-13 quantiles of a report's Hamming weight; O(d)."""
+    """Returns the 5·10^-13 and 1 − 5·10^-13 quantiles of a weight; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")
@@ -123,7 +121,6 @@ def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
 
 
 def _of_indices(d: int, k: int) -> Protocol:
-    """Returns a protocol whose reports are k distinct ascending values."""
     columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
 
     def allowed(body: bytes) -> bool:

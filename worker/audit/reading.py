@@ -34,7 +34,7 @@ _OF_HEADS = {"schema", "stream", "fingerprint", "window", "complete", "gaps"}
 
 
 def connect_kafka(config: Config) -> KafkaConsumer:
-    """Connects a consumer without a group that polls undecoded batches.
+    """Connects a consumer that has no group and polls undecoded batches.
 
     Its attribute `nothing` maps each partition whose last fetch was empty to (fetched offset, last stable offset).
     """
@@ -70,7 +70,7 @@ def connect_redis(config: Config) -> Client:
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[TopicPartition]:
-    """Returns a topic's partitions, ascending; raises `AuditError` if missing."""
+    """Returns a topic's partitions; raises `AuditError` if there is no topic."""
     numbers = consumer.partitions_for_topic(topic)
     if not numbers:
         raise AuditError(
@@ -83,7 +83,10 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
 def bounds_of(
     consumer: KafkaConsumer, topic: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns first and last stable offsets by partition; raises `AuditError`."""
+    """Returns the first and the last stable offset of each partition.
+
+    Raises `AuditError` if no broker returns the offsets.
+    """
     try:
         begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
         ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)
@@ -164,7 +167,8 @@ def read(
 ) -> Iterator[Records | Deleted]:
     """Yields the committed records of [begin, end), and deleted ranges.
 
-    A batch with a wrong checksum is fetched again. If its bytes are then the same, it is damaged in the log.
+    A batch with a wrong checksum is fetched again. If the second fetch returns the same bytes, the batch is damaged in
+    the log.
     """
     seen = set[bytes]()
     for item in _polled(consumer, tp, on_advance, begin, end):
@@ -224,7 +228,7 @@ def topic_id(settings: dict[str, Any], topic: str) -> str:
 
 
 def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tuple[int, str]]:
-    """Returns a group's committed offset and metadata by partition of a topic."""
+    """Returns the group's (offset, metadata) for each partition of a topic."""
     deadline = time.monotonic() + _COORDINATOR_SECONDS
     with closing(KafkaAdminClient(**settings)) as admin:
         while True:
@@ -239,7 +243,7 @@ def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tup
 
 
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
-    """Returns the newest head and its offset; ({}, 0) without a head."""
+    """Returns the newest head and its offset, or ({}, 0) without a head."""
     found: tuple[dict[str, Any], int] = {}, 0
     for offset, message in _messages(consumer, topic, stream, 0, lambda _: None):
         if message.key == "head":

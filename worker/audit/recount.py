@@ -1,4 +1,4 @@
-"""Recount: counts the records of a partition."""
+"""Recount of a partition's records."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ _FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are deco
 
 @dataclass
 class Cell:
-    """Counts of a pane; `state` is None if `Recount.stray` has its counts."""
+    """Counts of a pane; `state` is None if `Recount.stray` contains them."""
 
     reports: int
     state: State | None
@@ -79,9 +79,10 @@ def recount(
     onto: Recount | None = None,
     kept: Collection[str] | None = None,
 ) -> Recount:
-    r"""Counts records and calls marks, in the log's order.
+    r"""Counts records, and calls each mark with the counts so far.
 
-    `onto`: counts to add to. `kept`: panes that keep their state; None for all. O(bytes); for OLH O(reports · d).
+    Adds to `onto`, if given. Only panes in `kept` keep their state; None keeps all panes. O(bytes), or O(reports · d)
+    for OLH.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
@@ -116,7 +117,7 @@ def recount(
 
 
 def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Counts accepted records; returns their panes' starts if windows exist."""
+    """Counts accepted records; returns the starts of their panes, or None."""
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -135,20 +136,17 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
 
 
 class _Pending:
-    """Uncounted reports, by pane."""
-
     def __init__(self, result: Recount, protocol: Protocol, kept: Collection[str] | None) -> None:
         self._result, self._protocol, self._kept = result, protocol, kept
         self._bodies: dict[str, bytearray] = {"": bytearray()}
         self._size = 0
 
     def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        """Adds records of one length with their panes' starts; counts at 1 MiB."""
         if starts is None or limits.windows is None:
             self._bodies[""] += body
         else:
             found, length = np.unique(starts), limits.windows.pane
-            rows = np.frombuffer(body, np.uint8).reshape(len(starts), -1)
+            rows = np.frombuffer(body, np.uint8).reshape(len(starts), -1)  # all records have one length
             for start in found.tolist():
                 name = "" if start == NOWHERE else f"{start}+{length}"
                 if start + length <= self._result.evicted_to and name not in (self._kept or ()):
@@ -162,7 +160,6 @@ class _Pending:
             self.count()
 
     def count(self) -> None:
-        """Counts the pending reports."""
         protocol = self._protocol
         for name, body in self._bodies.items():
             if body:
@@ -173,7 +170,7 @@ class _Pending:
         self._bodies, self._size = {"": bytearray()}, 0
 
     def _cell(self, name: str, reports: int) -> State:
-        """Adds to a pane's number of reports; returns the state to count them in."""
+        """Adds `reports` to a pane's number; returns the state that counts them."""
         result = self._result
         if not name:
             return result.state
@@ -188,7 +185,7 @@ class _Pending:
 def _verdicts(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields records' indices, with their reports or a reason for rejection."""
+    """Yields (indices of records, their reports, reason for rejection or "")."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
@@ -207,7 +204,7 @@ def _verdicts(
 def _together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of records of one length, or None if one is invalid."""
+    """Decodes records of equal length together, or returns None."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None

@@ -1,7 +1,7 @@
 """Consistency of a stream's messages on the snapshot topic.
 
-Each snapshot, of all time or of a window, has as many messages as its headers state. Its messages share one sequence
-and identity. This module checks that
+A snapshot of all time or of a window consists of several messages, which share one sequence and identity. The headers
+contain the number of messages. This module checks that
 
 - each snapshot is complete, and its documents, headers and keys agree
 - each vector follows from Base by its method
@@ -111,7 +111,10 @@ class _Whole:
 
 
 class Snapshots:
-    """Parses messages in order; keeps frequencies of the latest windows only."""
+    """Parser of a stream's messages in their order on the topic.
+
+    Keeps the frequencies of only the `most` windows that end last.
+    """
 
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
@@ -119,7 +122,7 @@ class Snapshots:
         self._begin()
 
     def _begin(self) -> None:
-        """Clears all snapshots, initially and after the heads were deleted."""
+        """Clears all snapshots, at the start and after heads were deleted."""
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
@@ -307,7 +310,6 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
 def _expect_agreement(
     whole: _Whole, base: Mapping[str, Any], bodies: Mapping[str, Any], document: Mapping[str, Any]
 ) -> None:
-    """Raises unless bodies, head, headers and labels agree."""
     for key, body in bodies.items():
         for what in _SHARED:
             if body.get(what) != base.get(what):
@@ -347,7 +349,7 @@ def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int)
 def _window(
     name: str, start: int, document: Mapping[str, Any], headers: Mapping[str, bytes]
 ) -> tuple[int, int]:
-    """Returns the bounds of a window; key, document and headers must agree."""
+    """Returns the bounds on which key, document and headers agree."""
     if name == _ALL:
         if document != {"name": _ALL, "start": None, "end": None, "final": False}:
             raise Difference(f"published as {document}")

@@ -8,7 +8,7 @@ from typing import Any
 from worker.audit.records import Range
 
 VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
-"""Verdicts, the most severe first. A stream has the most severe verdict of its partitions and snapshots."""
+"""Verdicts in descending severity. A stream has the most severe verdict of its partitions and snapshots."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Audit of a stream: reads, recounts and compares each partition."""
+"""Audit of one stream: its partitions, snapshots and rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +25,8 @@ def verify(
 ) -> StreamVerdict:
     """Recounts a stream's topic up to the stored offsets; returns the verdict.
 
-    Calls `on_progress` with the number of read offsets and the total, and `on_passed` once for each invalid head.
-    Raises `AuditError` if the topic is missing, the protocol is unknown, or reading makes no progress. Raises
+    Calls `on_progress` with the number of read offsets and the total, and `on_passed` with a message for each invalid
+    head. Raises `AuditError` if the topic is missing, the protocol is unknown, or reading makes no progress. Raises
     `KafkaError` or `RedisError` if Kafka or Redis does not respond.
     """
     name, document = served.stream.name, served.stream.document()
@@ -77,7 +77,7 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns head, snapshots, and first differences in snapshots and rows."""
+    """Returns (head, snapshots, difference in snapshots, difference in rows)."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
@@ -97,7 +97,7 @@ def _read_published(
 
 
 def _partitions(published: Published, there: set[int], served: Served, config: Config) -> set[int]:
-    """Returns the topic's partitions, read again if a snapshot names more."""
+    """Returns the topic's partitions; reads them again if a snapshot has more."""
     if not published.named - there:
         return there
     with reading.connect_kafka(config) as consumer:
@@ -143,7 +143,7 @@ def verdict_of(
 
 
 def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
-    """Returns the fields of a head by partition."""
+    """Returns a head's fields for each partition."""
     offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
     return {
         int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()))
@@ -159,7 +159,7 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 def published_of(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns the snapshots, and the difference found in them, or None.
+    """Returns (snapshots, difference found in them or None).
 
     Reads the topic again after a difference, because compaction may have removed a superseded message during the read.
     """

@@ -5,8 +5,8 @@ greatest common divisor of all hops. A record counts in the pane of its timestam
 reached the pane's end, the record is late and counts in no pane. A record with a negative timestamp, or with one on or
 after 9998-12-31, is undated and counts in no pane.
 
-The window-close watermark is the highest accepted timestamp, minus grace and out-of-orderness. Each accepted record can
-raise it; it never decreases.
+The window-close watermark is the highest accepted timestamp, minus grace and out-of-orderness. An accepted record can
+raise the watermark, but nothing lowers it.
 """
 
 import math
@@ -58,7 +58,7 @@ class Windows:
         return math.gcd(*(hop for _, hop in self.shapes.values()))
 
     def begin_beyond(self, time: int | None) -> dict[str, int]:
-        """Returns the first start of each window after a time; 0 for None."""
+        """Returns each window's first start after `time`, or 0 if that is None."""
         return {
             name: 0 if time is None else time - time % hop + hop for name, (_, hop) in self.shapes.items()
         }
@@ -94,14 +94,14 @@ class Placed:
 
 
 def read_times(timestamps: Ints) -> Ints:
-    """Returns the timestamps, with −1 in place of those out of range."""
+    """Replaces timestamps out of range by −1."""
     return np.where((timestamps >= 0) & (timestamps < _DATES_END), timestamps, -1)
 
 
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
     """Returns the panes of accepted records.
 
-    `newest`: the previous highest timestamp; `closed`: the previous window-close watermark.
+    `newest` is the highest timestamp so far, and `closed` is the window-close watermark so far.
 
     Example:
         >>> windows = Windows.of(["10s"], grace=20_000, max_out_of_orderness=0)

@@ -1,4 +1,4 @@
-"""Check: validates configuration, machine, Kafka, Redis and stored counts.
+"""Check of configuration, machine, Kafka, Redis and stored counts.
 
 Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no cluster.
 """
@@ -19,7 +19,8 @@ def findings(
 ) -> list[Finding]:
     """Returns all findings, from the configuration to the stored counts.
 
-    Waits up to `wait_seconds`. Calls `on_waiting` with a message if no broker accepts the client within a second.
+    Waits up to `wait_seconds` for Kafka and Redis. Calls `on_waiting` with a message if no broker accepts the client
+    within a second.
     """
     deadline = time.monotonic() + wait_seconds
     here = [

@@ -1,4 +1,4 @@
-"""Clocks: the source and the upper bound of a topic's timestamps."""
+"""Checks of the clocks that set a topic's timestamps."""
 
 from collections.abc import Iterator
 

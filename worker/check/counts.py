@@ -1,4 +1,4 @@
-"""Counts: compares Redis with Kafka's offsets and the newest snapshot."""
+"""Comparison of the counts in Redis with Kafka and the newest snapshot."""
 
 from collections.abc import Mapping
 

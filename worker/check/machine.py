@@ -1,4 +1,4 @@
-"""Machine: memory, and the folder of compiled kernels."""
+"""Checks of the machine: memory, and the folder of compiled kernels."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def memory_bytes() -> int:
-    """Returns the bytes of memory of this machine, or of its container."""
+    """Returns the memory of this machine or of its container, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = _LIMIT.read_text(encoding="ascii").strip()

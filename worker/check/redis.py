@@ -1,4 +1,4 @@
-"""Redis: the server, its memory, and the metadata of partitions."""
+"""Checks of Redis: server, memory, and the metadata of partitions."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _PANE = 512  # Bytes of a pane's key and metadata
 def look(
     config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
 ) -> list[Finding]:
-    """Returns findings on Redis and its counts; waits for it until `deadline`."""
+    """Returns findings on Redis and the counts; retries until `deadline`."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
@@ -78,7 +78,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
 
 
 def _probe(client: Client, key: str) -> None:
-    """Reads a key; leaves errors of a node or Sentinel to later checks."""
+    """Reads a key; ignores errors of a cluster node or a Sentinel."""
     try:
         client.hgetall(key)
     except redis.ResponseError as error:
@@ -87,7 +87,7 @@ def _probe(client: Client, key: str) -> None:
 
 
 def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Adds up the servers' memory and limits; 0 (no limit) if one has none."""
+    """Adds up memory and `maxmemory`, which is 0 if a server has no limit."""
     limits, totals = (
         [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
     )
@@ -95,7 +95,6 @@ def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _info(client: "redis.Redis") -> dict[str, Any] | None:
-    """Returns INFO, or None if Redis refuses it, as managed services do."""
     try:
         return dict(client.info())
     except redis.ResponseError:
@@ -137,7 +136,6 @@ def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:
-    """Returns a setting; None if Redis refuses CONFIG (managed services)."""
     try:
         reply = client.config_get(name)
     except redis.ResponseError:
@@ -210,7 +208,7 @@ def _assess_sentinels(client: Client, master: str) -> list[Finding]:
 
 
 def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
-    """Assesses from Sentinel's state of the master whether it can fail over."""
+    """Assesses whether Sentinel can fail over, by its state of the master."""
     number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
     where = f"{state['ip']}:{state['port']}"
     text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, with {replicas} replica(s)"
@@ -251,7 +249,8 @@ def assess_used(info: Mapping[str, Any]) -> list[Finding]:
 def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
     """Assesses whether Redis can hold all counts twice, as commits need.
 
-    A partition's own reports need up to half of the possible panes. More are open only while other partitions lag.
+    A partition's own reports need up to half of the possible panes. More panes are open only while other partitions
+    lag.
     """
     known = [served for served in config.streams if served.topic in there]
     need, most = (sum(_needed(served, there[served.topic], share) for served in known) for share in (2, 1))
@@ -270,7 +269,7 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
 
 
 def _needed(served: Served, topic: Topic, share: int) -> int:
-    """Returns the bytes of a stream's counts with 1/`share` of possible panes."""
+    """Returns the bytes of a stream's counts if 1/`share` of all panes exist."""
     panes = 0 if served.cost is None else served.cost.panes // share
     size = 8 * served.stream.oracle.state_size
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
@@ -288,7 +287,7 @@ def _assess_state(
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:
-    """Returns metadata by partition, or the error for a key of another type."""
+    """Returns each partition's metadata, or `StateLost` for a wrong key type."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):
         pipeline.hgetall(layout.meta_key(served.stream.name, partition))

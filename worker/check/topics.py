@@ -1,4 +1,4 @@
-"""Topics: compares the configured topics with the cluster's topics."""
+"""Checks of the configured topics in the cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

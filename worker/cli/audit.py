@@ -37,11 +37,12 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
 
     With several streams, prints one line per stream; the exit code is 1 if any is 1, else 3 if any is 3.
 
-    --json prints for the stream (a list for several) and for each partition: verdict, equal, counted, difference (the
-    first one, or null), records, reports, malformed, rejected (malformed records by reason), late, panes, lag. A
-    partition also has its number, start, offset, and [from, to) of gaps and deleted records. A stream also has finals
-    and provisional (windows on the topic), recounted and provisional_recounted, gone (closed windows with reports,
-    missing from the topic), and unknown (why snapshots are not recountable, or null).
+    --json prints an object for the stream, or a list for several streams. The keys of streams and partitions are
+    verdict, equal, counted, difference (the first one, or null), records, reports, malformed, rejected (malformed
+    records by reason), late, panes and lag. A partition also has its number, start, offset, and [from, to) of gaps and
+    deleted records. A stream also has finals and provisional (windows on the topic), recounted and
+    provisional_recounted, gone (closed windows with reports, missing from the topic), and unknown (why snapshots are
+    not recountable, or null).
     """  # noqa: D301
     from worker.observe import logs
 
@@ -122,7 +123,7 @@ def _reasons(verdict: "StreamVerdict") -> "Table":
 
 
 def outcome(verdict: "StreamVerdict") -> str:
-    """Returns a verdict in one line.
+    """Describes a verdict in one line.
 
     Example:
         >>> from worker.audit import PartitionVerdict, StreamVerdict

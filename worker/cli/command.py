@@ -89,7 +89,6 @@ def command(name: str) -> Callable[[_Command], click.Command]:
 
 
 def _require_extra() -> None:
-    """Exits with code 2 for missing packages or a wrong kafka-python version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:
         complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[worker]'")
@@ -110,7 +109,7 @@ def complain_of(passed: object) -> None:
 
 
 def reach(config: "Config", topic: str) -> None:
-    """Raises unless the brokers respond and have a topic."""
+    """Raises unless the brokers respond and have the topic."""
     from worker.kafka.client import brokers, topics
 
     with brokers.connect(config, on_waiting=complain) as admin:
@@ -118,7 +117,7 @@ def reach(config: "Config", topic: str) -> None:
 
 
 def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
-    """Reads the topic to its end; prints a time-out and returns False."""
+    """Returns whether the readers reached the topic's end; complains if not."""
     deadline = time.monotonic() + seconds
     there = all(reader.catch_up(max(0.0, deadline - time.monotonic())) for reader in readers)
     if not there:

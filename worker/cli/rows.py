@@ -23,7 +23,7 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line has the estimate of a value or a query in one window, by one method. See docs/guides/databases.md.
+    A line contains the estimate of a value or a query in one window, by one method. See docs/guides/databases.md.
 
     \b
     ldp-worker rows > rows.jsonl
@@ -60,7 +60,7 @@ def rows(config: "Config", connect: bool) -> int:
 
 
 def settings(topic: str) -> str:
-    """Returns the settings of a sink, one per line.
+    """Returns the settings of a Kafka Connect sink, one per line.
 
     Example:
         >>> settings("ldp-rows").splitlines()[:2]

@@ -161,7 +161,7 @@ def _jitter(hours: float | None, jitter: str) -> int:
 def _times(
     config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
 ) -> "Callable[[int], int] | None":
-    """Checks the topic; returns a timestamp function, None for current time."""
+    """Checks the topic; returns the timestamps, or None for the current time."""
     if hours is None:
         reach(config, served.topic)
         return None
@@ -196,7 +196,7 @@ def refused(topic: "Topic", span: int) -> str | None:
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Rejects a batch that is too large, and a truth file that is unwritable."""
+    """Rejects a batch size above the limits, and an unwritable truth file."""
     from ldp import wire
     from worker.kafka.reports import sender
 
@@ -221,7 +221,6 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
 
 
 def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
-    """Draws users from a file of counts, or raises `SimulationError`."""
     from worker.simulation.crowd import SimulationError, draw, read_counts
 
     read = read_counts(counts, column, label_column, served.stream.labels)

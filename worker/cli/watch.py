@@ -177,7 +177,7 @@ def _follow(
 def _lines(
     reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
-    """Returns a printer of JSON snapshots that warns once of a foreign stream."""
+    """Returns a function that prints JSON and warns once of another stream."""
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:

@@ -27,7 +27,7 @@ _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 
 @dataclass(frozen=True)
 class Address:
-    """A parsed URL."""
+    """A parsed URL of Redis."""
 
     kind: Literal["server", "socket", "sentinel", "cluster"]
     tls: bool

@@ -1,7 +1,7 @@
 """Environment variables that override keys of the file.
 
 ``LDP_WORKER_<TABLE>__<KEY>`` (top-level keys: ``LDP_WORKER_<KEY>``) overrides any key outside ``[[streams]]``.
-Its value is written as in TOML; a bare word is a string, and a comma separates the items of a list.
+Values are written as in TOML. A bare word is a string, and a comma separates the items of a list.
 ``<VARIABLE>_FILE`` names a file with a secret.
 """
 

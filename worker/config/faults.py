@@ -38,7 +38,7 @@ class ConfigError(ValueError):
 
 
 def config_error(error: ValidationError) -> ConfigError:
-    """Returns an error with pydantic's distinct faults."""
+    """Converts pydantic's error, without repeated faults."""
     faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
     return ConfigError("\n".join(_shortened(list(faults))))
 

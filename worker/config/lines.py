@@ -51,7 +51,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yields each statement's first line, content and whether it is a heading."""
+    """Yields (first line, content, whether it is a heading) of each statement."""
     began, some = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         some += f"{line}\n"

@@ -60,11 +60,14 @@ class Config:
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def slots(self, served: Served) -> Slots | None:
-        """Returns the rows of each window of a stream; None without rows."""
+        """Returns which rows each window of a stream has; None without rows."""
         return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
-        """Returns the named stream, or the only one; else raises ConfigError."""
+        """Returns the stream `name`, or the only stream if `name` is None.
+
+        Raises ConfigError if no or more than one stream fits.
+        """
         names = [served.stream.name for served in self.streams]
         if name is None:
             if len(names) > 1:
@@ -133,7 +136,7 @@ def _tree(text: str) -> dict[str, Any]:
 def _checked(
     tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
 ) -> Config:
-    """Validates file and environment; faults name their variable or line."""
+    """Validates file and environment; adds variable or line to each fault."""
     variables = override(tree, environ, folder)
     try:
         return _config(tree, folder)

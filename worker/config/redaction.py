@@ -55,8 +55,9 @@ def key_name(name: str) -> str:
 def said(key: str, value: object) -> str:
     """Returns a value, or only its type if it can be a secret.
 
-    A user can write a password under a wrong key: as any type in [kafka] and [redis], and as text elsewhere. Text is
-    shown only under a key of streams, and only if it does not have the form of an address.
+    A user can write a password under a wrong key. Therefore values of [kafka] and [redis] are hidden, except for the
+    redacted URL. Elsewhere, text is shown only under a key of streams, and only if it does not have the form of an
+    address.
     """
     kind = _kind(value)
     if ("password" in key or "secret" in key) and value is not None:

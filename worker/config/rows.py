@@ -1,4 +1,4 @@
-"""Maximum number of rows of a stream, and its limits."""
+"""Computes and limits the number of rows of a stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class RowCost:
 
 
 def slots_of(table: Rows, served: Served) -> Slots | None:
-    """Returns the rows of each window of a stream; None without rows."""
+    """Returns which rows each window of a stream has; None without rows."""
     if table.topic is None:
         return None
     return slots(table.methods, TOP, served.queries, served.stream.oracle.domain_size)
@@ -55,7 +55,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
 
 
 def refuse_others(table: Rows, published: Sequence[str]) -> None:
-    """Raises ConfigError for methods of rows that are not published."""
+    """Raises ConfigError if rows use a method that snapshots do not publish."""
     others = [method for method in table.methods if method not in published]
     if table.topic is not None and others:
         raise ConfigError(

@@ -47,7 +47,7 @@ from worker.login import Credentials, tokens_of
 
 _BEAT_MS = 1_000
 PARTS = 16
-"""Minimum ratio of a stream's memory to a batch: two are decoded at once, and columns take four times their size."""
+"""Minimum ratio of a stream's memory to a batch. Two batches are decoded at once, and columns take 4 times the size."""
 
 
 class Table(BaseModel):
@@ -207,7 +207,7 @@ class Kafka(Table):
         return settings if self.member is None else settings | {"group_instance_id": self.member}
 
     def numbered(self, number: int) -> Self:
-        """Returns the table for process `number`, as member ``NAME-<number>``."""
+        """Returns the table of process `number`, a member named ``NAME-<number>``."""
         return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 

@@ -81,7 +81,6 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
 
 
 def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
-    """Returns the parameters of a protocol; raises ConfigError for others."""
     known = table.protocol in PROTOCOLS
     every = sorted({name for protocol in PROTOCOLS for name in parameters_of(protocol)})
     parameters = {name: value for name in every if (value := getattr(table, name)) is not None}
@@ -121,7 +120,7 @@ def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.quer
 
 
 def _values(query: QueryTable, stream: ldp.Stream) -> tuple[int, ...]:
-    """Returns the indices of a query's patterns, labels or numbers."""
+    """Returns the indices of the values that a query names."""
     if query.where is not None:
         try:
             return stream.where(*query.where)

@@ -18,7 +18,7 @@ def split(value: object) -> object:
 
 
 def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
-    """Returns a validator that rejects values and names the allowed ones."""
+    """Returns a validator that rejects values for which `holds` is false."""
 
     def validate(value: Any) -> Any:
         if not holds(value):

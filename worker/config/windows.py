@@ -1,4 +1,4 @@
-"""Maximum cost of a stream's windows, and its limits."""
+"""Computes and limits the cost of a stream's windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Cost:
 
 
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
-    """Returns the maximum cost; ``retain`` is in ms (None: keep windows)."""
+    """Returns the maximum cost; `retain` is in ms, or None for no limit."""
     windows = windowing.parsed
     # open windows start at or before the newest timestamp, and end after the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
@@ -81,7 +81,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
-    """Returns sorted windows, or None if there are none; raises ConfigError."""
+    """Returns the windows sorted by length, or None; raises ConfigError."""
     try:
         windows = parse_all(tuple(table.windows))
     except ValueError as error:
