@@ -7,8 +7,8 @@ One script reads a partition's counts and offset atomically from Redis. The audi
 offset, so its verdict is correct even while workers count. If retention deleted counted records, the audit compares
 the counts with the remaining records only.
 
-Only `reading` uses Kafka and Redis. `verification` audits a stream, `comparison` a partition, `published` the
-snapshots.
+Only `reading` uses Kafka and Redis. `verification` audits a stream, `comparison` audits a partition, and `published`
+audits the snapshots.
 """
 
 from worker.audit.errors import AuditError

@@ -112,7 +112,8 @@ def expect_tolerance(
     """Raises `Difference` unless each poisoning tolerance is correct.
 
     `published` contains the vectors `low`, `high` and `poisoning_tolerance`, in which −1 is infinity. One report adds
-    at most `steps[0]` users and removes at most `steps[1]`. `off` is the rounding of estimates and published intervals.
+    at most `steps[0]` users to an estimate, or removes at most `steps[1]`. `off` is the rounding of the published
+    numbers.
     """
     low, high, fewest = (published[name] for name in ("low", "high", "poisoning_tolerance"))
     up, down = steps

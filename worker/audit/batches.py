@@ -60,11 +60,11 @@ def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
         size = _size(fetched, at)
         base = int.from_bytes(data[:8], "big", signed=True)
         following = int.from_bytes(fetched[at : at + 8], "big", signed=True) if size else base
-        yield data, base, _end(data, base, following)
+        yield data, base, _end_offset(data, base, following)
 
 
 def _size(fetched: bytes, at: int) -> int:
-    """Returns the size of the batch at `at`, or 0 for a truncated batch."""
+    """Returns the size of the batch at position `at`, or 0 if it is truncated."""
     left = len(fetched) - at
     if left < 12:
         return 0
@@ -74,8 +74,7 @@ def _size(fetched: bytes, at: int) -> int:
     return 12 + length if length <= left - 12 else 0
 
 
-def _end(data: bytes, base: int, following: int) -> int:
-    """Returns a batch's end offset, limited to the next batch's first offset."""
+def _end_offset(data: bytes, base: int, following: int) -> int:
     if base > _HIGHEST_BASE:
         return 2**63 - 1
     last = 0
@@ -114,14 +113,14 @@ def read(
 
     Skips control batches and aborted transactions. `aborted` contains the (producer id, first offset) of each
     transaction. A batch with a wrong checksum is unreadable. An unreadable batch counts in the range that contains its
-    end. A cap applies from its offset on.
+    end. A limit in `caps` applies from its offset on.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start
     for batch in batches:
         begin, position = position, max(position, batch.end)
         try:
-            section = _section(batch, begin, stop, pending, aborting)
+            section = _parse_header(batch, begin, stop, pending, aborting)
             if section is not None:
                 cap = next((cap for offset, cap in reversed(caps) if offset <= batch.base), caps[0][1])
                 made = unpack(
@@ -133,15 +132,14 @@ def read(
         except Unreadable:
             group.unreadable += begin < batch.end <= stop
         if len(group.data) >= _TOGETHER:
-            yield _parsed(group)
+            yield _parse_records(group)
             group = _Group()
-    yield _parsed(group)
+    yield _parse_records(group)
 
 
-def _section(
+def _parse_header(
     batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
 ) -> _Section | None:
-    """Parses a batch's header; returns None if the batch must be skipped."""
     if not batch.sound:
         raise Unreadable
     base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
@@ -192,13 +190,12 @@ def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int,
     return 0, end + 1
 
 
-def _parsed(group: _Group) -> Records:
-    """Parses a group; a damaged record makes its whole batch unreadable."""
+def _parse_records(group: _Group) -> Records:
     begins, ends, sizes = list[int](), list[int](), list[int]()
     unreadable, sections = group.unreadable, list[_Section]()
     for section in group.sections:
         known = len(begins)
-        if _cut(group.data, section, begins, ends):
+        if _append_bounds(group.data, section, begins, ends):
             sections.append(section)
             sizes.append(len(begins) - known)
         else:
@@ -223,7 +220,7 @@ def _parsed(group: _Group) -> Records:
     good = (at == stops) & (before < deltas) & (deltas <= of_its_batch(one.last for one in sections))
     damaged = {*of[~good].tolist()}
     unreadable += sum(sections[i].counts for i in damaged)
-    if damaged:
+    if damaged:  # one damaged record makes its whole batch unreadable
         good = ~np.isin(of, [*damaged])
     offsets = deltas + of_its_batch(one.base for one in sections)
     good &= offsets >= of_its_batch(one.begin for one in sections)
@@ -248,30 +245,26 @@ def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
         _, at = _varint(data, start + 1, len(data), 10)  # after the record's attributes
         _, at = _varint(data, at, len(data), 5)
-        key, at = _bytes(data, at)
+        key, at = _length_prefixed(data, at)
         if key is None or not key.startswith(prefix):
             continue
-        value, at = _bytes(data, at)
+        value, at = _length_prefixed(data, at)
         count, at = _varint(data, at, len(data), 5)
         headers = dict[str, bytes]()
         for _ in range(min(count, 64)):
-            name, at = _bytes(data, at)
-            content, at = _bytes(data, at)
+            name, at = _length_prefixed(data, at)
+            content, at = _length_prefixed(data, at)
             headers[(name or b"").decode(errors="replace")] = content or b""
         yield offset, key, value, headers
 
 
-def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Reads length-prefixed bytes, or None if the length is negative."""
+def _length_prefixed(data: bytes, at: int) -> tuple[bytes | None, int]:
     size, at = _varint(data, at, len(data), 5)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
-def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
-    """Appends the bounds of each record to `begins` and `ends`.
-
-    Returns whether the records fill the section exactly.
-    """
+def _append_bounds(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
+    """Returns whether the records fill the section exactly."""
     at, stop = section.place, section.stop
     if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
         return False

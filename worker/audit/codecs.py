@@ -1,7 +1,7 @@
 """Decompression of record batches up to a size limit.
 
 The audit and `worker.kafka.decoding` must agree on which batches are readable. This module implements Snappy and LZ4
-itself. It uses libraries for gzip and Zstandard, but checks the bounds of their members and frames itself.
+itself. For gzip and Zstandard it uses libraries, but checks the bounds of members and frames itself.
 """
 
 import zlib
@@ -178,7 +178,7 @@ def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
 
 
 def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
-    """Returns `n` plus the extension bytes at `at`, and the next position."""
+    """Returns `n` plus extension bytes from `at` on, and the next position."""
     while at < len(block):
         n += block[at]
         at += 1

@@ -45,7 +45,7 @@ def assess(
 ) -> PartitionVerdict:
     """Returns the verdict on one partition.
 
-    The caller must read `committed` before the cut and `bounds` after it. `read` yields the committed records of
+    The caller must read `committed` before `cut`, and `bounds` after `cut`. `read` yields the committed records of
     [from, to), and the ranges that are deleted during the read.
     """
     begin, end = bounds
@@ -58,7 +58,7 @@ def assess(
             _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        _expect_outside(stored, begin, newest, committed)
+        _expect_agrees_with_kafka(stored, begin, newest, committed)
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
         verdict = replace(
@@ -88,8 +88,7 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
-def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
-    """Raises if the newest snapshot or Kafka's group contradicts the counts."""
+def _expect_agrees_with_kafka(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
     offset = newest.offset
     if committed[1] == "counted" and stored.offset < committed[0]:
         raise Difference(

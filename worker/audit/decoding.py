@@ -1,8 +1,8 @@
 """Decoding of a state into support counts and Base's frequencies.
 
 A report supports its user's value with probability p, and another value with probability q. p and q are exact functions
-of e^ε, which is rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q). Its q and p − q
-are floats, so it equals the worker's result bit for bit.
+of e^ε, which is rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q). q and p − q are
+rounded to floats first, so that the result equals the worker's bit for bit.
 """
 
 import decimal
@@ -37,8 +37,7 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
     """Returns the probabilities p and q.
 
-    For several rates, returns the p and q with the same variance. This needs `state`, which counts the reports at each
-    rate.
+    Several rates require `state`, the counts at each rate. Then p and q have the mean variance of the reports.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})

@@ -72,9 +72,9 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
 def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: int = -1) -> None:
     """Compares the stored bounds of each gap with the recount.
 
-    `deleted` is the end of the deleted records, or −1 without any. With deleted records, the recount gives only a lower
-    bound of the window-close watermark. The first timestamp after a gap is known only if the gap ends at or after
-    `deleted`.
+    `deleted` is the end of the deleted offsets, or −1 if none are deleted. With deleted records, the recount gives only
+    a lower bound of the window-close watermark. The first timestamp after a gap is known only if the gap ends at or
+    after `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
         raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
@@ -90,7 +90,8 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
 def expect_lines(stored: Stored) -> None:
     """Checks `admitted_from` and `evicted_to`, which cannot be recounted.
 
-    Raises `Difference` if one of the two exceeds the window-close watermark, or if Redis has a pane that was evicted.
+    Raises `Difference` if one of the two exceeds the window-close watermark, or if Redis still contains an evicted
+    pane.
     """
     if stored.admitted_from is not None and stored.admitted_from > stored.closed:
         raise Difference(
@@ -124,7 +125,7 @@ def compare_partly(
     records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
     reports, offsets = stored.reports - counted.reports, sum(end - begin for begin, end in deleted)
     _compare_windows(stored, counted, history, accepted, max(end for _, end in deleted))
-    rest = _rest("", stored.state, counted.total())
+    rest = _counts_of_deleted("", stored.state, counted.total())
     if records > offsets:
         raise Difference(f"records: {records} counted at {offsets} deleted offsets")
     if reports < accepted or (reports and not accepted):
@@ -139,8 +140,7 @@ def compare_partly(
     _compare_panes(stored, counted, reports)
 
 
-def _rest(where: str, held: State, found: State) -> State:
-    """Returns the counts that deleted records must have added."""
+def _counts_of_deleted(where: str, held: State, found: State) -> State:
     if len(fewer := np.flatnonzero(held < found)):
         v = int(fewer[0])
         raise Difference(
@@ -202,5 +202,5 @@ def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
             continue
         state = np.zeros_like(counted.state) if own is None or own.state is None else own.state
         if is_open:
-            _rest(where, cell.state, state)
+            _counts_of_deleted(where, cell.state, state)
         _expect_at_most(where, cell.state - state, held - found if is_open else reports)

@@ -22,13 +22,12 @@ def count_olh(
     for start in range(0, len(seeds), _LANE):
         seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
         supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
-        for first, last in _decades(len(state), rows=_LANE // len(seed)):
+        for first, last in _ranges_by_digits(len(state), rows=_LANE // len(seed)):
             hits = supports(np.arange(first, last, dtype=np.uint32)[:, np.newaxis])
             state[first:last] += np.count_nonzero(hits, axis=1)
 
 
-def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yields ranges of at most `rows` values with the same number of digits."""
+def _ranges_by_digits(d: int, rows: int) -> Iterator[tuple[int, int]]:
     first, decade = 0, 10
     while first < d:
         last = min(first + rows, decade, d)

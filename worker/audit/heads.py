@@ -56,7 +56,7 @@ class Head:
         )
 
     def ends_of_listed(self) -> dict[str, int]:
-        """Returns the end of each listed window, by ``name/start``."""
+        """Returns a dict from ``name/start`` of each listed window to its end."""
         return {
             f"{name}/{start}": start + shape_of(name)[0]
             for name, line in self.progress.items()
@@ -67,7 +67,7 @@ class Head:
         """Compares the head with the windows on the topic.
 
         `there` maps the (name, start, end) of each window on the topic to whether the window is final. A head lists
-        windows only if `retain` is configured, and only windows that were published after that.
+        only windows that were published after `retain` was configured.
         """
         for name, line in self.progress.items():
             own = {start for other, start, _ in there if other == name}

@@ -110,7 +110,7 @@ class Latest:
         whole = max(each.evicted_to for each in self._reached.values())
         # the topic has every window that starts at or after the oldest listed one, or the oldest one without `retain`
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
-        for start, reports in self._windows(name, begin):
+        for start, reports in self._nonempty_windows(name, begin):
             end, is_there = start + length, (name, start) in self._there
             is_open = end > max(line.closed, come)
             # a closed window that is not yet final may have been deleted
@@ -150,8 +150,7 @@ class Latest:
         if not window.final and window.end <= line.closed:
             raise Difference(f"window {name}/{start}: provisional, but head {number} has closed it")
 
-    def _windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
-        """Yields start and reports of each nonempty window from `oldest` on."""
+    def _nonempty_windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
         length, hop = shape_of(name)
         changes = Counter[int]()  # start -> reports added from it on; O(panes) for any number of windows
         for (begin, end), reports in self._reports.items():

@@ -66,7 +66,7 @@ class Estimate:
 
     @cached_property
     def computed(self) -> npt.NDArray[np.bool_]:
-        """Flags of `powers`: exact instead of interpolated."""
+        """Whether each number in `powers` is exact and not interpolated."""
         return np.isin(self.base, self._nodes)
 
 

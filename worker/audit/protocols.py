@@ -17,8 +17,7 @@ from worker.audit.errors import AuditError
 from worker.audit.hashes import HASHES, State, count_olh
 
 
-def _width(limit: int) -> int:
-    """Returns log2 of the bytes in the smallest unsigned type for limit - 1."""
+def _log2_bytes(limit: int) -> int:
     return next(power for power in range(4) if limit <= 1 << (8 << power))
 
 
@@ -54,7 +53,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
         case {"protocol": "oue" | "sue" | "unary"}:
             return _of_bits(d, None, lambda: weight_bounds(*chances_of(document), d))
         case {"protocol": "subset", "k": k}:
-            return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
+            return _of_indices(d, k) if (k << _log2_bytes(d)) <= (d + 7) // 8 else _of_bits(d, k)
         case {"protocol": "hadamard"}:
             size = 2
             while size <= d:
@@ -69,8 +68,8 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
-    numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
-    columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
+    numbers = struct.Struct("<" + "".join("BHIQ"[_log2_bytes(limit)] for limit in limits))
+    columns = np.dtype([(f"f{i}", f"<u{1 << _log2_bytes(limit)}") for i, limit in enumerate(limits)])
 
     def allowed(body: bytes) -> bool:
         reports = np.frombuffer(body, columns)
@@ -104,7 +103,7 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns the 5·10^-13 and 1 − 5·10^-13 quantiles of a weight; O(d)."""
+    """Returns the lowest and highest likely Hamming weight of a report; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")
@@ -121,7 +120,7 @@ def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
 
 
 def _of_indices(d: int, k: int) -> Protocol:
-    columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
+    columns = np.dtype([("indices", f"<u{1 << _log2_bytes(d)}", (k,))])
 
     def allowed(body: bytes) -> bool:
         indices = np.frombuffer(body, columns)["indices"]

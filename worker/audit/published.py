@@ -74,7 +74,7 @@ class Published:
         self.latest = None if head is None else Latest(head, snapshots)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns a partition's part, which follows `history` and `deleted`."""
+        """Returns a `Partly` that reads later changes of `history` and `deleted`."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
@@ -143,7 +143,7 @@ class Published:
                     self._expect_right(each, count)
                     finals += each.final
                     provisional += not each.final and each.name != "all"
-            _expect_named(self.snapshots)
+            _expect_consistent_offsets(self.snapshots)
             if self._faults:
                 raise Difference(self._faults[0])
             if self.latest is not None:
@@ -189,8 +189,7 @@ class Published:
             )
 
 
-def _expect_named(snapshots: Iterable[Snapshot]) -> None:
-    """Raises if partitions disappear, or offsets differ within a snapshot."""
+def _expect_consistent_offsets(snapshots: Iterable[Snapshot]) -> None:
     for before, each in pairwise(sorted(snapshots, key=lambda each: each.sequence)):
         if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
             raise Difference(f"{each}: partition {lacking[0]} is missing, which {before} has")

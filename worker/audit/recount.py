@@ -109,15 +109,14 @@ def recount(
             else:
                 good.append((which, body))
         if good:
-            starts = _placed(result, read.timestamps, np.sort(np.concatenate([w for w, _ in good])), limits)
+            starts = _accept(result, read.timestamps, np.sort(np.concatenate([w for w, _ in good])), limits)
             for which, body in good:
                 pending.add(body, None if starts is None else starts[which], limits)
     pending.count()
     return result
 
 
-def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Counts accepted records; returns the starts of their panes, or None."""
+def _accept(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -164,13 +163,12 @@ class _Pending:
         for name, body in self._bodies.items():
             if body:
                 reports = np.frombuffer(bytes(body), protocol.columns)
-                state = self._cell(name, len(reports))
+                state = self._add_to_cell(name, len(reports))
                 protocol.count(state, *(reports[column] for column in protocol.columns.names or ()))
                 self._result.reports += len(reports)
         self._bodies, self._size = {"": bytearray()}, 0
 
-    def _cell(self, name: str, reports: int) -> State:
-        """Adds `reports` to a pane's number; returns the state that counts them."""
+    def _add_to_cell(self, name: str, reports: int) -> State:
         result = self._result
         if not name:
             return result.state
@@ -189,7 +187,7 @@ def _verdicts(
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
-        body = _together(read, alike, length, own, protocol, limits)
+        body = _decode_together(read, alike, length, own, protocol, limits)
         if body is not None:
             yield alike, body, ""
             continue
@@ -201,10 +199,9 @@ def _verdicts(
                 yield alike[i : i + 1], b"", fault.reason
 
 
-def _together(
+def _decode_together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Decodes records of equal length together, or returns None."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None

@@ -53,7 +53,7 @@ class _Parts:
 def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Iterable[Message]) -> None:
     listed, methods = dict[str, list[dict[str, Any]]](), {"base"}
     for key, value in rows.items():
-        if (row := _row(key, value)) is not None:
+        if (row := _parse_row(key, value)) is not None:
             name = row["window_name"]
             listed.setdefault(name if name == "all" else f"{name}/{row['window_start']}", []).append(row)
             methods.add(row["method"])
@@ -109,7 +109,7 @@ def _expect_window(
     for method in methods:
         if method not in parts.messages:
             raise Difference(f"{window}: rows of method {method!r}, which its snapshot lacks")
-        for (query, rank), row in _due(method, parts, order[:ranks], labels).items():
+        for (query, rank), row in _expected_rows(method, parts, order[:ranks], labels).items():
             due[method, query, rank] = row
     for method, query, rank in sorted(there.keys() ^ due.keys()):
         kind = "unexpected" if (method, query, rank) in there else "missing"
@@ -124,8 +124,7 @@ def _expect_window(
                 )
 
 
-def _row(key: bytes, value: bytes) -> dict[str, Any] | None:
-    """Parses a row; returns None if the key is not a row's key."""
+def _parse_row(key: bytes, value: bytes) -> dict[str, Any] | None:
     try:
         place = json.loads(key)
     except (ValueError, RecursionError):
@@ -143,10 +142,9 @@ def _row(key: bytes, value: bytes) -> dict[str, Any] | None:
     return row
 
 
-def _due(
+def _expected_rows(
     method: str, parts: _Parts, order: Any, labels: list[str] | None
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    """Returns the expected rows of a method, by query and rank."""
     body = json.loads(parts.messages[method])
     end = body["window"]["end"]
     shared = {

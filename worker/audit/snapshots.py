@@ -119,10 +119,9 @@ class Snapshots:
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
         self.head: Head | None = None  # newest head
-        self._begin()
+        self._clear()
 
-    def _begin(self) -> None:
-        """Clears all snapshots, at the start and after heads were deleted."""
+    def _clear(self) -> None:
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
@@ -171,7 +170,7 @@ class Snapshots:
         expect_spent(document, self._document)
         head = Head.of(document)
         if self.head is not None and head.sequence <= self.head.sequence:
-            self._begin()  # heads were deleted, and numbers restart
+            self._clear()  # heads were deleted, and numbers restart
         elif self.head is not None:
             self._leaving |= dict.fromkeys(expect_follows(head, self.head), head.sequence)
         self.head = head
@@ -179,7 +178,7 @@ class Snapshots:
     def _delete(self, of: str, key: str) -> None:
         if key == "head":
             self.head = None
-            self._begin()
+            self._clear()
             return
         self._left.get(of, set()).discard(key)
         if (whole := self._wholes.get(of)) is not None:
@@ -268,7 +267,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     bodies = {key: json.loads(whole.messages[key]) for key in names}
     head = json.loads(whole.messages.get("head") or "{}")
     expect_spent(base, document)
-    begin, end = _window(name, int(start or 0), base["window"], whole.headers)
+    begin, end = _agreed_bounds(name, int(start or 0), base["window"], whole.headers)
     _expect_agreement(whole, base, bodies | ({"head": head} if head else {}), document)
     if (methods := head.get("methods")) and {*methods} != bodies.keys():
         raise Difference(f"the head has methods {methods}, but the bodies are {sorted(bodies)}")
@@ -346,10 +345,9 @@ def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int)
     return counts.ravel()
 
 
-def _window(
+def _agreed_bounds(
     name: str, start: int, document: Mapping[str, Any], headers: Mapping[str, bytes]
 ) -> tuple[int, int]:
-    """Returns the bounds on which key, document and headers agree."""
     if name == _ALL:
         if document != {"name": _ALL, "start": None, "end": None, "final": False}:
             raise Difference(f"published as {document}")

@@ -50,8 +50,7 @@ class PartitionVerdict:
         return "equal" if self.counted else "none yet"
 
 
-def _total(name: str) -> Any:
-    """Returns a property that sums an attribute over the partitions."""
+def _sum_over_partitions(name: str) -> Any:
     return property(lambda self: sum(getattr(each, name) for each in self.partitions))
 
 
@@ -78,12 +77,12 @@ class StreamVerdict:
     unknown: str | None = None  # reason why snapshots are not recountable
     gone: int = 0  # closed windows with reports, missing from the topic; `retain` deletes them
 
-    records = _total("records")
-    reports = _total("reports")
-    late = _total("late")
-    panes = _total("panes")
-    malformed = _total("malformed")
-    lag = _total("lag")
+    records = _sum_over_partitions("records")
+    reports = _sum_over_partitions("reports")
+    late = _sum_over_partitions("late")
+    panes = _sum_over_partitions("panes")
+    malformed = _sum_over_partitions("malformed")
+    lag = _sum_over_partitions("lag")
 
     @property
     def difference(self) -> str | None:

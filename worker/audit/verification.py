@@ -40,13 +40,13 @@ def verify(
         committed = reading.committed(config.kafka.client(), group, served.topic)
         head, published, differing, wrong = _read_published(consumer, served, config, on_passed)
         facts = newest_of(head)
-        verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
+        verdicts, progress = list[PartitionVerdict](), _Progress(consumer, topic, on_progress)
         for tp in topic:
             try:
                 cut = reading.cut_of(client, f"{{{name}:{tp.partition}}}:")
             except Difference as difference:
                 verdicts.append(PartitionVerdict(tp.partition, None, 0, 0, difference=str(difference)))
-                passed.whole(tp)
+                progress.finish(tp)
                 continue
             verdicts.append(
                 assess(
@@ -58,14 +58,14 @@ def verify(
                     bounds=reading.bounds_of(consumer, [tp])[
                         tp
                     ],  # after the cut, because workers continue to count
-                    read=partial(reading.read, log, tp, partial(passed.to, tp)),
+                    read=partial(reading.read, log, tp, partial(progress.move, tp)),
                     topic_id=topic_id,
                     committed=committed.get(tp.partition, (0, "")),
                     newest=facts.get(tp.partition, Newest()),
                     published=published,
                 )
             )
-            passed.whole(tp)
+            progress.finish(tp)
         if client.exists(f"{{{name}:{len(topic)}}}:meta"):
             missing = "counted in Redis, but the topic has no such partition"
             verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=missing))
@@ -104,7 +104,7 @@ def _partitions(published: Published, there: set[int], served: Served, config: C
         return {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
 
 
-class _Passed:
+class _Progress:
     def __init__(
         self, consumer: Any, topic: Sequence[Any], on_progress: Callable[[int, int], None] | None
     ) -> None:
@@ -112,15 +112,13 @@ class _Passed:
         self._total, self._before = sum(end - begin for begin, end in self._bounds.values()), 0
         self._on_progress = on_progress
 
-    def to(self, tp: Any, position: int) -> None:
-        """Reports the position in a partition."""
+    def move(self, tp: Any, position: int) -> None:
         if self._on_progress is not None:
             self._on_progress(min(self._before + position - self._bounds[tp][0], self._total), self._total)
 
-    def whole(self, tp: Any) -> None:
-        """Reports that a partition is complete."""
+    def finish(self, tp: Any) -> None:
         begin, end = self._bounds[tp]
-        self.to(tp, end)
+        self.move(tp, end)
         self._before += end - begin
 
 

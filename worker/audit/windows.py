@@ -58,7 +58,7 @@ class Windows:
         return math.gcd(*(hop for _, hop in self.shapes.values()))
 
     def begin_beyond(self, time: int | None) -> dict[str, int]:
-        """Returns each window's first start after `time`, or 0 if that is None."""
+        """Returns each window's first start after `time`; 0 if `time` is None."""
         return {
             name: 0 if time is None else time - time % hop + hop for name, (_, hop) in self.shapes.items()
         }

@@ -40,14 +40,14 @@ def look(
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
-        with closing(_connected(config.redis, key, deadline)) as client:
+        with closing(_connect_until(config.redis, key, deadline)) as client:
             infos, limit = [], None
             for node, server in servers(client):
                 info = _info(server)
                 infos.append(info or {})
                 fsync = _setting(server, "appendfsync")
                 limit = limit or _setting(server, "proto-max-bulk-len")
-                found = assess_refusals(info is None, fsync is None, _allows_anonymous(server))
+                found = assess_refusals(info is None, fsync is None, _answers_without_password(server))
                 if info is not None:
                     found += [*assess_redis(info, fsync, config.redis.address.kind), *assess_used(info)]
                 findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
@@ -61,8 +61,7 @@ def look(
     return findings
 
 
-def _connected(table: RedisTable, key: str, deadline: float) -> Client:
-    """Returns a client that can read a key; retries until the deadline."""
+def _connect_until(table: RedisTable, key: str, deadline: float) -> Client:
     while True:
         client = None
         try:
@@ -87,7 +86,10 @@ def _probe(client: Client, key: str) -> None:
 
 
 def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Adds up memory and `maxmemory`, which is 0 if a server has no limit."""
+    """Adds up the memory and `maxmemory` of several servers.
+
+    The sum of `maxmemory` is 0 (no limit) if one server has no limit.
+    """
     limits, totals = (
         [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
     )
@@ -101,8 +103,7 @@ def _info(client: "redis.Redis") -> dict[str, Any] | None:
         return None
 
 
-def _allows_anonymous(client: "redis.Redis") -> bool:
-    """Returns whether a server answers without the configured password."""
+def _answers_without_password(client: "redis.Redis") -> bool:
     pool = client.connection_pool
     if not pool.connection_kwargs.get("password") or isinstance(pool, SentinelConnectionPool):
         return False
@@ -287,7 +288,7 @@ def _assess_state(
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:
-    """Returns each partition's metadata, or `StateLost` for a wrong key type."""
+    """Returns metadata by partition; `StateLost` for a key of another type."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):
         pipeline.hgetall(layout.meta_key(served.stream.name, partition))

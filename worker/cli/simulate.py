@@ -116,7 +116,7 @@ def simulate(
 
     logs.silence()
     served = config.served(stream)
-    _refuse(served, batch, truth)
+    _refuse_options(served, batch, truth)
     jitter_ms = _jitter(hours, jitter)
     try:
         crowd = _crowd(served, counts, column, label_column, users, seed)
@@ -195,8 +195,7 @@ def refused(topic: "Topic", span: int) -> str | None:
     return None
 
 
-def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Rejects a batch size above the limits, and an unwritable truth file."""
+def _refuse_options(served: "Served", batch: int, truth: Path | None) -> None:
     from ldp import wire
     from worker.kafka.reports import sender
 

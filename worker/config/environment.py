@@ -45,7 +45,7 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
         if [*tables, key][0] == "streams":
             raise ConfigError(f"{variable}: streams are configured in the file only")
         value: object = text
-        if key.endswith(_OF_A_FILE) and SecretStr in _kinds(tables, key.removesuffix(_OF_A_FILE)):
+        if key.endswith(_OF_A_FILE) and SecretStr in _types_of(tables, key.removesuffix(_OF_A_FILE)):
             if (without := variable[: -len(_OF_A_FILE)]) in environ:
                 raise ConfigError(f"{variable}: give it or {without}, not both")
             key, value = key.removesuffix(_OF_A_FILE), _secret_in(folder / text, variable)
@@ -82,12 +82,11 @@ def _secret_in(path: Path, variable: str) -> str:
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
     """Returns whether a key takes only text, so that digits stay text."""
-    kinds = _kinds(tables, key)
+    kinds = _types_of(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 
 
-def _kinds(tables: Sequence[str], key: str) -> set[Any]:
-    """Returns the types of a key's value; an empty set for an unknown key."""
+def _types_of(tables: Sequence[str], key: str) -> set[Any]:
     model: Any = File
     for name in tables:
         field = model.model_fields.get(name)

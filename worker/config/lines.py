@@ -21,7 +21,7 @@ def line_of(text: str, key: str) -> int | None:
     path: Path = tuple(
         int(number) if number else name for name, number in re.findall(r"([^.[\]]+)(?!\])|\[(\d+)\]", key)
     )
-    lines = dict(_keys(text))
+    lines = dict(_lines_of_keys(text))
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), None)
 
 
@@ -31,8 +31,7 @@ def line_of_error(text: str, error: tomllib.TOMLDecodeError) -> int:
     return int(found[1]) if found else text.count("\n") + 1
 
 
-def _keys(text: str) -> Iterator[tuple[Path, int]]:
-    """Yields each key and table with its line."""
+def _lines_of_keys(text: str) -> Iterator[tuple[Path, int]]:
     table: Path = ()
     numbers = Counter[Path]()
     for number, statement, heads in _statements(text):

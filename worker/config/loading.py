@@ -66,7 +66,7 @@ class Config:
     def served(self, name: str | None) -> Served:
         """Returns the stream `name`, or the only stream if `name` is None.
 
-        Raises ConfigError if no or more than one stream fits.
+        Raises ConfigError unless there is exactly one such stream.
         """
         names = [served.stream.name for served in self.streams]
         if name is None:
@@ -113,7 +113,7 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
     """Parses TOML; relative paths start at the working directory.
 
     Raises:
-        ConfigError: the text is not TOML or not valid; the message has all faults.
+        ConfigError: the text is not TOML or not valid; the message contains all faults.
     """
     try:
         tree = _tree(text)
@@ -150,7 +150,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         file = File.model_validate(tree)
     except ValidationError as error:
         raise config_error(error) from None
-    kafka, redis = _with_paths("kafka", file.kafka, folder), _with_paths("redis", file.redis, folder)
+    kafka, redis = _with_tls_paths("kafka", file.kafka, folder), _with_tls_paths("redis", file.redis, folder)
     streams = tuple(
         served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes)
         for i, table in enumerate(file.streams)
@@ -185,8 +185,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     )
 
 
-def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
-    """Resolves a table's TLS paths from the folder, and validates the files."""
+def _with_tls_paths(name: str, table: _Tls, folder: Path) -> _Tls:
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(table, key)) is not None:

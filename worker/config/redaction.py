@@ -92,7 +92,7 @@ def _kind(value: object) -> str:
 
 
 def is_showable(text: str) -> bool:
-    """Returns whether a text is not an address, which can have a password."""
+    """Returns whether a text is not an address, which can contain a password."""
     return "@" not in text and ":/" not in text
 
 

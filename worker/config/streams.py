@@ -105,7 +105,7 @@ def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
 
 
 def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
-    sets = [(table.name, _values(table, stream)) for table in tables if table.top is None]
+    sets = [(table.name, _indices(table, stream)) for table in tables if table.top is None]
     size = stream.oracle.domain_size
     try:
         listed = [ldp.query.SetQuery(name, values) for name, values in sets]
@@ -119,8 +119,7 @@ def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.quer
         raise ValueError(f"stream {stream.name}: {error}") from None
 
 
-def _values(query: QueryTable, stream: ldp.Stream) -> tuple[int, ...]:
-    """Returns the indices of the values that a query names."""
+def _indices(query: QueryTable, stream: ldp.Stream) -> tuple[int, ...]:
     if query.where is not None:
         try:
             return stream.where(*query.where)

@@ -77,8 +77,7 @@ def window(name: str) -> str:
     return name
 
 
-def _is_length(text: str, least: int = 0) -> bool:
-    """Returns whether a text is a duration of at least ``least`` milliseconds."""
+def _is_duration(text: str, least: int = 0) -> bool:
     try:
         return milliseconds(text) >= least
     except ValueError:
@@ -87,16 +86,16 @@ def _is_length(text: str, least: int = 0) -> bool:
 
 Length = Annotated[
     str,
-    must(_is_length, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
+    must(_is_duration, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
 ]
 Lasting = Annotated[
     str,
-    must(lambda text: _is_length(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
+    must(lambda text: _is_duration(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
 ]
 Retention = Annotated[
     str,
     must(
-        lambda text: text == FOREVER or _is_length(text, 1),
+        lambda text: text == FOREVER or _is_duration(text, 1),
         "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
     ),
 ]

@@ -26,7 +26,7 @@ class Cost:
     """Maximum cost of a stream's windows.
 
     Attributes:
-        cell_bytes: maximum bytes of a cell's counts; most cells need a half or a quarter of them.
+        cell_bytes: maximum bytes of a cell's counts; most cells need half or a quarter.
         kept_of: final windows of each name on the snapshot topic; None if they stay forever.
 
     Example:
@@ -65,7 +65,7 @@ class Cost:
 
     @property
     def messages(self) -> int:
-        """Maximum number of frequency messages; large domains split each of them."""
+        """Maximum number of frequency messages, before large ones are split."""
         return (1 + self.open) * len(METHODS)
 
 
