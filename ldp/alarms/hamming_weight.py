@@ -24,14 +24,15 @@ mean that is off by about σ/√n. The tilts suit n from hundreds to millions.""
 class HammingWeight(Martingale):
     """Hamming weight check: tests the number of 1 bits in unary reports.
 
-    A report of any value has X = Bin(1, p) + Bin(d−1, q) 1 bits, independent of other reports. The sum S over n
-    reports has the moment generating function M(λ)ⁿ, with M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), so e^(λS)/M(λ)ⁿ is a
-    martingale of mean 1. The test is its mean over several λ of both signs (Howard, Ramdas, McAuliffe and Sekhon 2020).
-    Workers may reject unlikely reports (`Oracle.likely`) before the test, so M is multiplied by 1/(1 − 10⁻¹²).
+    For any value, the number of 1 bits in a report is X = Bin(1, p) + Bin(d−1, q), independent of other reports. The
+    sum S over n reports has the moment generating function M(λ)ⁿ, with M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1). Therefore,
+    e^(λS)/M(λ)ⁿ is a martingale of mean 1. The test uses the mean of this martingale over several λ of both signs
+    (Howard, Ramdas, McAuliffe and Sekhon 2020). Workers may reject unlikely reports (`Oracle.likely`) before the test,
+    so M is multiplied by 1/(1 − 10⁻¹²).
 
     The test does not apply to RAPPOR, because all reports of a device share a permanent response. It does not apply to
-    other protocols, because their reports support a fixed number of values or a number without a closed-form
-    distribution. It misses poisoning reports whose mean number of 1 bits equals that of honest reports.
+    other protocols, because the number of values that a report supports is fixed or has no closed-form distribution.
+    The test misses poisoning reports whose mean number of 1 bits equals that of honest reports.
 
     Attributes:
         mean: mean number of 1 bits in a report.

@@ -26,11 +26,11 @@ _TILTS = 2.0 ** (np.arange(17) / 2)
 class Repeats(Martingale):
     """Tests the number of repeated reports in a block against an upper bound.
 
-    Whatever the value, no report has a probability above π: p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for unary
-    encoding, p/C(d−1, k−1) for Subset Selection. Therefore, the i-th of independent reports equals an earlier one with
-    a probability of at most (i−1)π. The number N of repeats among n reports has E[e^(λN)] ≤ e^(b(e^λ−1)), with
-    b = π·n(n−1)/2. With N and b summed over the blocks, e^(λN − b(e^λ−1)) is a supermartingale that starts at 1. The
-    test is its mean over several λ.
+    For any value, no report has a probability above π. This bound is p/2³² for OLH, max(p, 1−p)·max(q, 1−q)^(d−1) for
+    unary encoding, and p/C(d−1, k−1) for Subset Selection. Therefore, the i-th report equals an earlier report with a
+    probability of at most (i−1)π. The number N of repeats among n reports satisfies E[e^(λN)] ≤ e^(b(e^λ−1)), with
+    b = π·n(n−1)/2. If N and b are summed over blocks, e^(λN − b(e^λ−1)) is a supermartingale that starts at 1. The test
+    uses its mean over several λ.
 
     The test does not apply to RAPPOR or to protocols with few possible reports. A record that a non-idempotent
     producer sends twice also raises the alarm. The test misses poisoning reports that differ from each other.
@@ -85,7 +85,6 @@ class Repeats(Martingale):
 
 
 def _log_peak(oracle: Oracle) -> float:
-    """Returns the logarithm of the largest probability of any report."""
     p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
     if isinstance(oracle, OLH):
         return math.log(p) - 32 * math.log(2)
@@ -96,6 +95,6 @@ def _log_peak(oracle: Oracle) -> float:
 
 
 def repeats_in(reports: npt.NDArray[np.void]) -> int:
-    """Returns the number of (n,) reports that equal an earlier one. O(bytes)."""
+    """Returns the number of reports that equal an earlier report. O(bytes)."""
     data, size = reports.tobytes(), reports.dtype.itemsize
     return reports.size - len({data[at : at + size] for at in range(0, len(data), size)})

@@ -30,9 +30,9 @@ class Uniform(Martingale):
     gives 2 bins, if such a row exists (K > d + 1).
     Each call of `begin` draws a secret odd number or row, so an attacker cannot fill the bins evenly with few seeds.
 
-    Let c_b of n reports be in bin b of m, and let a > 0. Then m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood
-    ratio of Pólya's urn to uniform bins, a martingale of mean 1. The test is its mean over several a. It misses
-    poisoning reports with new random seeds.
+    Let n be the number of reports, m the number of bins, c_b the number of reports in bin b, and a > 0. Then
+    m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood ratio of Pólya's urn to uniform bins, a martingale of mean 1.
+    The test uses the mean of this ratio over several a. It misses poisoning reports with new random seeds.
 
     Example:
         >>> import ldp
@@ -78,7 +78,7 @@ class Uniform(Martingale):
         return self.count(np.bincount(bins, minlength=self.bins))
 
     def count(self, counts: npt.NDArray[np.int64]) -> bool:
-        """Adds (m,) counts of reports; returns whether to raise an alarm. O(m)."""
+        """Adds the reports per bin; returns whether to raise an alarm. O(m)."""
         self._counts += counts
         n, m, a = int(self._counts.sum()), self.bins, _WEIGHTS
         each = (gammaln(a[:, None] + self._counts) - gammaln(a)[:, None]).sum(axis=1)

@@ -28,7 +28,7 @@ TESTS = (HammingWeight.name, Uniform.name, Repeats.name)
 
 @dataclass(frozen=True)
 class Alarm:
-    """A failed test of `TESTS`, the number of reports, and the evidence."""
+    """A failed test, with the number of tested reports and the evidence."""
 
     test: str
     reports: int
@@ -99,7 +99,6 @@ class Watch:
         return alarms
 
     def _test_block(self) -> list[Alarm]:
-        """Tests the full block, in a new period if the current one is over."""
         self._filled, self._place = 0, self._rng.random()
         if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):
             self._begin()

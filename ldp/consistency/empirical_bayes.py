@@ -1,4 +1,4 @@
-"""Empirical Bayes with a nonparametric prior, which is not in the paper."""
+"""Empirical Bayes with a nonparametric prior (not in the paper)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Fit:
         self._weights = len(self._z) * fitted + spread
 
     def means(self) -> Vector:
-        """Returns the posterior means, projected onto the simplex: (d,)."""
+        """Returns the (d,) posterior means, projected onto the simplex."""
         means = posterior_means(self._bins, self._weights)
         means = np.maximum.accumulate(means)  # they ascend, except for rounding
         cell = self._cell
@@ -73,7 +73,7 @@ class Fit:
         return project_on_simplex(np.where(self._z > HIGHEST, self._estimate.frequencies, shrunk))
 
     def draws(self, rng: np.random.Generator) -> Iterator[Vector]:
-        """Yields draws from the posteriors: (d,) weights ≥ 0, not all 0. O(d)."""
+        """Yields draws from the posteriors, as (d,) weights ≥ 0, not all 0. O(d)."""
         sums = np.cumsum(self._likelihoods * self._weights, axis=1)
         # one ascending list for all bins: the steps of bin i lie between i and i + 1
         steps = (sums / sums[:, -1:] + np.arange(len(sums))[:, None]).ravel()
@@ -88,19 +88,19 @@ class Fit:
 
 
 def likelihood(z: Vector, atoms: Vector) -> Vector:
-    """Returns N(z; atom, 1) up to a constant factor: (len(z), len(atoms))."""
+    """Returns N(z; atom, 1) per z (row) and atom, up to a constant factor."""
     densities: Vector = np.exp(-0.5 * (z[:, None] - atoms) ** 2)
     return densities
 
 
 def posterior_means(z: Vector, weights: Vector) -> Vector:
-    """Returns E[atom | z] under weights of the grid 0, ATOM, 2·ATOM, ….
+    """Returns E[atom | z] for weighted atoms at 0, ATOM, 2·ATOM, ….
 
     The means are computed by two convolutions with the Gaussian.
 
     Args:
         z: (m,) consecutive multiples of BIN, each well within REACH of an atom with a positive weight.
-        weights: (k,) non-negative, with any scale.
+        weights: (k,) non-negative weights of the atoms, on any scale.
 
     Returns:
         (m,) float64. O(m·REACH/BIN).
@@ -117,12 +117,12 @@ def posterior_means(z: Vector, weights: Vector) -> Vector:
 
 
 def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
-    """Maximizes Σ counts·log(likelihoods·w) over w ≥ 0 with Σw = 1: (k,).
+    """Returns w ≥ 0 with Σw = 1 that maximizes Σ counts·log(likelihoods·w).
 
-    Each round adds the atoms at the peaks of the likelihood's gain per weight. It optimizes a quadratic approximation
-    over the atoms in use (non-negative least squares), and halves the step until the likelihood rises. The problem is
-    concave, so at the end no w has a mean logarithm that is higher by more than TOLERANCE. `likelihoods` are (m, k),
-    with any scale per row; `counts` are (m,).
+    Each round adds the atoms where additional weight raises the likelihood most. It optimizes a quadratic approximation
+    over all atoms in use (non-negative least squares), and halves the step until the likelihood rises. The problem is
+    concave, so no other w has a mean log-likelihood that is higher by more than TOLERANCE. `likelihoods` is (m, k),
+    with any scale in each row. `counts` is (m,), and the result is (k,).
     """
     shares = counts / counts.sum()
     roots = np.sqrt(shares)

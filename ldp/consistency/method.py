@@ -15,7 +15,7 @@ Indices = npt.NDArray[np.intp]
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
-    """Returns a set's sum, the answer of all methods except Post-Pos. O(m)."""
+    """Returns the sum over a set: the answer of all methods except Post-Pos."""
     return exact_sum(frequencies[indices])
 
 
@@ -40,5 +40,5 @@ class Method:
     answer: Callable[[Estimate, Indices, Vector], float] = summed
 
     def __call__(self, estimate: Estimate) -> Vector:
-        """Applies the method to an estimate: (d,) float64."""
+        """Applies the method to an estimate."""
         return self.function(estimate)

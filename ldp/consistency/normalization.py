@@ -82,7 +82,7 @@ def project_on_simplex(values: Vector) -> Vector:
     """Projects (d,) numbers onto the simplex {f ≥ 0, Σf = 1}. O(d log d).
 
     Let u be the values in descending order. The j largest values are all positive in the solution if and only if
-    Σ_{i≤j} (u_i − u_j) < 1. This sum grows with j, so the kept set is the longest such prefix.
+    Σ_{i≤j} (u_i − u_j) < 1. This sum grows with j, so the positive values are the longest such prefix of u.
     """
     shifted = values - float(values.max())
     near = _may_be_kept(shifted)
@@ -99,7 +99,7 @@ def project_on_simplex(values: Vector) -> Vector:
 
 
 def _may_be_kept(shifted: Vector) -> Vector:
-    """Selects values that can be positive in the solution; the maximum is 0."""
+    """Selects values that can be positive in the solution; the largest is 0."""
     # for any m values, Σ(value + δ) ≤ Σ max(value + δ, 0) ≤ 1, so −δ ≥ (Σ value − 1)/m
     near = shifted[shifted > -1.0]
     while True:

@@ -1,13 +1,14 @@
 """Power and PowerNS: posterior means under a power-law prior.
 
 Source: Section IV.E, Equation 11. The paper's prior on [0, 1] is not integrable at 0. Here the prior is on counts: the
-probability that k of the n users have a value is ∝ k^−α, k = 1..n, with α in [0, 4] such that the mean is n/d. With
-t = n·f̃ and s = n·σ, the result is f' = E[k | t]/n, the mean under the weights k^−α·e^{−(t−k)²/2s²}.
+probability that k of the n users have a value is proportional to k^−α for k = 1..n. The exponent α in [0, 4] is chosen
+such that the mean of k is n/d. Let t = n·f̃ and s = n·σ. The result is f' = E[k | t]/n under the weights
+k^−α·e^{−(t−k)²/2s²}.
 
-The sums have n terms. Three approximations shorten them. They change f' by less than 1e-7·σ:
+The sums have n terms. Three approximations shorten these sums, and change f' by less than 1e-7·σ:
 
-- On a block of consecutive integers, Gauss's rule for this discrete measure sums polynomials up to degree 15 with 8
-  nodes. Blocks grow geometrically away from 1 and from n, up to a length of 2s.
+- On a block of consecutive integers, Gauss's rule for sums is exact for polynomials up to degree 15 with 8 nodes.
+  Blocks grow geometrically away from 1 and from n, up to a length of 2s.
 - Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and the integral
   equals its trapezoidal sum with step s/2 to within e^{−8π²}.
 - The posterior mean is smooth in t. A polynomial of degree 11 fits it on a window of s/4, and on wider windows far from
@@ -43,7 +44,7 @@ Steps = npt.NDArray[np.int64]
 def power(estimate: Estimate) -> Vector:
     """Power: the expected frequency given f̃ and a power-law prior on counts.
 
-    Returns (d,) float64 in [1/n, 1]; the sum is usually not 1. O(d) for every n, or O(d log d) if s < 1.
+    Returns (d,) float64 in [1/n, 1]; the sum is usually not 1. O(d) for every n, or O(d log d) if n·σ < 1.
 
     Example:
         >>> import ldp
@@ -87,7 +88,7 @@ def prior_exponent(n: int, d: int) -> float:
 
 
 def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """Returns E[k | t] for (m,) estimated counts t of standard error s.
+    """Returns E[k | t] for estimated counts t with standard error s.
 
     The weights are k^−α·e^{−(t−k)²/2s²}, k = 1..n.
 
@@ -110,9 +111,10 @@ def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
 def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[Vector], Vector]) -> Vector:
     """Looks up the means at `steps` in a table of the occupied windows.
 
-    `windows` are (m,), and `edges` are their (2, m) ends in t. In each cell, the quadratic through the ends and the
-    middle is evaluated as v + z·(b + z·c) with b ≥ 0. Let u in [0, 1) be the position in the cell: z = u if c ≥ 0, else
-    z = u − 1. Even with rounding, each operation is non-decreasing in u, so the means keep the order of t.
+    `windows` contains the m occupied windows, and `edges` the ends of these windows in t, as (2, m). In each cell, the
+    mean is a quadratic through the cell's ends and middle: v + z·(b + z·c) with b ≥ 0. If u in [0, 1) is the position
+    in the cell, z is u for c ≥ 0, and u − 1 for c < 0. Even with rounding, each operation is non-decreasing in u. The
+    means therefore keep the order of t.
     """
     nodes, to_halves = _interpolation()
     t = edges[0, :, None] + (edges[1] - edges[0])[:, None] * nodes
@@ -143,7 +145,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
 
 
 def _interpolation() -> tuple[Vector, Vector]:
-    """Returns Chebyshev points, and the matrix from values to half-cells."""
+    """Returns Chebyshev points, and the matrix that maps values to half-cells."""
     angles = np.arange(DEGREE + 1) * np.pi / DEGREE
     halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
     at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)
@@ -155,9 +157,9 @@ def _interpolation() -> tuple[Vector, Vector]:
 class _Scale:
     """Monotone map from t to integer steps, finest near 0 and n.
 
-    Let D be the distance from the nearer of 0 and n, plus about 16s. Each doubling of D has 2^52 steps. The map reads
-    the bits of a float as an integer, which is linear within an octave and continuous between octaves. The unit, at
-    most 16s, is chosen so that 0, n/2 and n are boundaries of windows.
+    Let D be the distance of t from the nearer of 0 and n, plus a unit of at most 16s. Each doubling of D has 2^52
+    steps. The map reads the bits of a float as an integer, which is linear within an octave and continuous between
+    octaves. The unit is chosen so that 0, n/2 and n are boundaries of windows.
     """
 
     def __init__(self, n: int, s: float) -> None:
@@ -174,7 +176,7 @@ class _Scale:
         self.end = furthest + 2 * half << WINDOW
 
     def steps(self, t: Vector) -> Steps:
-        """Maps t, of any size, to steps."""
+        """Maps t to steps. Values far outside [0, n] are clipped."""
         steps = np.empty(len(t), dtype=np.int64)
         for start in range(0, len(t), PIECE):
             part = np.clip(t[start : start + PIECE], -self.reach, self.n + self.reach)
@@ -200,10 +202,11 @@ class _Scale:
 def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
     """Returns nodes and weights of a quadrature over the integers low..high.
 
-    Σ weight·φ(node) ≈ Σ φ(k), k = low..high, for φ that are smooth away from both ends. Blocks have 1, 2, 4, …
-    integers, at most `widest`, from both ends towards the middle. On a block of L > 8 integers, the nodes are the roots
-    of Gram's polynomial of degree 8, which is orthogonal over these integers. They are computed as eigenvalues of the
-    Jacobi matrix with off-diagonals √(j²(L²−j²)/(4(4j²−1))). On a shorter block, the nodes are the integers.
+    Σ weight·φ(node) ≈ Σ φ(k), k = low..high, for φ that are smooth away from both ends. From both ends towards the
+    middle, the integers are split into blocks of 1, 2, 4, …, but at most `widest`. On a block of L > 8 integers, the
+    nodes are the roots of Gram's polynomial of degree 8, which is orthogonal over these integers. The roots are
+    computed as eigenvalues of the Jacobi matrix with off-diagonals √(j²(L²−j²)/(4(4j²−1))). On a shorter block, the
+    nodes are the integers.
     """
     starts: list[int] = []
     lengths: list[int] = []
@@ -259,10 +262,10 @@ def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
 
 
 def _regions(t: Vector, n: int, s: float, alpha: float) -> Iterator[tuple[npt.NDArray[np.intp], Terms]]:
-    """Yields the indices of t in each region, with the terms of its short sum.
+    """Yields for each region the indices of its t, and the terms of the sum.
 
-    The terms are a function of the (m, 1) points of [1, n] that are nearest to t. It returns k minus the point, and the
-    logarithm of the prior weight of k. Both broadcast over the m rows.
+    The terms are a function of (m, 1) points: for each t, the nearest point in [1, n]. The function returns k minus the
+    point, and the logarithm of the prior weight of k. Both results broadcast over the m rows.
     """
     if s < 1.0:
         near = np.arange(-ABOVE, ABOVE + 1.0)

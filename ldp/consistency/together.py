@@ -17,7 +17,7 @@ def by_method(estimate: Estimate, methods: Iterable[str]) -> dict[str, Vector]:
         methods: keys of `METHODS`.
 
     Returns:
-        Name -> (d,) float64, bit for bit the result of calling the method. O(d log d).
+        The (d,) float64 vector of each method by name, bit for bit the result of a call of the method. O(d log d).
 
     Example:
         >>> import ldp

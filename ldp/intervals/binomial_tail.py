@@ -22,10 +22,11 @@ _HALVINGS = 53
 
 
 def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
-    """Returns the lowest f with Pr[C ≥ c] ≥ risk for each count c.
+    """Returns a lower bound of the frequency for each count c.
 
-    The bound fails with a probability of at most `risk` ≤ ½. `counts` are (k,) whole numbers in 0..n. A report supports
-    its user's value with probability p, and any other value with probability q < p. An upper bound is
+    The bound is the lowest frequency f at which the count C satisfies Pr[C ≥ c] ≥ risk. It exceeds the true frequency
+    with a probability of at most `risk` ≤ ½. `counts` contains k whole numbers in 0..n. A report supports its user's
+    value with probability p, and any other value with probability q < p. An upper bound is
     1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk). The result is (k,) float64 in [0, 1], by bisection. O(k).
 
     Example:
@@ -49,8 +50,8 @@ def top_bounds(
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous bounds for the k most frequent of d values.
 
-    See `query.top_interval`. `counts` are (k,); p and q are as for `lower_bound`. The probability that all intervals
-    cover is at least `level`, in (0, 1). O(k).
+    See `query.top_interval`. `counts` is (k,), and p and q are as for `lower_bound`. The probability that all intervals
+    contain the frequencies is at least `level`, in (0, 1). O(k).
     """
     risk = (1.0 - level) / 2.0
     low = lower_bound(counts, n, p, q, risk / d)
@@ -58,20 +59,19 @@ def top_bounds(
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
-    """Bounds Pr[C ≥ c] from above for C ~ Bin(nf, p) + Bin(n(1−f), q): (k,).
+    """Returns upper bounds of Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q).
 
     The bound is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels
     (1987) for integers, plus an allowance for its error. The allowance is a fifth if C has a small variance, and almost
-    0 if the variance is large. The tilted count is also a sum of two binomials. Therefore, the saddlepoint is log y for
-    the positive root y of a quadratic. The result is 1 for counts up to the mean. n·f need not be an integer. `counts`
-    and `f` are (k,). O(k).
+    0 if the variance is large. The tilted count is also a sum of two binomials, so the saddlepoint is log y for the
+    positive root y of a quadratic. The result is 1 for counts up to the mean. n·f need not be an integer. `counts`, `f`
+    and the result are (k,). O(k).
     """
     return _tail(counts / n, n, *_floats(p, q), f)
 
 
 def _floats(p: Fraction, q: Fraction) -> tuple[float, float, float, float]:
-    """Returns p, q, 1 − p and 1 − q, each rounded once."""
-    return float(p), float(q), float(1 - p), float(1 - q)
+    return float(p), float(q), float(1 - p), float(1 - q)  # each rounded once
 
 
 def _tail(x: Vector, n: int, p: float, q: float, not_p: float, not_q: float, f: Vector) -> Vector:

@@ -4,30 +4,31 @@ A pointwise 95 % interval covers at one fixed time. A confidence sequence covers
 look at every snapshot and stop at any time.
 
 **Martingale.** Given the users' values and their order, reports are independent. Let X be the contribution of a report
-to a count C. It has one law (distribution) for users with the value, or with a value of the set, and another for other
-users. Let a(λ) and b(λ) be log E e^(λX) under these two laws, and let f be the frequency among the first n users. Then
+to a count C, of a value or of a set. X has one law (distribution) for users with the value, or with a value of the set,
+and another law for other users. Let a(λ) and b(λ) be log E e^(λX) under these two laws, and let f be the frequency
+among the first n users. Then
 
     E_n(λ) = exp(λ·C_n − n·(f·a(λ) + (1 − f)·b(λ)))
 
 is a martingale of mean 1. The mean of E_n(λ) over K fixed λ is also a martingale of mean 1. By Ville's inequality, the
-probability that it reaches 1/r at any n is at most r. A mean of K non-negative numbers is at least 1/K of the largest.
-Therefore, with probability 1 − r, at every n and for each of the K values λ > 0,
+probability that this mean reaches 1/r at any n is at most r. A mean of K non-negative numbers is at least 1/K of the
+largest. Therefore, with probability 1 − r, at every n and for each of the K values λ > 0,
 
     f ≥ (λ·C_n − n·b(λ) − log(K/r)) / (n·(a(λ) − b(λ))).
 
 The largest of these K numbers is a lower bound. The values −λ give the upper bound. Each bound gets half of the risk.
 
-**Choice of λ.** The best λ for n reports is about z/(s√n), where s is the standard deviation of a contribution. The 19
-values of λ are the best for n = 100, 400, 1600, ... up to 10¹³. Intervals are 1.7 to 2 times as wide as pointwise ones.
+**Choice of λ.** The best λ for n reports is about 3.5/(s√n), where s is the standard deviation of a contribution. The
+19 values of λ are those for n = 100, 400, 1600, ... up to 10¹³. Intervals are 1.7 to 2 times as wide as pointwise ones.
 
 **Laws.** A report supports a value with probability p or q. For a set, the contribution has a known mean and variance
 (`Oracle.set_variances`), and lies between 0 and the largest number of the set's values that a report supports. Bennett
 (1962) bounds a(λ) and b(λ) by those of the worst law with this mean, variance and upper end.
 
 **Several rates.** For reports at several rates (`RatedEstimate`), each rate has its own λ, such that a(λ) − b(λ) is the
-same γ at all rates: e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f, with slope
-n·γ. A rate requires γ < log(p/q). If γ exceeds half of this limit, the rate uses half of the limit, which only lowers
-the bound. The upper bound is 1 minus the lower bound of the other value.
+same γ at all rates. This gives e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f,
+with slope n·γ. A rate requires γ < log(p/q). If γ exceeds half of this limit, the rate uses half of the limit, which
+only lowers the bound. The upper bound is 1 minus the lower bound of the other value.
 
 Sources: Ville (1939); Robbins (1970), "Statistical methods related to the law of the iterated logarithm"; Howard,
 Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences".
@@ -85,9 +86,9 @@ def of_sets(
 ) -> tuple[Vector, Vector]:
     """Returns anytime-valid intervals of sets from (k,) sums of supports.
 
-    Let X be the number of the set's values that a report supports. `inside` is the mean of X, and an upper bound of its
-    variance, if the report's user has a value of the set. `outside` is the same for other users; its mean is smaller.
-    `most` is the largest possible X. Level and result are as for `of_values`.
+    Let X be the number of the set's values that a report supports. `inside` contains the mean of X and an upper bound
+    of the variance of X, for users with a value of the set. `outside` contains the same for other users, with a smaller
+    mean. `most` is the largest possible X. Level and result are as for `of_values`.
     """
     deviation = math.sqrt(max(inside[1], outside[1]))
     if not deviation:  # reports are not random
@@ -99,8 +100,8 @@ def of_sets(
 def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: float) -> tuple[Vector, Vector]:
     """Returns anytime-valid intervals of pooled frequencies at several rates.
 
-    `counts` are (rates, 2), not all 0. `channels` are p and q of each rate, with p + q = 1. `level` is as for
-    `of_values`. Returns (low, high), (2,) each.
+    `counts` is (rates, 2), not all 0. `channels` contains p and q of each rate, with p + q = 1. `level` is as for
+    `of_values`. Returns low and high, each of shape (2,).
     """
     _check(level)
     p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))
@@ -120,7 +121,7 @@ def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: flo
 
 
 def value_laws(p: float, q: float) -> Laws:
-    """Returns log E e^(λX) for X ~ Bernoulli(p) and for X ~ Bernoulli(q)."""
+    """Returns the functions log E e^(λX) for Bernoulli(p) and Bernoulli(q)."""
 
     def law(probability: float) -> Callable[[Vector], Vector]:
         return lambda lam: _log_mean(probability, lam)
@@ -136,7 +137,7 @@ def _log_mean(p: float, lam: Vector) -> Vector:
 
 
 def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
-    """Returns bounds of log E e^(λX) for contributions X to a set's counts."""
+    """Bounds log E e^(λX) for the two laws of contributions to a set's count."""
 
     def law(mean: float, variance: float) -> Callable[[Vector], Vector]:
         def bound(lam: Vector) -> Vector:
@@ -149,7 +150,7 @@ def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
 
 
 def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
-    """Bounds log E e^(λX), λ > 0, for X ≤ end with mean 0 and a variance."""
+    """Bounds log E e^(λX) for λ > 0 and X ≤ `end` with mean 0."""
     if not variance:
         return np.zeros_like(lam)
     share = variance / (variance + end * end)

@@ -17,11 +17,11 @@ def interval(
 ) -> tuple[Vector, Vector]:
     """Returns score intervals around (k,) estimates f̃.
 
-    An interval is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of the
-    set's values that a report supports. `inside` is the variance of X if the report's user has a value of the set, and
-    `outside` is the variance for other users. `difference` is p − q. With b = a·(inside − outside)/2 and
+    An interval is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of values
+    of the estimated set that a report supports. `inside` is the variance of X if the report's user has a value of the
+    set, and `outside` is the variance for other users. `difference` is p − q. With b = a·(inside − outside)/2 and
     w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w. The root of larger magnitude is computed
-    directly, and the other is −w divided by it.
+    first, and the other root is −w divided by it.
 
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).

@@ -1,9 +1,9 @@
 """Compiled loops for hashes, bits, subsets, transforms and frames.
 
-The first call of a kernel compiles it and caches it on disk; `warm` compiles all kernels. The cache key contains the
-CPU and the timestamp of the kernel's own file only, so kernels must not call kernels in other files. All kernels
-release the GIL, and none allocates memory in proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in
-arithmetic. A cast after each step keeps the integers of a loop narrow.
+The first call of a kernel compiles it and caches it on disk. `warm` compiles all kernels. The cache key contains only
+the CPU and the timestamp of the kernel's own file. A kernel must therefore not call kernels in other files. All kernels
+release the GIL, and no kernel allocates memory in proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64
+bits in arithmetic. Loops cast the result of each step back to keep integers narrow.
 """
 
 from __future__ import annotations

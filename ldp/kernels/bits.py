@@ -1,4 +1,4 @@
-"""Counts the bits of reports: unary encoding, and subsets encoded as bits."""
+"""Counts the bits of reports, for unary encoding and Subset Selection."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ RUN = 2048  # bytes counted together; their eight 1-byte sums each fit the first
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
     """Adds to each state[v] the number of reports whose bit v is set.
 
-    Up to 255 runs of bytes are summed in 1-byte counters before these are added to the state. A run is a part of a long
-    report, or several short reports. state is (d,) int64. bits is (n, ⌈d/8⌉) uint8 and contiguous; value v is bit
-    v mod 8 of byte v div 8, padding 0.
+    1-byte counters sum up to 255 runs of bytes before they are added to the state. A run is a part of a long report, or
+    several short reports. `state` is (d,) int64. `bits` is (n, ⌈d/8⌉) uint8 and contiguous. Value v is bit v mod 8 of
+    byte v div 8, and padding is 0.
     """
     n, size = bits.shape
     wire = bits.reshape(-1)
@@ -41,7 +41,7 @@ def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> Non
 
 @njit(cache=True, nogil=True)
 def count_ones(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Returns the number of set bits per row of (n, size) uint8: (n,) int64."""
+    """Returns the number of set bits in each row of `bits`, as (n,) int64."""
     ones = np.empty(len(bits), np.int64)
     for i in range(len(bits)):
         row = bits[i]

@@ -1,7 +1,7 @@
-"""Decodes binary and JSON frames of many records; gives each a verdict.
+"""Decodes the binary and JSON frames of many records, with verdicts.
 
 The parser makes one pass over the bytes, without allocation or recursion. It stops at the first byte that is invalid at
-its position. After the end of a record it reads NUL, which no JSON token contains.
+its position. After the end of a record, it reads NUL, which no JSON token contains.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SIXES[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
 class Verdict(IntEnum):
-    """Verdict on a record, in the order of `ldp.frames.VERDICTS`."""
+    """Verdict on a record, in the same order as `ldp.frames.VERDICTS`."""
 
     ACCEPTED = 0
     EMPTY = 1
@@ -61,14 +61,14 @@ class Verdict(IntEnum):
 def frames_capacity(span: int, size: int, fields: int) -> int:
     """Returns the most bytes that `read_frames` writes for `span` input bytes.
 
-    `size` is the size of a report in bytes; `fields` is the number of its integers, or 0 for a vector.
+    `size` is the size of a report in bytes. `fields` is the number of integers in a report, or 0 for a vector report.
     """
     # plus one report for items beyond the limit, and one word because writes are whole words
     return max(span, span // least_text(size, fields) * size) + size + _WORD
 
 
 def least_text(size: int, fields: int) -> int:
-    """Returns the least size of a report in JSON, with its comma or bracket."""
+    """Returns the smallest size of a report in JSON, with a comma or bracket."""
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
@@ -86,7 +86,7 @@ def read_frames(
 ) -> int:
     """Classifies records and copies the reports of accepted records; O(bytes).
 
-    Integers in JSON are checked against their bounds; the content of binary reports and vectors is not checked.
+    Integers in JSON are checked against their bounds. The content of binary reports and vectors is not checked.
 
     Args:
         data: the records' bytes.
@@ -94,7 +94,7 @@ def read_frames(
         ends: (m,) int64, the end of each record.
         header: the version byte and the fingerprint.
         rules: size of a report in bytes, its `least_text`, and the limit of reports per record.
-        fields: (f, 2) int64, bound and size in bytes of each integer of a report; f is 0 for a vector.
+        fields: (f, 2) int64, the bound and the size in bytes of each integer in a report. For a vector, f is 0.
         reports: (`frames_capacity`,) uint8, output: the reports of accepted records.
         counts: (m,) int64, output: the number of reports of each accepted record, 0 for other records.
         verdicts: (m,) uint8, output: the `Verdict` on each record.
@@ -140,7 +140,6 @@ def _read_binary(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Copies a binary frame's reports; returns their number and the verdict."""
     size, _, most = rules
     body = end - begin - HEADER_BYTES
     if end == begin:
@@ -197,7 +196,6 @@ def _read_json(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Writes a JSON frame's reports; returns their number and the verdict."""
     count, verdict, same, first = 0, Verdict.ACCEPTED.value, False, -1
     at = _space(data, begin + 1, end)
     for turn in range(2):
@@ -234,7 +232,6 @@ def _reports(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int, int]:
-    """Parses the list of reports; also returns their number and the verdict."""
     size, least, most = rules
     kept = min(most, (end - at) // least)  # further reports are rejected and overwrite one place
     count, verdict = 0, Verdict.ACCEPTED.value
@@ -262,7 +259,6 @@ def _reports(
 def _numbers(
     data: _Bytes, at: int, end: int, fields: npt.NDArray[np.int64], reports: _Bytes, to: int
 ) -> tuple[int, int]:
-    """Parses an integer or a list of integers; also returns the verdict."""
     listed = _byte(data, at, end) == _LIST
     found, verdict = 0, Verdict.ACCEPTED.value
     if listed:
@@ -293,7 +289,6 @@ def _numbers(
 
 @_inlined
 def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """Parses an integer of any length; also returns its value up to `_LARGE`."""
     negative = _byte(data, at, end) == _MINUS
     at += negative
     digit = _byte(data, at, end)
@@ -311,7 +306,6 @@ def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int) -> tuple[int, int]:
-    """Parses a string's rest as canonical base64; also returns the verdict."""
     whole, letters, length = size // 3 * 4, -(-size * 4 // 3), -(-size // 3) * 4
     found = bits = word = 0
     good = True
@@ -344,7 +338,6 @@ def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int
 
 @_inlined
 def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, bool]:
-    """Parses a lower-case fingerprint and compares it with the header."""
     if _byte(data, at, end) != _QUOTE:
         return -1, False
     at += 1
@@ -359,7 +352,6 @@ def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, 
 
 @_inlined
 def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
-    """Parses a string that equals an ASCII text, escaped or not."""
     if _byte(data, at, end) != _QUOTE:
         return -1
     at += 1
@@ -412,7 +404,7 @@ def _wide(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _mark(data: _Bytes, at: int, end: int, mark: int) -> int:
-    """Parses one structural character with white space on both sides."""
+    """Parses a structural character, and white space on both sides of it."""
     at = _space(data, at, end)
     return _space(data, at + 1, end) if _byte(data, at, end) == mark else -1
 
@@ -429,5 +421,5 @@ def _space(data: _Bytes, at: int, end: int) -> int:
 
 @_inlined
 def _byte(data: _Bytes, at: int, end: int) -> int:
-    """Returns a byte of a record, or 0 after its end or if `at` is −1."""
+    """Returns a byte, or 0 if `at` is −1 or is not before `end`."""
     return int64(data[at]) if 0 <= at < end else int64(0)  # type: ignore[return-value]

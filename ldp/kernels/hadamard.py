@@ -11,7 +11,6 @@ BLOCK = 4096  # counters transformed together, which fit the first-level cache
 
 @njit(cache=True, nogil=True)
 def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
-    """Runs the transform's steps at the distances `half`, 2·`half` and so on."""
     while half < counters.size:
         for start in range(0, counters.size, 2 * half):
             low = counters[start : start + half]
@@ -24,9 +23,10 @@ def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
-    """Transforms (K,) int64 in place, K a power of two; O(K·log K).
+    """Applies the Walsh–Hadamard transform in place. O(K·log K).
 
-    Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]. The first steps run on one cached block after another.
+    The number K of counters is a power of two. Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]. The first
+    steps run on blocks that fit the cache.
     """
     for start in range(0, counters.size, BLOCK):
         _butterflies(counters[start : start + BLOCK], 1)

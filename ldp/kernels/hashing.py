@@ -1,7 +1,7 @@
-"""Computes OLH's hashes mul32 and xxh32, and counts its reports.
+"""Computes the hashes mul32 and xxh32 of OLH, and counts OLH reports.
 
-numba widens 32-bit integers to 64 bits in arithmetic. The steps of a hash therefore use `_add`, `_multiply` and so on,
-which stay in 32 bits. The hashes are defined modulo 2³², and a vector register holds twice as many 32-bit words.
+The hashes are defined modulo 2³², and a vector register holds twice as many 32-bit words as 64-bit words. numba widens
+32-bit integers to 64 bits in arithmetic. The hashes therefore use `_add`, `_multiply` and so on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ _wide: Any = intrinsic(_prefer_512_bits)
 
 @njit(cache=True, nogil=True, inline="always")
 def _shifted(x: np.uint32, by: int) -> np.uint32:
-    """Returns x XOR x>>by, a step of both hashes."""
     return _xor(x, _right(x, by))
 
 
@@ -100,7 +99,6 @@ def _rotate(x: np.uint32, by: int) -> np.uint32:
 
 @njit(cache=True, nogil=True, inline="always")
 def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32:
-    """Applies one step of xxHash32, for a lane or a byte."""
     return _multiply(_rotate(_add(h, add), turn), multiplier)
 
 
@@ -114,7 +112,7 @@ def _tiles(number: int) -> npt.NDArray[np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _text(value: int, text: Any) -> int:
-    """Writes the decimal digits of a value and returns their number."""
+    """Writes a value's decimal digits into `text`; returns their number."""
     length = 1
     rest = value // 10
     while rest:
@@ -129,7 +127,7 @@ def _text(value: int, text: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_text(text: Any, length: int) -> int:
-    """Adds 1 to the text; returns the first changed place, or −1 if it grows."""
+    """Increments decimal text; returns the first new place, −1 if it grows."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48
@@ -162,7 +160,7 @@ def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
 
 @njit(cache=True, nogil=True)
 def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """Returns the "mul32" bucket of each value under its seed: (n,) int64."""
+    """Returns the "mul32" bucket for each pair of seed and value, as (n,)."""
     buckets = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         e, a, b, c = _words_of(values[i])
@@ -173,7 +171,7 @@ def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 
 @njit(cache=True, nogil=True)
 def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """Returns the "xxh32" bucket of each value under its seed: (n,) int64."""
+    """Returns the "xxh32" bucket for each pair of seed and value, as (n,)."""
     buckets = np.empty(seeds.size, np.int64)
     text = np.empty(20, np.int64)
     for i in range(seeds.size):
@@ -190,11 +188,11 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Counts in state[v] the reports whose bucket is the "mul32" hash of v.
+    """Adds to state[v] the number of reports that support v, for "mul32".
 
-    ⌊x·g/2³²⌋ = r means that x is in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉). This test takes one subtraction and one comparison, not
-    a 64-bit product. The words of a value are computed once for a tile of reports. state is (d,) int64; seeds and
-    buckets are (n,) uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
+    A report with bucket r supports v if its word x for v (see `_mul32`) is in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉). This test
+    takes one subtraction and one comparison. The words of a value are computed once per tile of reports. `state` is
+    (d,) int64. `seeds` and `buckets` are (n,) uint32. Each bucket is below g, and 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
     one = uint32(min(g, 1))  # 1, hidden from the compiler, so that it uses one masked addition
@@ -224,7 +222,7 @@ def count_mul32(
 
 @njit(cache=True, nogil=True)
 def _divisor(g: int) -> tuple[int, int, np.uint32]:
-    """Returns m, 32 − k and the inverse of m modulo 2³², for g = 2^k·m, m odd."""
+    """Returns m, 32 − k and 1/m modulo 2³², for g = 2^k·m with an odd m."""
     odd, back = g, 32  # rotr by k is rotl by 32 − k
     while odd % 2 == 0:
         odd //= 2
@@ -237,7 +235,7 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
-    """Fills in the constants of the test h mod g = b, for each b of a tile."""
+    """Fills in the constants of `count_xxh32` for the buckets of a tile."""
     odd, _, inverse = _divisor(g)
     for i in range(buckets.size):
         b = buckets[i]
@@ -251,12 +249,12 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Counts in state[v] the reports whose bucket is the "xxh32" hash of v.
+    """Adds to state[v] the number of reports that support v, for "xxh32".
 
-    A value shares with its predecessor all steps of xxHash32 before the first changed digit. Their results are stored,
-    so the cost is mostly the last step and the finalizer. The test h mod g = b needs no division. If g is a power of
-    two, it is a mask. Otherwise g = 2^k·m with m odd, and it is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋. The
-    arguments are those of `count_mul32`.
+    Two consecutive values share all steps of xxHash32 before the first digit that differs. The results of these steps
+    are stored, so most of the cost is the last step and the finalizer. A report with bucket b supports v if the hash h
+    of v satisfies h mod g = b. If g is a power of two, the test is a mask. Otherwise, g = 2^k·m with an odd m, and the
+    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋. The arguments are those of `count_mul32`.
     """
     _wide()
     one = uint32(min(g, 1))  # as in count_mul32

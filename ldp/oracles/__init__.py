@@ -1,4 +1,4 @@
-"""Frequency oracles, and `PROTOCOLS`, the registry of their classes."""
+"""Frequency oracles and `PROTOCOLS`, the registry of oracle classes."""
 
 from collections.abc import Collection
 
@@ -48,7 +48,7 @@ PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in 
 
 
 def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
-    """Returns the class of a protocol name that best fits a document's keys.
+    """Returns the class of a protocol that best fits a document's keys.
 
     Raises:
         ValueError: an unknown name.
@@ -63,6 +63,6 @@ def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
-    """Returns the parameter names of a protocol's classes, without ε and d."""
+    """Returns the names of a protocol's parameters, except ε and d."""
     takes = (key for one in PROTOCOLS[name] for key in (*one.exact, *one.own_parameters))
     return tuple(dict.fromkeys(key for key in takes if key != "epsilon"))

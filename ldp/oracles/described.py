@@ -15,8 +15,8 @@ class Described:
 
     Attributes:
         name: name of the protocol.
-        exact: names of the rationals in the document: ε, or the probabilities of a channel.
-        own_parameters: names of the protocol's other parameters, without d.
+        exact: names of the rational parameters in the document: ε, or the probabilities of a channel.
+        own_parameters: names of the protocol's other parameters, except d.
         epsilon: exact ε of one report; explicit channels round it up to six decimal places, or set it to infinity.
         domain_size: d; the values are 0..d−1.
     """

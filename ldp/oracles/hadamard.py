@@ -18,12 +18,13 @@ class HadamardResponse(PreferredMessages):
 
     K is the smallest power of two above d. The K×K Hadamard matrix has the entry (−1)^popcount(r AND j) in row r and
     column j. Row v+1 belongs to value v and is +1 in half of the columns. The report is one of these columns with
-    probability p = E/(E+1), and otherwise a column of the other half. The ratio of two users' probabilities for one
-    column is therefore at most E ≤ e^ε. A report supports the values whose rows are +1 in its column: its user's value
-    with probability p, any other with q = 1/2. The variance equals that of OLH with two buckets.
+    probability p = E/(E+1), and otherwise a column of the other half. The ratio of a report's probabilities under two
+    values is therefore at most E ≤ e^ε. A report supports each value whose row is +1 in the reported column. It
+    supports its user's value with probability p, and any other value with q = 1/2. The variance equals that of OLH with
+    two buckets.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment per report, and one fast
-    Walsh–Hadamard transform to decode, O(K·log K).
+    Report: ``index`` (1, 2 or 4 bytes). State: K counters. Server: one increment per report. Decoding is one fast
+    Walsh–Hadamard transform, O(K·log K).
 
     See `ldp.oracle` for `epsilon` and `domain_size`.
 
@@ -69,7 +70,7 @@ class HadamardResponse(PreferredMessages):
         reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports that support each value: (d,) int64."""
+        """Returns the number of reports that support each value, as (d,) int64."""
         from ldp import kernels
 
         rows = super().support(state)
@@ -80,7 +81,6 @@ class HadamardResponse(PreferredMessages):
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Returns for each place a column in which the value's row is +1."""
         import numpy as np
 
         rows = values + 1
@@ -90,12 +90,11 @@ class HadamardResponse(PreferredMessages):
         return columns
 
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns (m + transform of the set's rows)/2, by symmetry of the matrix."""
         from ldp import kernels
 
         columns = self.zeros()
         columns[subset + 1] = 1
         kernels.walsh_hadamard(columns)
-        columns += subset.size
+        columns += subset.size  # half of this sum is the support, because the matrix is symmetric
         columns //= 2
         return columns

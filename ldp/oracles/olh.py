@@ -22,10 +22,10 @@ _STEP = 0x9E3779B1
 def mul32(seed: int, value: int, g: int) -> int:
     """Returns the "mul32" bucket of a value below 2²⁴ under a 32-bit seed.
 
-    Four 32-bit words e, a, b and c are derived from the value. They map the seed s to x: y = (s XOR e)·a and
-    x = (y XOR y>>11 XOR b)·c, modulo 2³². The bucket is ⌊x·g / 2³²⌋. For each value, s → x is a bijection of 32-bit
-    words, so exactly ⌊2³²/g⌋ or ⌈2³²/g⌉ seeds lead to each bucket. `python -m tests.long.attack` searches for pairs of
-    values that collide under more than 1/g of the seeds.
+    Four 32-bit words e, a, b and c are derived from the value. They map the seed s to x = (y XOR y>>11 XOR b)·c with
+    y = (s XOR e)·a, modulo 2³². The bucket is ⌊x·g / 2³²⌋. For each value, this map is a bijection of 32-bit words, so
+    exactly ⌊2³²/g⌋ or ⌈2³²/g⌉ seeds lead to each bucket. `python -m tests.long.attack` searches for pairs of values
+    that collide under more than 1/g of the seeds.
 
     Example:
         >>> [mul32(12345, v, 3) for v in range(6)]
@@ -81,13 +81,14 @@ class OLH(Oracle):
     """Optimized Local Hashing, or Binary Local Hashing if g is 2.
 
     The device draws a 32-bit seed, which selects a hash function H from the domain to g buckets. It reports the seed
-    and a bucket: H(v) with probability p = E/(E+g−1), each other bucket with 1/(E+g−1). For every H, the ratio of two
-    users' probabilities for one bucket is at most E ≤ e^ε. A report supports the values whose hash is its bucket: its
-    user's value with probability p, any other with q = 1/g. The variance does not depend on d. It is lowest for
-    g = h+1, where h is the smallest integer with E ≤ √(h(h+1)). The paper's "closest integer to E+1" differs in narrow
-    ranges of ε. Binary Local Hashing is also called random matrix projection.
+    and a bucket. This is H(v), the bucket of the user's value, with probability p = E/(E+g−1), and any other bucket
+    with 1/(E+g−1) each. For every H, the ratio of a bucket's probabilities under two values is at most E ≤ e^ε. A
+    report supports each value that H maps to the reported bucket. It supports its user's value with probability p, and
+    any other value with q = 1/g. The variance does not depend on d. It is lowest for g = h+1, where h is the smallest
+    integer with E ≤ √(h(h+1)). The paper's "closest integer to E+1" differs in narrow ranges of ε. Binary Local Hashing
+    is also called random matrix projection.
 
-    Report: ``seed``, 4 bytes, and ``bucket``, 1 byte, or 2 if g > 256. State: d counters. Server: d hashes per report.
+    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, or 2 if g > 256). State: d counters. Server: d hashes per report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -133,12 +134,12 @@ class OLH(Oracle):
         return seed, sampling.respond(self._bucket(seed, value), self.g, self.E)
 
     def _bucket(self, seed: int, value: int) -> int:
-        """Returns H(v) in constant time: xxHash32 runs for each number of digits."""
+        """Returns H(v) in a time that does not depend on the secret value."""
         bucket = HASHES[self.hash]
         if self.hash != "xxh32":
             return bucket(seed, value, self.g)
         found, digits = 0, len(str(value))
-        for length in range(1, len(str(self.domain_size - 1)) + 1):
+        for length in range(1, len(str(self.domain_size - 1)) + 1):  # one hash for each number of digits
             own = length == digits
             found += own * bucket(seed, (10 ** (length - 1), value)[own], self.g)
         return found
@@ -163,7 +164,7 @@ class OLH(Oracle):
         return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns the expected extremes over all seeds and buckets, (least, most)."""
+        """Returns the expected extremes over all seeds and buckets."""
         from scipy.stats import binom
 
         once = 1 / (self.g << 32)
@@ -181,7 +182,7 @@ class OLH(Oracle):
 
 
 def best_g(E: Fraction) -> int:
-    """Returns the g of lowest variance, at most `MAX_G`; see `OLH`.
+    """Returns the g with the lowest variance, at most `MAX_G`; see `OLH`.
 
     Example:
         >>> best_g(Fraction(3)), best_g(Fraction(7, 5)), best_g(Fraction(3, 2))

@@ -1,8 +1,8 @@
 """Base class of frequency oracles.
 
-Each protocol is "pure": a report supports a set of values, which contains its user's value with probability p and any
-other value with probability q < p. The server's state is a vector of integers that is linear in the reports, so states
-can be added.
+Each protocol is "pure": a report supports a set of values. The set contains its user's value with probability p, and
+any other value with probability q < p. The server's state is a vector of integers that is linear in the reports, so
+states can be added.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Oracle(Described, ABC):
     """A frequency oracle: Ψ perturbs on the device, Φ counts on the server.
 
     Attributes:
-        E: the rational that determines p, q and the coins: ⌊e^ε·2⁶⁴⌋/2⁶⁴, just below e^ε. `SUE` uses a square, an
-            explicit channel exactly e^ε.
+        E: the rational number that determines p, q and all random draws: ⌊e^ε·2⁶⁴⌋/2⁶⁴, just below e^ε. In `SUE`, E is
+            a square (see there). In explicit channels, E is exactly e^ε.
         p: probability that a report supports its user's value.
         q: probability that a report supports any other value.
         fields: names and exclusive upper bounds of a report's integers, in wire order.
@@ -53,9 +53,10 @@ class Oracle(Described, ABC):
 
     @abstractmethod
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """Perturbs one value into a report's integers, with exact secret coins.
+        """Perturbs one value into the integers of a report.
 
-        This method does not need numpy. Each call draws a fresh report and spends ε again.
+        The probabilities are exact, and randomness comes from the system's CSPRNG. The method does not need numpy. Each
+        call draws a fresh report and spends ε again.
 
         Raises:
             TypeError: a value that is not an int.
@@ -87,14 +88,14 @@ class Oracle(Described, ABC):
 
         Args:
             values: (n,) integers, 0 ≤ v < d.
-            rng: a numpy generator, for simulation only. Its coins are predictable, and their probabilities may be
-                rounded to floats. Without `rng` the coins are exact and come from the system's CSPRNG.
+            rng: a numpy generator, for simulation only. The draws are then predictable, and probabilities may be
+                rounded to floats. Without `rng`, probabilities are exact and randomness comes from the system's CSPRNG.
 
         Returns:
             (n,) array of `report_dtype`.
 
         Raises:
-            TypeError: values that are not integers, or an rng that is not a numpy generator.
+            TypeError: values that are not integers, or an `rng` that is not a numpy generator.
             ValueError: values outside the domain, or an array that is not one-dimensional.
         """
         import numpy as np
@@ -130,25 +131,25 @@ class Oracle(Described, ABC):
 
     @property
     def cost(self) -> int:
-        """Steps to count one report: increments, bytes of bits, or hashes."""
+        """Steps to count one report, such as increments or hashes."""
         return 1 if self.length is None else self.length
 
     def zeros(self) -> npt.NDArray[np.int64]:
-        """Returns an empty state: (state_size,) int64."""
+        """Returns an empty state of shape (state_size,)."""
         import numpy as np
 
         return np.zeros(self.state_size, np.int64)
 
     def check(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the well-formed reports: (n,) bool."""
+        """Returns an (n,) mask of the well-formed reports."""
         arguments.check_reports(reports, self.report_dtype)
         return self._well_formed(reports)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of reports that pass the Hamming weight check: (n,) bool.
+        """Returns an (n,) mask of the reports that pass the Hamming weight check.
 
-        Only unary encoding has unlikely reports, with too few or too many 1 bits. For each value, an honest client
-        sends an unlikely report with a probability of at most 10⁻¹².
+        A report fails only under unary encoding, if it has too few or too many 1 bits. For each value, the report of an
+        honest client fails with a probability of at most 10⁻¹².
         """
         import numpy as np
 
@@ -156,7 +157,7 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of reports without an undeclared rate: (n,) bool."""
+        """Returns an (n,) mask of the reports whose rate, if any, is declared."""
         import numpy as np
 
         arguments.check_reports(reports, self.report_dtype)
@@ -183,7 +184,7 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports that support each value: (d,) int64."""
+        """Returns the number of reports that support each value, as (d,) int64."""
         arguments.check_state(state, self.state_size)
         return state.copy()
 
@@ -195,7 +196,7 @@ class Oracle(Described, ABC):
             n: the number of reports, n ≥ 1.
 
         Raises:
-            TypeError: counts or an n that are not integers.
+            TypeError: `counts` or `n` that are not integers.
             ValueError: n below 1, a count outside 0..n, a number of counts other than d, or an impossible sum. The sum
                 is n under GRR and k·n under Subset Selection; for Hadamard and PGR see `PreferredMessages`.
 
@@ -239,25 +240,26 @@ class Oracle(Described, ABC):
     # Distribution of the counts, for simulation and for the errors of sets
 
     def simulate(self, histogram: npt.ArrayLike, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draws the support counts of a population: (d,) int64.
+        """Draws the support counts of a population, as (d,) int64.
 
-        `histogram` is the number of users with each value: (d,). The distribution is exact, including the dependence
-        between counts; for OLH it assumes an ideal hash. The coins are predictable. The cost is O(d), for Subset
-        Selection O(d·min(n, √k)) per 9·10⁸ users, and for Hadamard and PGR O(min(n, d·K) + K log K).
+        `histogram` is (d,), the number of users with each value. The distribution is exact, including the dependence
+        between counts, but assumes an ideal hash for OLH. The cost is O(d·min(n, √k)) per 9·10⁸ users for Subset
+        Selection, O(min(n, d·K) + K log K) for Hadamard and PGR, and O(d) for other protocols.
 
         Raises:
-            TypeError: a histogram with entries other than integers, or an rng that is not a numpy generator.
+            TypeError: a histogram whose entries are not integers, or an `rng` that is not a numpy generator.
             ValueError: a negative number of users, no users, or a shape other than (d,).
         """
         arguments.check_generator(rng, "a numpy Generator")
         return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
 
     def set_variances(self, subset: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns the variance of a report's support in a set: (d,) float64.
+        """Returns the variance of a report's support in a set, per user's value.
 
-        Entry u is V_u: the variance of how many of the set's m values a report supports if its user has value u. The
-        mean of this number is p + (m−1)q if u is in the set, and mq otherwise. If n_u users have value u, the variance
-        of the set's count Σ c is exactly Σ_u n_u·V_u. The cost is O(d), for Hadamard and PGR O(K log K).
+        A report of a user with value u supports X of the set's m values. Entry u of the (d,) result is V_u, the
+        variance of X. The mean of X is p + (m−1)q if u is in the set, and mq otherwise. If n_u users have value u, the
+        variance of the set's count Σ c is exactly Σ_u n_u·V_u. The cost is O(K log K) for Hadamard and PGR, and O(d)
+        for other protocols.
 
         Raises:
             TypeError: indices that are not integers.
@@ -275,15 +277,16 @@ class Oracle(Described, ABC):
         return self._set_variances(indices)
 
     def sum_law(self) -> tuple[float, float]:
-        """Returns the variance per report and the largest step of the sum Σ c.
+        """Returns the variance and the largest step of the sum of all counts.
 
-        The mean of the sum is n(p + (d−1)q). The sum consists of independent parts. Under OLH (with an ideal hash), OUE
-        and SUE, a part is one report's support for one value. Under Hadamard and PGR, a part is one report. Under GRR
-        and Subset Selection, and under PGR with K = d, the sum is constant.
+        The mean of the sum over n reports is n(p + (d−1)q). The sum consists of independent parts. Under OLH (with an
+        ideal hash), OUE and SUE, a part is one report's support for one value. Under Hadamard and PGR, a part is one
+        report. Under GRR and Subset Selection, and under PGR with K = d, the sum is constant.
 
         Returns:
-            (variance, step): the largest variance of one report's contribution, and the largest distance of one part
-            from its mean. Both are 0 if the sum is constant. The cost is O(1), for Hadamard and PGR O(K log K).
+            (variance, step), both 0 if the sum is constant. `variance` is the largest variance of one report's
+            contribution. `step` is the largest distance of one part from its mean. The cost is O(K log K) for Hadamard
+            and PGR, and O(1) for other protocols.
         """
         variance = float(self._two_variances(self.domain_size)[0])
         return variance, 1.0 if variance else 0.0
@@ -302,8 +305,8 @@ class Oracle(Described, ABC):
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """Returns the fewest and the most values of a set that a report supports.
 
-        Only reports that pass all checks are considered. `subset` is (m,) distinct indices, which are not checked. The
-        cost is O(m), for Hadamard and PGR O(K log K).
+        Only reports that pass all checks are considered. `subset` contains m distinct indices, which are not checked.
+        The cost is O(K log K) for Hadamard and PGR, and O(m) for other protocols.
 
         Example:
             >>> import ldp, numpy as np
@@ -328,7 +331,6 @@ class Oracle(Described, ABC):
         return counts
 
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Returns V_u, which depends only on m and on whether u is in the set."""
         import numpy as np
 
         inside, outside = self._two_variances(subset.size)
@@ -337,15 +339,14 @@ class Oracle(Described, ABC):
         return variances
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """Returns V_u inside and outside a set of m values."""
+        """Returns V_u of `set_variances`, for u inside and u outside the set."""
         present, absent = self.p * (1 - self.p), self.q * (1 - self.q)
         return present + (m - 1) * absent, m * absent
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """Raises ValueError for impossible sums; by default every sum is possible."""
+        """Raises ValueError if the sum of the counts is impossible."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of reports whose integers are all below their bounds."""
         import numpy as np
 
         good = np.ones(reports.size, np.bool_)

@@ -23,11 +23,12 @@ def accumulate_partitioned(
     runs: npt.NDArray[np.int64],
     most: int,
 ) -> Iterator[None]:
-    """Counts each of (n,) well-formed reports into one of m states, in steps.
+    """Counts each report into one of m states, in steps.
 
-    Reports are counted as by `Oracle.accumulate_checked`. `states` may contain the same array twice. `runs` is (2, r):
-    for each run of consecutive reports for one state, the index of the state and the index after the last report. Each
-    step counts at most `most` reports and yields None. If each report is one index and m > 1, one step counts all.
+    Reports must be well-formed, as for `Oracle.accumulate_checked`. A run is a series of consecutive reports for the
+    same state. `runs`, of shape (2, r), contains for each run the index of its state and the index after its last
+    report. `states` may contain the same array twice. Each step counts at most `most` reports and yields None. If a
+    report is a single index and m > 1, one step counts all reports.
 
     Raises:
         TypeError: a state that is not int64, or reports that are not of `report_dtype`.
@@ -60,7 +61,7 @@ def accumulate_partitioned(
 def together(
     reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
 ) -> list[npt.NDArray[np.void]]:
-    """Groups reports by state and keeps their order; copies only if m > 1."""
+    """Returns the reports of each of m states in order; copies only if m > 1."""
     if m == 1:
         return [reports]
     out, ends = np.empty_like(reports), np.empty(m, np.int64)

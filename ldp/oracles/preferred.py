@@ -20,8 +20,8 @@ class PreferredMessages(Oracle):
     """A protocol in which each value prefers c of K messages.
 
     A report is one of the K messages (`state_size`) and supports the values that prefer it. Let π = 1/((E−1)c + K). A
-    device reports each preferred message with probability E·π and any other with π. It draws from a mixture: with
-    probability (E−1)cπ a uniform preferred message, otherwise a uniform message of all K.
+    device reports each preferred message with probability E·π, and each other message with probability π. To do so, it
+    reports a uniform preferred message with probability (E−1)cπ, and otherwise a uniform message of all K.
 
     For each m, the first P = 1 + q̄ + … + q̄^(m−1) values form a subspace (q̄ is 2 for Hadamard). Every message supports
     either (P − 1)/q̄ or all P of these values. `estimate` rejects counts with impossible sums over these first values.
@@ -39,11 +39,11 @@ class PreferredMessages(Oracle):
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Returns each value's preferred message at its place in 0..c−1: (n,)."""
+        """Returns for each value the preferred message at a place in 0..c−1."""
 
     @abstractmethod
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of values of a set that each message supports: (K,)."""
+        """Returns the number of a set's values that each message supports."""
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels
@@ -51,11 +51,6 @@ class PreferredMessages(Oracle):
         kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draws a state and decodes it. O(min(n, d·c) + K log K).
-
-        If more than c users with the same value report a preferred message, the method draws the number of reports of
-        each message. Otherwise it draws the message of each user.
-        """
         import numpy as np
 
         near = rng.binomial(histogram, float(self._near))
@@ -63,7 +58,7 @@ class PreferredMessages(Oracle):
         state: npt.NDArray[np.int64] = rng.multinomial(
             anywhere, np.full(self.state_size, 1 / self.state_size)
         )
-        many = np.flatnonzero(near > self.preferred)
+        many = np.flatnonzero(near > self.preferred)  # draws the number of reports of each message
         rows = max(1, _TOGETHER // self.preferred)
         for start in range(0, many.size, rows):
             values = many[start : start + rows]
@@ -72,7 +67,7 @@ class PreferredMessages(Oracle):
                 users = spread[first : first + _TOGETHER]
                 row, places = np.divmod(np.arange(first, first + users.size), self.preferred)
                 np.add.at(state, self._messages(values[row], places), users)
-        few = np.flatnonzero((near > 0) & (near <= self.preferred))
+        few = np.flatnonzero((near > 0) & (near <= self.preferred))  # draws the message of each user
         ends = np.cumsum(near[few])
         for start in range(0, near[few].sum(), _TOGETHER):
             first, last = np.searchsorted(ends, [start, start + _TOGETHER - 1], side="right")
@@ -93,7 +88,6 @@ class PreferredMessages(Oracle):
         return float(self._set_variances(everything).max()), float(np.abs(supported - mean).max())
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """Raises ValueError for an impossible sum over a leading subspace. O(d)."""
         some, block, more = 0, 1, 1  # sizes of the previous subspace and of this one, and their difference
         most = n
         while block <= self.domain_size:
@@ -117,8 +111,9 @@ class PreferredMessages(Oracle):
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Returns V_u from E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
 
-        X is the number of the set's values that a message supports, minus the integer nearest to its mean m·c/K, so
-        that squares stay small. Σ_u sums over the messages that u prefers, so Σ_u X² is the support of u in state X².
+        X is the number of the set's values that a message supports, minus the integer nearest to the mean m·c/K. This
+        keeps X² small. Σ_u sums over the messages that u prefers, so Σ_u X² is the support of u in a state with the
+        counters X².
         """
         import numpy as np
 

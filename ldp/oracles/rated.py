@@ -25,12 +25,12 @@ UNDECLARED = 255
 class RatedResponse(Response):
     """Randomized response of two values; each report carries its rate.
 
-    With probability r, the rate, a client replaces its value by a fair coin toss. A report therefore has the user's
-    value with probability p = 1 − r/2 and the other value with q = r/2. The W3C's Navigation Timing calls the rate
-    ``randomizedTriggerRate``. The reports of each rate are counted separately, and `RatedEstimate` combines them. The
-    variance of a count does not depend on the users' values, because the domain has only two.
+    The rate r is the probability that a client replaces its value by a fair coin toss. A report therefore has the
+    user's value with probability p = 1 − r/2 and the other value with q = r/2. The W3C's Navigation Timing calls the
+    rate ``randomizedTriggerRate``. The reports of each rate are counted separately, and `RatedEstimate` combines them.
+    The variance of a count does not depend on the users' values, because the domain has only two values.
 
-    Report: ``rate``, an index, and ``value``, one byte each. State: two counters per rate. Server: one increment per
+    Report: ``rate`` (an index) and ``value``, one byte each. State: two counters per rate. Server: one increment per
     report.
 
     Args:
@@ -95,7 +95,7 @@ class RatedResponse(Response):
         return 2 * len(self.rates)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the reports with a declared rate: (n,) bool."""
+        """Returns an (n,) mask of the reports with a declared rate."""
         arguments.check_reports(reports, self.report_dtype)
         known: npt.NDArray[np.bool_] = reports["rate"] < len(self.rates)
         return known
@@ -108,7 +108,7 @@ class RatedResponse(Response):
         kernels.count_indices(state, 2 * reports["rate"] + reports["value"])
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports of each value over all rates: (2,) int64."""
+        """Returns the number of reports of each value, summed over all rates."""
         counts: npt.NDArray[np.int64] = super().support(state).reshape(-1, 2).sum(axis=0)
         return counts
 

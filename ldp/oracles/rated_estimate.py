@@ -1,14 +1,14 @@
 """Pooled and inverse-variance estimates from reports at several rates.
 
-Suppose that c_r of the n_r reports at rate r have a given value. The frequency of the value among the users of these
-reports is estimated by f̃_r = (c_r/n_r − q_r)/(p_r − q_r), with p_r − q_r = 1 − r. The variance of f̃_r is
+Suppose that c_r of n_r reports at rate r have a given value. Then f̃_r = (c_r/n_r − q_r)/(p_r − q_r) estimates the
+frequency of the value among the n_r users, with p_r − q_r = 1 − r. The variance of f̃_r is
 
     σ_r² = p_r·q_r/(n_r(1−r)²) = (1/(1−r)² − 1)/(4n_r).
 
 The pooled estimate is f̃ = Σ (n_r/n)·f̃_r. Every report has the same weight, as in the W3C's debiasing. The estimate is
 unbiased for the frequency among all users, even if rates depend on values. Its variance Σ (n_r/n)²·σ_r² equals the
-variance at a single rate whose 1/(1−r)² is the mean over all reports. A pooled estimate is therefore an `Estimate` with
-the channel of this single rate. Snapshots contain pooled estimates.
+variance at a single rate r' if 1/(1−r')² is the mean of 1/(1−r)² over all reports. A pooled estimate is therefore an
+`Estimate` with the channel of this single rate. Snapshots contain pooled estimates.
 
 The inverse-variance estimate (`RatedEstimate.combined`) gives less noisy reports more weight. It is valid only if a
 user's rate does not depend on the value.
@@ -43,8 +43,8 @@ _ROUNDS = 8
 class Combined:
     """The inverse-variance estimate of both values, with intervals.
 
-    `alike` is the p-value of Cochran's χ² test that the estimates of all rates agree (1 for a single rate). If it is
-    small, rates appear to depend on values: use the pooled estimate.
+    `alike` is the p-value of Cochran's χ² test that the estimates of all rates agree (1 for a single rate). If the
+    p-value is small, rates appear to depend on values. In that case, use the pooled estimate.
     """
 
     frequencies: Vector
@@ -59,16 +59,16 @@ class RatedEstimate(Estimate):
     """The pooled estimate from reports at several rates.
 
     Attributes:
-        oracle: a `Response` at one rate with the same error: its 1/(p−q)² is the mean of 1/(1−r)² over the reports.
+        oracle: a `Response` with the same standard error; 1/(p−q)² is the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
-        state: (rates, 2) int64, read-only: number of reports of each value at each rate.
+        state: (rates, 2) int64, the number of reports of each value at each rate; read-only.
     """
 
     rated: RatedResponse = field(kw_only=True)
     state: Counts = field(kw_only=True, repr=False)
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
-        """Yields each rate that has reports, with its estimate."""
+        """Yields each rate that has reports, and the estimate from these reports."""
         for rate, counts in zip(self.rated.rates, self.state, strict=True):
             if counts.any():
                 yield rate, Response(channel(rate)[0], 2).estimate(counts, int(counts.sum()))
@@ -78,10 +78,11 @@ class RatedEstimate(Estimate):
 
         The estimate is valid only if rates do not depend on values.
 
-        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of all users, so
-        f̃_r has the variance v_r = σ_r² + S²/n_r. The weights 1/v_r, scaled to sum to 1, minimize the variance around
-        the frequency among these users. The minimum is 1/Σ(1/v_r) − S²/n. Estimate and weights are computed by
-        iteration, because f is the estimate itself, clipped to [0, 1].
+        Let f be the value's frequency, and S² = f(1−f) the variance of the indicator of the value among all users. The
+        users of a rate are a sample of all users, so f̃_r has the variance v_r = σ_r² + S²/n_r. The weights 1/v_r,
+        scaled to sum to 1, minimize the variance around the frequency among all users. The minimum is
+        1/Σ(1/v_r) − S²/n. The weights depend on f, for which the method uses the estimate, clipped to [0, 1]. Estimate
+        and weights are therefore computed by iteration.
 
         Raises:
             ValueError: a level (the coverage) that is not strictly between 0 and 1.
@@ -115,7 +116,8 @@ class RatedEstimate(Estimate):
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of the pooled frequencies.
 
-        They are valid even if rates depend on values or change; see `ldp.intervals.confidence_sequence.of_rates`.
+        The intervals are valid even if rates depend on values or change; see
+        `ldp.intervals.confidence_sequence.of_rates`.
         Raises ValueError for a level that is not strictly between 0 and 1.
         """
         channels = [channel(rate) for rate in self.rated.rates]

@@ -21,15 +21,16 @@ _SCRATCH = 1 << 20  # limit of reports × d that `perturb` draws together, to bo
 class SubsetSelection(Oracle):
     """Subset Selection: the report is a random subset of k values.
 
-    A subset that contains the user's value is E times as likely as one that does not. A report supports its members:
-    its user's value with probability p = kE/(kE+d−k), any other with q = [p(k−1)+(1−p)k]/(d−1). The estimates sum to
-    exactly 1. By default k is the integer next to d/(E+1) with the lower variance. The paper uses the integer nearest
-    to d/(E+1). If this is 2 although 1 is better, the variance is up to 17 % higher.
+    A subset that contains the user's value is E times as likely as one that does not. A report supports the members of
+    its subset. They include its user's value with probability p = kE/(kE+d−k), and any other value with
+    q = [p(k−1)+(1−p)k]/(d−1). The estimates sum to exactly 1. By default, k is one of the two integers next to d/(E+1),
+    the one with the lower variance. The paper uses the integer nearest to d/(E+1). If the paper's k is 2 although 1 is
+    better, the variance is up to 17 % higher.
 
-    Report: the smaller of two forms for d and k, ``indices`` on a tie. ``indices`` are the k members in strictly
-    ascending order, because the order of drawing could reveal the user's value. Each has the smallest unsigned integer
-    type for d−1. ``bits`` are ⌈d/8⌉ bytes with exactly k bits set: value v is bit v mod 8 of byte v div 8, padding 0.
-    State: d counters. Server: k increments or d additions per report.
+    Report: the smaller of two forms, or ``indices`` if the sizes are equal. ``indices`` are the k members in strictly
+    ascending order, because the order of drawing could reveal the user's value. Each index has the smallest unsigned
+    integer type for d−1. ``bits`` are ⌈d/8⌉ bytes with exactly k bits set. Value v is bit v mod 8 of byte v div 8, and
+    padding is 0. State: d counters. Server: k increments or d additions per report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -93,7 +94,6 @@ class SubsetSelection(Oracle):
             kernels.count_bits(state, self.column(reports, "bits"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Simulates groups of users in turn. O(d·min(n, √k)) per group."""
         import numpy as np
 
         crowds = -(-int(histogram.sum()) // _CROWD)
@@ -108,11 +108,12 @@ class SubsetSelection(Oracle):
     ) -> npt.NDArray[np.int64]:
         """Draws for each value in turn how many users select it.
 
-        A report is a mixture. With probability (pd−k)/(d−k) it is the user's value and a uniform (k−1)-subset of the
-        others; the user is "waiting" until that value is next. Otherwise it is a uniform k-subset of all values, and
-        the user is "free". Users are grouped by the number j of members that they lack, not counting a waiting user's
-        own value. When r values are left, a free user selects the next one with probability j/r, a waiting user with
-        j/(r−1). The users whose own value is next are drawn without replacement from all waiting users.
+        A report is drawn from a mixture. With probability (pd−k)/(d−k), it is the user's value and a uniform
+        (k−1)-subset of the other values. This user is "waiting" until the own value is next, and then "free".
+        Otherwise, the report is a uniform k-subset of all values, and the user is free. Users are grouped by the number
+        j of members that are still missing, without the own value of a waiting user. When r values are left, a free
+        user selects the next value with probability j/r, and a waiting user with probability j/(r−1). The users whose
+        own value is next are drawn without replacement from all waiting users.
         """
         import numpy as np
 
@@ -153,7 +154,6 @@ class SubsetSelection(Oracle):
         return self.k
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """Returns V_u inside and outside a set; the other members are uniform."""
 
         def variance(own: int) -> Fraction:
             """Applies the law of total variance; `own` is 1 if the set contains u."""
@@ -169,7 +169,7 @@ class SubsetSelection(Oracle):
         return variance(1), variance(0)
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns the extremes: most members outside the set, or most inside."""
+        """Returns the fewest and the most members of a report that are in a set."""
         outside = self.domain_size - subset.size
         return max(0, self.k - outside), min(subset.size, self.k)
 
@@ -193,7 +193,7 @@ class SubsetSelection(Oracle):
 
 
 def best_k(E: Fraction, d: int) -> int:
-    """Returns the integer in 1..d−1 next to d/(E+1) with the lower variance."""
+    """Returns the k in 1..d−1, next to d/(E+1), with the lower variance."""
     below = int(d / (E + 1))
     return min((max(below, 1), min(below + 1, d - 1)), key=lambda k: _variance(*_probabilities(E, d, k)))
 

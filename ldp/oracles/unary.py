@@ -29,8 +29,9 @@ _UNIT = 1 << 256
 class UnaryEncoding(Oracle):
     """Unary encoding: independent bits, 1 with probability p or q.
 
-    The bit of the user's value is 1 with probability p, any other bit with q. The true vectors of two users differ in
-    at most two bits, so the ratio of their probabilities for one report is at most p(1−q)/((1−p)q) = E.
+    The bit of the user's value is 1 with probability p, and any other bit with probability q. The unperturbed bits of
+    two values differ in at most two places. The ratio of a report's probabilities under two values is therefore at most
+    p(1−q)/((1−p)q) = E.
     """
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
@@ -89,13 +90,13 @@ class UnaryEncoding(Oracle):
         return self.weight_bounds[1]
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns the fewest and most 1 bits in a set, over accepted reports."""
+        """Returns the fewest and the most 1 bits of an accepted report in a set."""
         low, high = self.weight_bounds
         outside = self.domain_size - subset.size
         return max(0, low - outside), min(subset.size, high)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the reports within `weight_bounds`. O(d) per report."""
+        """Returns an (n,) mask of the reports within `weight_bounds`. O(n·d)."""
         from ldp import kernels
 
         low, high = self.weight_bounds
@@ -111,8 +112,8 @@ class OUE(UnaryEncoding):
 
     The standard error at frequency 0 equals that of OLH with g = E + 1, for every d.
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: d
-    additions per report.
+    Report: ``bits`` (⌈d/8⌉ bytes). Value v is bit v mod 8 of byte v div 8, and padding is 0. State: d counters. Server:
+    d additions per report.
 
     See `ldp.oracle` for `epsilon` and `domain_size`.
 
@@ -155,9 +156,9 @@ class SUE(UnaryEncoding):
 def weight_bounds(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
     """Returns bounds of an honest report's Hamming weight, at a risk of 10⁻¹².
 
-    The Hamming weight is X + Y with independent X and Y. X is the bit of the user's value, 1 with probability p. Y is
-    the sum of the other d−1 bits, each 1 with probability q. The bounds are the largest ``low`` with
-    P[weight < low] ≤ 5·10⁻¹³ and the smallest ``high`` with P[weight > high] ≤ 5·10⁻¹³.
+    The Hamming weight is X + Y with independent X and Y. X is the bit of the user's value, which is 1 with probability
+    p. Y is the sum of the other d−1 bits, each of which is 1 with probability q. The bounds are the largest ``low``
+    with P[weight < low] ≤ 5·10⁻¹³ and the smallest ``high`` with P[weight > high] ≤ 5·10⁻¹³.
 
     The bounds decide which reports count, so they must be the same integers on every machine. The distribution is
     therefore computed in integers, from its mode outwards, as multiples of 2⁻²⁵⁶ of the mode's probability. Each step
