@@ -160,8 +160,8 @@ class SubsetSelection(Oracle):
             rest = m - own
             shift = own - Fraction(rest, others)  # change of the mean if u is a member
             return (
-                self.p * _drawn(others, rest, self.k - 1)
-                + (1 - self.p) * _drawn(others, rest, self.k)
+                self.p * _hypergeometric_variance(others, rest, self.k - 1)
+                + (1 - self.p) * _hypergeometric_variance(others, rest, self.k)
                 + self.p * (1 - self.p) * shift**2
             )
 
@@ -208,7 +208,7 @@ def _variance(p: Fraction, q: Fraction) -> Fraction:
     return q * (1 - q) / (p - q) ** 2
 
 
-def _drawn(size: int, marked: int, draws: int) -> Fraction:
+def _hypergeometric_variance(size: int, marked: int, draws: int) -> Fraction:
     """Returns the variance of the hypergeometric distribution."""
     spread = draws * marked * (size - marked) * (size - draws)
     return Fraction(spread, size * size * max(size - 1, 1))  # for size 1 the spread is 0
