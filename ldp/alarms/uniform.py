@@ -78,7 +78,7 @@ class Uniform(Martingale):
         return self.count(np.bincount(bins, minlength=self.bins))
 
     def count(self, counts: npt.NDArray[np.int64]) -> bool:
-        """Adds the reports per bin; returns whether to raise an alarm. O(m)."""
+        """Adds the number of reports per bin; returns whether to raise an alarm."""
         self._counts += counts
         n, m, a = int(self._counts.sum()), self.bins, _WEIGHTS
         each = (gammaln(a[:, None] + self._counts) - gammaln(a)[:, None]).sum(axis=1)

@@ -38,8 +38,8 @@ def base_pos(estimate: Estimate) -> Vector:
 def post_pos(estimate: Estimate) -> Vector:
     """Post-Pos: sets negative answers of queries to 0 (Section IV.A). O(d).
 
-    Returns (d,) float64, the answers for single values, which equal those of Base-Pos. The answer for a set is the sum
-    of Base over the set, or 0 if this sum is negative. `ldp.answer` computes it.
+    The result contains the answers for single values, which are the same as under Base-Pos. The answer for a set is the
+    sum of Base over the set, or 0 if this sum is negative. `ldp.answer` computes it.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)

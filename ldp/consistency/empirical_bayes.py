@@ -27,9 +27,10 @@ def empirical_bayes(estimate: Estimate) -> Vector:
     """Posterior mean under the maximum-likelihood prior, then Norm-Sub.
 
     The method is not in the paper. The prior may be any distribution of frequencies ≥ 0 on a grid of step σ/4. It is
-    the maximum-likelihood mixing distribution of Kiefer and Wolfowitz, given f̃ ~ N(f, σ²) with the σ of Equation 5.
-    To avoid overfitting if estimates are sparse, the prior contains two additional values per σ, spread evenly from 2σ
-    above Base-Cut's threshold to the largest estimate. docs/guides/choose-a-method.md compares the errors.
+    the maximum-likelihood mixing distribution of Kiefer and Wolfowitz, given f̃ ~ N(f, σ²) with the σ of Equation 5. To
+    avoid overfitting if estimates are sparse, the prior contains two additional values per σ, spread evenly from 2σ
+    above Base-Cut's threshold to the largest estimate. docs/guides/choose-a-method.md compares the errors of the
+    methods.
     Returns (d,) float64, non-negative, with sum 1. O(d), plus a fit on at most 865 bins.
 
     Example:
@@ -117,7 +118,7 @@ def posterior_means(z: Vector, weights: Vector) -> Vector:
 
 
 def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
-    """Returns w ≥ 0 with Σw = 1 that maximizes Σ counts·log(likelihoods·w).
+    """Returns w ≥ 0 with sum 1 that maximizes Σ counts·log(likelihoods·w).
 
     Each round adds the atoms where additional weight raises the likelihood most. It optimizes a quadratic approximation
     over all atoms in use (non-negative least squares), and halves the step until the likelihood rises. The problem is

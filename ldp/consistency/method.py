@@ -28,7 +28,7 @@ class Method:
         function: maps an Estimate to a new (d,) float64 vector that keeps the weak order of the estimates.
         non_negative: whether all frequencies of the vector are at least 0 (Table I).
         sums_to_one: whether the sum of the vector is 1 (Table I).
-        of_paper: whether it is Base or one of the paper's ten methods.
+        of_paper: whether the method is Base or one of the paper's ten methods.
         answer: maps the estimate, a set's indices and the method's vector to the set's frequency.
     """
 

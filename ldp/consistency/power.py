@@ -145,7 +145,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
 
 
 def _interpolation() -> tuple[Vector, Vector]:
-    """Returns Chebyshev points, and the matrix that maps values to half-cells."""
+    """Returns Chebyshev points and the matrix that interpolates at half-cells."""
     angles = np.arange(DEGREE + 1) * np.pi / DEGREE
     halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
     at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)
@@ -262,7 +262,7 @@ def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
 
 
 def _regions(t: Vector, n: int, s: float, alpha: float) -> Iterator[tuple[npt.NDArray[np.intp], Terms]]:
-    """Yields for each region the indices of its t, and the terms of the sum.
+    """Yields the indices of t in each region, and the terms of the sum there.
 
     The terms are a function of (m, 1) points: for each t, the nearest point in [1, n]. The function returns k minus the
     point, and the logarithm of the prior weight of k. Both results broadcast over the m rows.

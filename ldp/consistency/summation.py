@@ -14,10 +14,9 @@ BLOCK = 8192  # numbers summed together: they fit the first-level cache and need
 def exact_sum(values: Vector) -> float:
     """Sums (m,) finite numbers; every order gives exactly the same result.
 
-    Magnitudes must be below 2^1000. O(m). In each block, a large power of two is added to each value and subtracted
-    again, which rounds the value to a multiple of one unit. These multiples add up without rounding. The rounding
-    errors are rounded likewise, to a unit 2^38 times smaller. The remainder, below 2^−75 of the largest value, is
-    dropped.
+    Magnitudes must be below 2^1000. O(m). In each block, adding and then subtracting a large power of two rounds each
+    value to a multiple of one unit. These multiples add up without rounding. The rounding errors are rounded likewise,
+    to a unit 2^38 times smaller. The remainder, below 2^−75 of the largest value, is dropped.
 
     Example:
         >>> exact_sum(np.array([1.0, 2.0**-60, -1.0])) == 2.0**-60

@@ -17,7 +17,7 @@ def by_method(estimate: Estimate, methods: Iterable[str]) -> dict[str, Vector]:
         methods: keys of `METHODS`.
 
     Returns:
-        The (d,) float64 vector of each method by name, bit for bit the result of a call of the method. O(d log d).
+        The vector of each method, by name. It equals the result of the method bit for bit. O(d log d).
 
     Example:
         >>> import ldp

@@ -3,7 +3,7 @@
 The first call of a kernel compiles it and caches it on disk. `warm` compiles all kernels. The cache key contains only
 the CPU and the timestamp of the kernel's own file. A kernel must therefore not call kernels in other files. All kernels
 release the GIL, and no kernel allocates memory in proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64
-bits in arithmetic. Loops cast the result of each step back to keep integers narrow.
+bits in arithmetic. A cast after each step of a loop keeps integers narrow.
 """
 
 from __future__ import annotations

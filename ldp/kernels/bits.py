@@ -13,9 +13,9 @@ RUN = 2048  # bytes counted together; their eight 1-byte sums each fit the first
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
     """Adds to each state[v] the number of reports whose bit v is set.
 
-    1-byte counters sum up to 255 runs of bytes before they are added to the state. A run is a part of a long report, or
-    several short reports. `state` is (d,) int64. `bits` is (n, ⌈d/8⌉) uint8 and contiguous. Value v is bit v mod 8 of
-    byte v div 8, and padding is 0.
+    Counters of 1 byte add at most 255 runs of bytes, and are then added to the state. A run is a part of a long report,
+    or several short reports. `state` is (d,) int64. `bits` is (n, ⌈d/8⌉) uint8 and contiguous. Value v is bit v mod 8
+    of byte v div 8, and padding is 0.
     """
     n, size = bits.shape
     wire = bits.reshape(-1)

@@ -1,7 +1,7 @@
 """Computes the hashes mul32 and xxh32 of OLH, and counts OLH reports.
 
 The hashes are defined modulo 2³², and a vector register holds twice as many 32-bit words as 64-bit words. numba widens
-32-bit integers to 64 bits in arithmetic. The hashes therefore use `_add`, `_multiply` and so on.
+32-bit integers to 64 bits in arithmetic. The hashes therefore use `_add`, `_multiply` and so on, which keep 32 bits.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
 
 @njit(cache=True, nogil=True)
 def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """Returns the "mul32" bucket for each pair of seed and value, as (n,)."""
+    """Returns the "mul32" bucket for each pair of seed and value."""
     buckets = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         e, a, b, c = _words_of(values[i])
@@ -171,7 +171,7 @@ def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 
 @njit(cache=True, nogil=True)
 def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """Returns the "xxh32" bucket for each pair of seed and value, as (n,)."""
+    """Returns the "xxh32" bucket for each pair of seed and value."""
     buckets = np.empty(seeds.size, np.int64)
     text = np.empty(20, np.int64)
     for i in range(seeds.size):

@@ -39,8 +39,8 @@ def count_indices_partitioned(
     """Counts runs of indices, each run into one of several states.
 
     `addresses` contains the addresses of m contiguous int64 states, from `address_of`. `runs`, of shape (2, r),
-    contains for each run its state and the position after its last index. `indices` is (n,) uint8, uint16 or uint32.
-    Each index is below the length of a state.
+    contains the state of each run and the position after the run's last index. `indices` is (n,) uint8, uint16 or
+    uint32. Each index is below the length of a state.
     """
     first = 0
     for run in range(runs.shape[1]):
@@ -54,7 +54,7 @@ def count_indices_partitioned(
 def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
     """Sorts runs of items by group, in a stable order.
 
-    An item has `size` bytes. `runs`, of shape (2, r), contains for each run its group and the index after its last
+    An item has `size` bytes. `runs`, of shape (2, r), contains the group of each run and the index after the run's last
     item. `out` receives the items of one group after another, as (n·size,) uint8. `ends` receives the index after the
     last item of each of m groups.
     """

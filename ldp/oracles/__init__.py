@@ -48,7 +48,7 @@ PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in 
 
 
 def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
-    """Returns the class of a protocol that best fits a document's keys.
+    """Returns the protocol's class that best fits a document's keys.
 
     Raises:
         ValueError: an unknown name.

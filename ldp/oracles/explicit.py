@@ -48,7 +48,7 @@ class ExplicitChannel(Oracle):
 
     @property
     def spent(self) -> str:
-        """The ε of one report as in documents: "num/den" or "infinite"."""
+        """The ε of one report as written in documents: "num/den" or "infinite"."""
         return INFINITE if isinstance(self.epsilon, float) else written(self.epsilon)
 
     def parameters(self) -> dict[str, Any]:

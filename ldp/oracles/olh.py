@@ -81,8 +81,8 @@ class OLH(Oracle):
     """Optimized Local Hashing, or Binary Local Hashing if g is 2.
 
     The device draws a 32-bit seed, which selects a hash function H from the domain to g buckets. It reports the seed
-    and a bucket. This is H(v), the bucket of the user's value, with probability p = E/(E+g−1), and any other bucket
-    with 1/(E+g−1) each. For every H, the ratio of a bucket's probabilities under two values is at most E ≤ e^ε. A
+    and a bucket. The bucket is H(v) for the user's value v with probability p = E/(E+g−1). Each other bucket has
+    probability 1/(E+g−1). For every H, the ratio of a bucket's probabilities under two values is at most E ≤ e^ε. A
     report supports each value that H maps to the reported bucket. It supports its user's value with probability p, and
     any other value with q = 1/g. The variance does not depend on d. It is lowest for g = h+1, where h is the smallest
     integer with E ≤ √(h(h+1)). The paper's "closest integer to E+1" differs in narrow ranges of ε. Binary Local Hashing

@@ -1,6 +1,6 @@
 """Base class of frequency oracles.
 
-Each protocol is "pure": a report supports a set of values. The set contains its user's value with probability p, and
+Each protocol is "pure": a report supports a set of values. The set contains the user's value with probability p, and
 any other value with probability q < p. The server's state is a vector of integers that is linear in the reports, so
 states can be added.
 """
@@ -344,7 +344,7 @@ class Oracle(Described, ABC):
         return present + (m - 1) * absent, m * absent
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """Raises ValueError if the sum of the counts is impossible."""
+        """Raises ValueError for an impossible sum; by default, none is impossible."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         import numpy as np

@@ -26,7 +26,7 @@ def accumulate_partitioned(
     """Counts each report into one of m states, in steps.
 
     Reports must be well-formed, as for `Oracle.accumulate_checked`. A run is a series of consecutive reports for the
-    same state. `runs`, of shape (2, r), contains for each run the index of its state and the index after its last
+    same state. `runs`, of shape (2, r), contains the state's index of each run, and the index after the run's last
     report. `states` may contain the same array twice. Each step counts at most `most` reports and yields None. If a
     report is a single index and m > 1, one step counts all reports.
 

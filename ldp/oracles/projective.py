@@ -40,9 +40,9 @@ class PGR(PreferredMessages):
     with probability E·π, and each other point with probability π. The ratio of a report's probabilities under two
     values is therefore at most E ≤ e^ε. A report supports the values orthogonal to it.
 
-    By default, K is the smallest number of points whose geometry has a variance within 2 % of the lowest, for
-    d ≤ K ≤ max(4d, 2¹⁶). If no such K has a prime near E + 1, the variance exceeds that of OLH, for example 2.7 times
-    at ε = 8 and d = 30,000. `ldp plan` compares the protocols.
+    By default, K is the smallest for which the variance is within 2 % of the lowest, among d ≤ K ≤ max(4d, 2¹⁶). If no
+    such K has a prime near E + 1, the variance exceeds that of OLH, for example 2.7 times at ε = 8 and d = 30,000. `ldp
+    plan` compares the protocols.
 
     Report: ``index``, the number of a point (1, 2 or 4 bytes). State: K counters. Server: one increment per report.
     Decoding takes O(K log K) time and about 50 bytes per counter.
@@ -252,10 +252,10 @@ def number(word: int, prime: int, dimension: int) -> int:
 def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
     """Returns one of the c points that are orthogonal to a value.
 
-    Each place in 0..c−1 selects another point. Let l be the position of the value's last non-zero coordinate. Without
-    coordinate l, the result is the point of PG(t−2, q̄) whose number is the place. The other coordinates determine
-    coordinate l, which is 0 if all coordinates before it are 0. The value is secret, so no branch and no number of
-    steps depends on it.
+    Each place in 0..c−1 selects a different point. Let l be the position of the value's last non-zero coordinate.
+    Without coordinate l, the result is the point of PG(t−2, q̄) whose number is the place. The other coordinates
+    determine coordinate l, which is 0 if all coordinates before it are 0. The value is secret, so no branch and no
+    number of steps depends on it.
 
     Example:
         >>> [orthogonal(5, place, 3, 3) for place in range(4)]  # value 5 has the word 101, point 1 has the word 010

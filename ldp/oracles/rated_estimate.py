@@ -116,9 +116,8 @@ class RatedEstimate(Estimate):
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of the pooled frequencies.
 
-        The intervals are valid even if rates depend on values or change; see
-        `ldp.intervals.confidence_sequence.of_rates`.
-        Raises ValueError for a level that is not strictly between 0 and 1.
+        The intervals are valid even if rates depend on values or change; see `confidence_sequence.of_rates`. Raises
+        ValueError for a level that is not strictly between 0 and 1.
         """
         channels = [channel(rate) for rate in self.rated.rates]
         low, high = confidence_sequence.of_rates(

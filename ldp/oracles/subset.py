@@ -21,10 +21,10 @@ _SCRATCH = 1 << 20  # limit of reports × d that `perturb` draws together, to bo
 class SubsetSelection(Oracle):
     """Subset Selection: the report is a random subset of k values.
 
-    A subset that contains the user's value is E times as likely as one that does not. A report supports the members of
-    its subset. They include its user's value with probability p = kE/(kE+d−k), and any other value with
+    A subset that contains the user's value is E times as likely as a subset that does not. A report supports its k
+    members. The user's value is a member with probability p = kE/(kE+d−k), and any other value with probability
     q = [p(k−1)+(1−p)k]/(d−1). The estimates sum to exactly 1. By default, k is one of the two integers next to d/(E+1),
-    the one with the lower variance. The paper uses the integer nearest to d/(E+1). If the paper's k is 2 although 1 is
+    whichever has the lower variance. The paper uses the integer nearest to d/(E+1). If the paper's k is 2 although 1 is
     better, the variance is up to 17 % higher.
 
     Report: the smaller of two forms, or ``indices`` if the sizes are equal. ``indices`` are the k members in strictly
@@ -109,11 +109,11 @@ class SubsetSelection(Oracle):
         """Draws for each value in turn how many users select it.
 
         A report is drawn from a mixture. With probability (pd−k)/(d−k), it is the user's value and a uniform
-        (k−1)-subset of the other values. This user is "waiting" until the own value is next, and then "free".
+        (k−1)-subset of the other values. This user is "waiting" until the user's value is next, and then "free".
         Otherwise, the report is a uniform k-subset of all values, and the user is free. Users are grouped by the number
-        j of members that are still missing, without the own value of a waiting user. When r values are left, a free
-        user selects the next value with probability j/r, and a waiting user with probability j/(r−1). The users whose
-        own value is next are drawn without replacement from all waiting users.
+        j of members that are still missing, except the value of a waiting user. When r values are left, a free user
+        selects the next value with probability j/r, and a waiting user with probability j/(r−1). The users whose value
+        is next are drawn without replacement from all waiting users.
         """
         import numpy as np
 
@@ -209,6 +209,5 @@ def _variance(p: Fraction, q: Fraction) -> Fraction:
 
 
 def _hypergeometric_variance(size: int, marked: int, draws: int) -> Fraction:
-    """Returns the variance of the hypergeometric distribution."""
     spread = draws * marked * (size - marked) * (size - draws)
     return Fraction(spread, size * size * max(size - 1, 1))  # for size 1 the spread is 0

@@ -27,7 +27,7 @@ _UNIT = 1 << 256
 
 
 class UnaryEncoding(Oracle):
-    """Unary encoding: independent bits, 1 with probability p or q.
+    """Unary encoding: independent bits that are 1 with probability p or q.
 
     The bit of the user's value is 1 with probability p, and any other bit with probability q. The unperturbed bits of
     two values differ in at most two places. The ratio of a report's probabilities under two values is therefore at most
@@ -90,7 +90,7 @@ class UnaryEncoding(Oracle):
         return self.weight_bounds[1]
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns the fewest and the most 1 bits of an accepted report in a set."""
+        """Returns the fewest and the most 1 bits of a set in accepted reports."""
         low, high = self.weight_bounds
         outside = self.domain_size - subset.size
         return max(0, low - outside), min(subset.size, high)
