@@ -238,7 +238,7 @@ Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
 def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
     """Yields the records whose key begins with `prefix`.
 
-    Returns at most 64 headers of each record.
+    Reads at most 64 headers of each record.
     """
     assert records.starts is not None
     data = records.data.tobytes()
