@@ -72,13 +72,13 @@ class HammingWeight(Martingale):
         self._reports = self._total = 0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) valid reports; returns whether to raise an alarm. O(bytes)."""
+        """Adds n valid reports; returns whether to raise an alarm. O(bytes)."""
         from ldp import kernels
 
         return self.count(reports.size, int(kernels.count_ones(self._oracle.column(reports, "bits")).sum()))
 
     def count(self, reports: int, ones: int) -> bool:
-        """Adds numbers of reports and 1 bits; returns whether to raise an alarm."""
+        """Adds counts of reports and 1 bits; returns whether to raise an alarm."""
         self._reports += reports
         self._total += ones
         return self._reaches(self._tilts * self._total - self._reports * self._logs)

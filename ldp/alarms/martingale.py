@@ -49,7 +49,7 @@ class Martingale(ABC):
 
     @abstractmethod
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
+        """Adds a block of n valid reports; returns whether to raise an alarm."""
 
     @property
     @abstractmethod

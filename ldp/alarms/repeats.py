@@ -30,7 +30,7 @@ class Repeats(Martingale):
     unary encoding, and p/C(d−1, k−1) for Subset Selection. Therefore, the i-th report equals an earlier report with a
     probability of at most (i−1)π. The number N of repeats among n reports satisfies E[e^(λN)] ≤ e^(b(e^λ−1)), with
     b = π·n(n−1)/2. If N and b are summed over blocks, e^(λN − b(e^λ−1)) is a supermartingale that starts at 1. The test
-    uses its mean over several λ.
+    uses the mean of this supermartingale over several λ.
 
     The test does not apply to RAPPOR or to protocols with few possible reports. A record that a non-idempotent
     producer sends twice also raises the alarm. The test misses poisoning reports that differ from each other.
@@ -67,11 +67,11 @@ class Repeats(Martingale):
         self._again, self._pairs = 0, 0.0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
+        """Adds a block of n valid reports; returns whether to raise an alarm."""
         return self.count(reports.size, repeats_in(reports))
 
     def count(self, reports: int, again: int) -> bool:
-        """Adds numbers of reports and repeats; returns whether to raise an alarm."""
+        """Adds counts of reports and repeats; returns whether to raise an alarm."""
         self._again += again
         self._pairs += reports * (reports - 1) / 2
         expected = math.exp(self.log_peak) * self._pairs

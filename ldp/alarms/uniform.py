@@ -70,7 +70,7 @@ class Uniform(Martingale):
             self._secret = int(self._rng.integers(self._oracle.domain_size + 1, self._oracle.state_size))
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) valid reports; returns whether to raise an alarm. O(n)."""
+        """Adds n valid reports; returns whether to raise an alarm. O(n)."""
         if isinstance(self._oracle, OLH):
             bins = reports["seed"].astype(np.uint32) * np.uint32(self._secret) >> np.uint32(32 - _BITS)
         else:

@@ -78,7 +78,7 @@ class Watch:
             test.begin()
 
     def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
-        """Tests a sample of (n,) valid reports; returns new alarms. O(sample)."""
+        """Tests a sample of n valid reports; returns new alarms. O(sample)."""
         if not self._tests or not reports.size:
             return []
         now, most = self._clock(), self._block.size

@@ -79,7 +79,7 @@ def norm_sub(estimate: Estimate) -> Vector:
 
 
 def project_on_simplex(values: Vector) -> Vector:
-    """Projects (d,) numbers onto the simplex {f ≥ 0, Σf = 1}. O(d log d).
+    """Projects d numbers onto the simplex {f ≥ 0, Σf = 1}. O(d log d).
 
     Let u be the values in descending order. The j largest values are all positive in the solution if and only if
     Σ_{i≤j} (u_i − u_j) < 1. This sum grows with j, so the positive values are the longest such prefix of u.

@@ -12,7 +12,7 @@ The sums have n terms. Three approximations shorten these sums, and change f' by
 - Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and the integral
   equals its trapezoidal sum with step s/2 to within e^{−8π²}.
 - The posterior mean is smooth in t. A polynomial of degree 11 fits it on a window of s/4, and on wider windows far from
-  0 and n. If there are many estimates, their means are looked up in a table of these polynomials.
+  0 and n. The means of many estimates are looked up in a table of these polynomials.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ BLOCK = 8192  # numbers summed together: they fit the first-level cache and need
 
 
 def exact_sum(values: Vector) -> float:
-    """Sums (m,) finite numbers; every order gives exactly the same result.
+    """Sums m finite numbers, with exactly the same result in any order.
 
     Magnitudes must be below 2^1000. O(m). In each block, adding and then subtracting a large power of two rounds each
     value to a multiple of one unit. These multiples add up without rounding. The rounding errors are rounded likewise,

@@ -60,7 +60,7 @@ _DEVIATIONS = 3.5
 
 
 def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of (k,) support counts of n reports.
+    """Returns anytime-valid intervals from support counts of n reports.
 
     A report supports its user's value with probability p, and any other value with probability q < p. For one value,
     the probability that the interval contains f at every n is at least `level`, in (0, 1).
@@ -84,7 +84,7 @@ def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple
 def of_sets(
     totals: Vector, n: int, inside: Moments, outside: Moments, most: int, level: float
 ) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of sets from (k,) sums of supports.
+    """Returns anytime-valid intervals of sets from k sums of supports.
 
     Let X be the number of the set's values that a report supports. `inside` contains the mean of X and an upper bound
     of the variance of X, for users with a value of the set. `outside` contains the same for other users, with a smaller

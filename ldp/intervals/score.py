@@ -15,7 +15,7 @@ Vector = npt.NDArray[np.float64]
 def interval(
     estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float
 ) -> tuple[Vector, Vector]:
-    """Returns score intervals around (k,) estimates f̃.
+    """Returns score intervals around k estimates f̃.
 
     An interval is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of values
     of the estimated set that a report supports. `inside` is the variance of X if the report's user has a value of the

@@ -93,7 +93,7 @@ def read_frames(
         begins: (m,) int64, the start of each record.
         ends: (m,) int64, the end of each record.
         header: the version byte and the fingerprint.
-        rules: size of a report in bytes, its `least_text`, and the limit of reports per record.
+        rules: the size of a report in bytes, the `least_text` of a report, and the limit of reports per record.
         fields: (f, 2) int64, the bound and the size in bytes of each integer in a report. For a vector, f is 0.
         reports: (`frames_capacity`,) uint8, output: the reports of accepted records.
         counts: (m,) int64, output: the number of reports of each accepted record, 0 for other records.

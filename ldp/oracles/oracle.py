@@ -164,7 +164,7 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Adds (n,) well-formed reports to a state in place.
+        """Adds n well-formed reports to a state in place.
 
         Raises:
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
@@ -218,7 +218,7 @@ class Oracle(Described, ABC):
         return self.estimate(self.support(state), n)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
-        """Returns the estimate from (n,) reports.
+        """Returns the estimate from n reports.
 
         Raises:
             TypeError: an array that is not of `report_dtype`.

@@ -3,7 +3,7 @@
 Source: Feldman, Nelson, Nguyen and Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 
 The projective space is PG(t−1, q̄) over the integers modulo a prime q̄. A point is a non-zero vector of t coordinates,
-and all its non-zero multiples are the same point. In one of them, the first non-zero coordinate is 1. Read as a number
+and all its non-zero multiples are the same point. One multiple has 1 as its first non-zero coordinate. Read as a number
 in base q̄, this multiple is the point's "word". The points are numbered 0..K−1 in the order of their words, so points
 whose leading coordinates are 0 come first. A word of m+1 digits lies in q̄^m..2q̄^m−1. Its point has the number
 word − q̄^m + (q̄^m − 1)/(q̄ − 1).
@@ -281,7 +281,7 @@ def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
 def orthogonals(
     values: npt.NDArray[np.int64], places: npt.NDArray[np.int64], prime: int, dimension: int
 ) -> npt.NDArray[np.int64]:
-    """Applies `orthogonal` to (n,) pairs of value and place. O(t) per pair."""
+    """Applies `orthogonal` to n pairs of value and place. O(t) per pair."""
     import numpy as np
 
     heads = prime ** np.arange(dimension, dtype=np.int64)
