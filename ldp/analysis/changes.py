@@ -92,7 +92,7 @@ class _Test:
         return _Test(self.later, self.n_later, self.earlier, self.n_earlier, self.law, self.tests, self.level)
 
     @functools.cached_property
-    def lines(self) -> Sequence[tuple[float, float, Vector, Vector]]:
+    def cells(self) -> Sequence[tuple[float, float, Vector, Vector]]:
         """Cells of F: start, end, λ₂·n₂ of the main terms, λ of the side terms."""
         edges = _cells(self.law)
         tilts, pairs = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
@@ -101,8 +101,7 @@ class _Test:
         return [(low, high, tilt, sides[[high < 1.0, low > 0.0]]) for low, high, tilt, sides in cells]
 
     @property
-    def among(self) -> Vector:
-        """Later minus earlier frequency of each test, by Base: (k,)."""
+    def differences(self) -> Vector:
         apart = self.law.inside[0] - self.law.outside[0]
         difference: Vector = (self.later / self.n_later - self.earlier / self.n_earlier) / apart
         return difference
@@ -236,7 +235,7 @@ def _check(before: Estimate, after: Estimate, level: float, at_least: float) -> 
 def _found(tests: Sequence[_Test], level: float, at_least: float) -> Changes:
     none = np.zeros(0)
     log_e = np.concatenate([none, *(_two_sided(test, at_least) for test in tests)])
-    differences = np.concatenate([none, *(test.among for test in tests)])
+    differences = np.concatenate([none, *(test.differences for test in tests)])
     return Changes(discoveries(log_e, level), differences, log_e, level, at_least, tests)
 
 
@@ -272,7 +271,7 @@ def _log_e(test: _Test, gap: Vector) -> Vector:
         return np.zeros_like(test.earlier)  # the frequency of the whole domain is constant
     total, n = test.earlier + test.later, sum(sizes)
     least = np.full_like(test.earlier, _LARGEST)
-    for low, high, tilt, sides in test.lines:
+    for low, high, tilt, sides in test.cells:
         first, last = np.maximum(low, -gap * sizes[0] / n), np.minimum(high, 1.0 + gap * sizes[1] / n)
         mean = np.zeros_like(test.earlier)
         for one in tilt:
