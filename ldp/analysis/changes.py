@@ -4,24 +4,25 @@
 (false discovery rate, Benjamini and Hochberg 1995). This holds for every domain size and n, and for any dependence
 between the counts. The users may be fixed, or drawn at random from a population that is the same in both windows.
 
-**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be log E e^(λX) of a
-report's contribution X, for a user with and without the value (`ldp.intervals.confidence_sequence`), and
+**E-value.** In the earlier window, C₁ of n₁ reports support a value. In the later window, C₂ of n₂ reports do. Let X be
+a report's contribution to the count. Let a(λ) be log E e^(λX) for a user with the value, and b(λ) for a user without it
+(`ldp.intervals.confidence_sequence`). Let
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
-Reports are independent given the users, and log M is concave in f. If a share f of the users has the value, n reports
-have E e^(λC) ≤ M(λ, f)ⁿ. Therefore, for λ₁ < 0 < λ₂,
+Reports are independent given the users, and log M is concave in f. If a share f of the users has the value, the count C
+of n reports has E e^(λC) ≤ M(λ, f)ⁿ. Therefore, for λ₁ < 0 < λ₂,
 
     exp(λ₁C₁ + λ₂C₂) / (M(λ₁, f₁)^n₁ · M(λ₂, f₂)^n₂)
 
 has a mean of at most 1 for the true f₁ and f₂, which are unknown. Let F be the frequency in the two windows combined.
 Under the hypothesis f₂ − f₁ ≤ δ the ratio is lowest at f₂ − f₁ = δ, for a given F. Its logarithm is convex in F, so its
 minimum over a range of F has a closed form. The range of F is divided into cells in which the variance of a
-contribution is nearly constant. Each cell has two main terms. Their λ are optimal for the cell and the level, with
-n₁λ₁ = −n₂λ₂, so that F has little influence. Two side terms grow if the counts indicate an F below or above the cell.
-The weighted mean of the terms is an e-value if F is in the cell. The minimum over all cells is an e-value for every F.
-It is evidence of an increase by more than δ. For a decrease, the windows are exchanged. The e-value of a change is the
-mean of the two e-values.
+contribution is nearly constant. Each cell has two main terms, which are the ratio for two choices of λ₁ and λ₂. Each
+choice is optimal for the cell and the level, with n₁λ₁ = −n₂λ₂, so that F has little influence. Two side terms grow if
+the counts indicate an F below or above the cell. If F is in the cell, the weighted mean of the cell's terms is an
+e-value. The minimum over all cells is an e-value for every F. A high e-value is evidence of an increase by more than δ.
+For a decrease, the windows are exchanged. The e-value of a change is the mean of the two e-values.
 
 **Discoveries** (e-BH, Wang and Ramdas 2022). The e-values of the m tests are sorted in descending order. The first k
 are discoveries, where k is the largest number such that the k-th e-value is at least m/(k·level).
@@ -58,7 +59,7 @@ _TILT = 30.0
 
 @dataclass(frozen=True)
 class _Law:
-    """Laws of a report's contribution, for users inside and outside the set."""
+    """Laws and moments of a report's contribution to the count of a set."""
 
     laws: Laws
     inside: Moments
@@ -77,7 +78,7 @@ class _Law:
 
 @dataclass(frozen=True)
 class _Test:
-    """Counts in two windows, (k,) each, and the parameters of their tests."""
+    """The (k,) counts of k tests in two windows, and the tests' parameters."""
 
     earlier: Vector
     n_earlier: int
@@ -93,7 +94,7 @@ class _Test:
 
     @functools.cached_property
     def cells(self) -> Sequence[tuple[float, float, Vector, Vector]]:
-        """Cells of F: start, end, λ₂·n₂ of the main terms, λ of the side terms."""
+        """Start, end, λ₂·n₂ of main terms and λ of side terms, for each cell of F."""
         edges = _cells(self.law)
         tilts, pairs = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
         cells = zip(edges[:-1].tolist(), edges[1:].tolist(), tilts, pairs, strict=True)
@@ -112,9 +113,9 @@ class Changes:
     """Differences between two windows, and the discoveries among them.
 
     Attributes:
-        found: (k,) indices of the discoveries, the strongest evidence first.
-        differences: (m,) later minus earlier frequency, by Base, of all tests.
-        log_e: (m,) natural logarithms of the e-values; finite.
+        found: (k,) indices of the discoveries, by descending evidence.
+        differences: (m,) differences of Base's frequencies in all tests, later minus earlier.
+        log_e: (m,) natural logarithms of the e-values, all finite.
         level: upper bound of the false discovery rate.
         at_least: largest difference that does not count as a change.
 
@@ -135,14 +136,14 @@ class Changes:
     _tests: Sequence[_Test] = field(repr=False)
 
     def p_values(self) -> Vector:
-        """Returns the p-values 1/e, at most 1: (m,)."""
+        """Returns the (m,) p-values min(1, 1/e) of all tests."""
         return np.exp(-np.maximum(self.log_e, 0.0))
 
     def interval(self) -> tuple[Vector, Vector]:
         """Returns intervals for the differences of the discoveries.
 
-        Their false coverage rate is at most the level. The result is (low, high), each (k,) float64, in [−1, 1], in the
-        order of `found`. O(k), with about ten thousand steps per discovery.
+        The false coverage rate of the intervals is at most the level. The results are the (k,) lower ends and the (k,)
+        upper ends, from −1 to 1, in the order of `found`. O(k), with about ten thousand steps per discovery.
         """
         if not self.found.size:
             return np.zeros(0), np.zeros(0)
@@ -190,11 +191,11 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 def between_sets(
     before: Estimate, after: Estimate, queries: Iterable[SetQuery], level: float = 0.01, at_least: float = 0.0
 ) -> Changes:
-    """Finds the sets whose frequencies changed; indices refer to the queries.
+    """Finds the sets whose frequencies changed from one window to another.
 
-    Sets are tested separately from values. There are fewer sets than values, so smaller changes are detected.
-    Parameters and errors are those of `between`. A value outside the domain also raises ValueError. O(m) for a set of m
-    values, plus the cost of the first `SetQuery.variance`.
+    Indices in the result refer to `queries`. Sets are tested separately from values. There are fewer sets than values,
+    so smaller changes are detected. Parameters and errors are those of `between`. A value outside the domain also
+    raises ValueError. O(m) for a set of m values, plus the cost of the first `SetQuery.variance`.
 
     Example:
         >>> import ldp, ldp.query
@@ -247,7 +248,7 @@ def discoveries(log_e: Vector, level: float) -> Indices:
         level: upper bound of the false discovery rate, in (0, 1).
 
     Returns:
-        (k,) indices, the strongest evidence first. O(m log m).
+        (k,) indices, by descending evidence. O(m log m).
 
     Example:
         >>> discoveries(np.log([1.0, 250.0, 140.0, 90.0]), 0.02)  # thresholds: 200, 100, 67 and 50
@@ -265,7 +266,7 @@ def _two_sided(test: _Test, at_least: float) -> Vector:
 
 
 def _log_e(test: _Test, gap: Vector) -> Vector:
-    """Returns log e against f₂ − f₁ ≤ gap: (k,); `gap` is a number or (k,)."""
+    """Returns the (k,) logarithms of the e-values against f₂ − f₁ ≤ gap."""
     law, sizes = test.law, (test.n_earlier, test.n_later)
     if not law.outside[1] and not law.inside[1]:
         return np.zeros_like(test.earlier)  # the frequency of the whole domain is constant
@@ -323,7 +324,7 @@ def _cells(law: _Law) -> Vector:
 
 
 def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
-    """Returns λ₂·n₂ of the main terms, and λ of the side terms, by cell."""
+    """Returns each cell's λ₂·n₂ of the main terms, and λ of the side terms."""
     law, sizes, n = test.law, (test.n_earlier, test.n_later), test.n_earlier + test.n_later
     counts = np.unique([1, test.tests])
     wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _SIDE_SHARE))) for found in counts]
@@ -350,7 +351,7 @@ def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
 
 
 def _best(growth: Callable[[Vector], Vector], deviation: Vector, wanted: float, most: float) -> Vector:
-    """Returns the λ with the lowest (growth(λ) + wanted)/λ: (cells,)."""
+    """Returns each cell's λ with the lowest (growth(λ) + wanted)/λ."""
     usual = math.sqrt(2.0 * wanted) / deviation
     lam = np.minimum(usual[:, None] * np.geomspace(1.0 / 64.0, 2.0, 57), most)
     needed = (growth(lam) + wanted) / lam
@@ -364,12 +365,12 @@ def _picked(test: _Test, found: Indices) -> _Test:
 
 
 def _ends(test: _Test, needed: float) -> tuple[Vector, Vector]:
-    """Returns the interval of differences that are not rejected."""
+    """Returns the ends of the interval of gaps that are not rejected."""
     return _lowest(test, needed), -_lowest(test.exchanged(), needed)
 
 
 def _lowest(test: _Test, needed: float) -> Vector:
-    """Returns the largest rejected gap, the lower end of f₂ − f₁."""
+    """Returns the largest gap that is rejected, which is the lower end."""
     low, high = np.full_like(test.earlier, -1.0), np.ones_like(test.earlier)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

@@ -10,18 +10,18 @@ estimates best (`Fit.draws`). Each population provides half of the collections. 
 `MANY` sets, the posterior means of empirical Bayes replace Norm-Sub.
 
 **Correction** by the real estimate. A simulated population has less structure than the real population, which favours
-methods that shrink small values to 0. For a fixed query with Base's answer b and a method's answer m,
+methods that shrink small values to 0. For a fixed query with true answer f, Base's answer b and a method's answer m,
 
     E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased).
 
 Mainly the first term depends on the truth. The real estimate gives one observation of this term. The difference between
 the observation and the mean of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The
-weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations, and e is
-half of the error. Both are those of the method with the lowest simulated error.
+weight of the correction is e²/(e² + v), at most ½. For the method with the lowest simulated error, v is the variance of
+(m − b)² over the simulations, and e is half of the simulated error.
 
 **Confidence** is the lower of the two populations' confidences. Each is computed from means of only `RESAMPLED`
-collections, because means of many would hide how much the real population differs from a simulated one. For fewer than
-`MANY` sets, the confidence is multiplied by `FEW_SETS`.
+collections, because means of many collections would hide how much the real population differs from a simulated one.
+For fewer than `MANY` sets, the confidence is multiplied by `FEW_SETS`.
 
 `ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
 """
@@ -95,15 +95,15 @@ class Sets:
 
 
 Queries = Values | Sets | Query
-"""Queries for which methods are ranked. If there are several, their mean error counts. For a `TopQuery`, the error is
-the mean over the k values that are most frequent in the simulated truth."""
+"""Queries for which methods are ranked. The error of several queries is the mean. For a `TopQuery`, the error is the
+mean over the k values that are most frequent in the simulated truth."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Estimated mean squared error of a method, and its standard error.
+    """A method's estimated mean squared error.
 
-    `simulated` is the error in the simulations, without the correction.
+    `std_error` is the standard error of `mse`. `simulated` is the error in the simulations, without the correction.
     """
 
     method: str
@@ -118,9 +118,9 @@ class Ranking:
 
     Attributes:
         rows: methods by ascending error; equal errors in the paper's order.
-        confidence: estimated probability that the first method's error is at most `NEAR` times the lowest error. For
-            each population, this is the share of resamples in which the condition is true. The confidence is the lower
-            share, times `FEW_SETS` for fewer than `MANY` sets.
+        confidence: estimated probability that the first method's error is at most `NEAR` times the lowest error. Each
+            population gives the share of resamples in which this condition is true. The confidence is the lower share,
+            times `FEW_SETS` for fewer than `MANY` sets.
         weight: weight of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
@@ -143,14 +143,13 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
     """Ranks the methods by their errors on a query.
 
     Args:
-        estimate: f̃ over the domain.
+        estimate: Base over the whole domain.
         query: a `SetQuery` or `TopQuery`, or several queries as `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
         repeats: number of simulated collections, half from each population, at least 4.
 
     Returns:
-        All methods, ranked. Methods with equal errors are in the paper's order. O(repeats · (d log d + the sizes of the
-        sets)): 0.3 s for d = 1,024.
+        All methods, ranked. O(repeats · (d log d + the sizes of the sets)): 0.3 s for d = 1,024.
 
     Raises:
         TypeError: a query or number of repeats of the wrong type.
@@ -226,7 +225,7 @@ def _few(query: Queries) -> bool:
 def _simulate(
     estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Queries], rng: np.random.Generator
 ) -> list[Vector]:
-    """Returns errors and distances of R collections per query: (2, R, 11)."""
+    """Returns a (2, R, 11) array of errors and distances for each query."""
     oracle, made = estimate.oracle, []
     for one in weights:
         population = apportion(one, estimate.n)
@@ -238,14 +237,14 @@ def _simulate(
 
 
 def all_methods(estimate: Estimate) -> Vector:
-    """Applies all methods in the order of `METHODS`, Base first: (11, d)."""
+    """Returns the (11, d) results of all methods, in the order of `METHODS`."""
     return np.stack([*by_method(estimate, NAMES).values()])
 
 
 def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
-    """Returns the mean squared error of each method for a query: (11,).
+    """Returns the (11,) mean squared errors of the methods for a query.
 
-    `vectors` are (11, d), from `all_methods`; `truth` is (d,). The values of a `TopQuery` are the k largest of `truth`.
+    `vectors` are from `all_methods`, and `truth` is (d,). A `TopQuery` uses the k values with the largest `truth`.
     """
     query = _as_sets(query)
     if isinstance(query, Sets):
@@ -263,7 +262,7 @@ def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
 
 
 def _distances(query: Queries, vectors: Vector) -> Vector:
-    """Returns the mean squared distance of each method to Base: (11,)."""
+    """Returns the (11,) mean squared distances of the methods to Base."""
     # 0 for a TopQuery, because Base is biased for the values at the top
     return np.zeros(len(vectors)) if isinstance(query, TopQuery) else mean_squares(query, vectors, vectors[0])
 
@@ -277,10 +276,10 @@ def _rank(
     trust: float = 1.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """Ranks by errors and squared distances to Base: (2 populations, R, m).
+    """Ranks m methods by the errors and distances of R simulated collections.
 
-    `seen` are the distances in the real estimate, (m,). For each resample, `resamples` has the weights of the R
-    collections, and `noises` the index of the collection whose distance gives the noise. `trust` scales confidence.
+    `errors` and `distances` are (2 populations, R, m). `seen` are the (m,) distances in the real estimate. For each
+    resample, `resamples` has the weights of the collections, and `noises` has the collection that gives the noise.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -312,9 +311,10 @@ def _check(query: Queries, domain_size: int) -> None:
 
 
 def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
-    """Apportions users by (d,) weights, with largest remainders: (d,) int64.
+    """Apportions users by (d,) weights with the largest-remainder method.
 
-    The result sums to `users`, which must be below 2⁵³. Each number is within 1 of its exact share. O(d log d).
+    The (d,) int64 result sums to `users`, which must be below 2⁵³. Each number is within 1 of the exact share.
+    O(d log d).
 
     Example:
         >>> apportion(np.array([2.0, 1.0, 0.0]), 4).tolist()

@@ -66,7 +66,7 @@ class Candidate:
 class Plan:
     """Comparison of all protocols for one ε, d and number of reports.
 
-    `rows` has the recommended protocol first, then the others by standard error. `reason` explains the recommendation.
+    `rows` lists the recommended protocol, then the other protocols by standard error. `reason` explains the choice.
     `not_applicable` maps a protocol to the reason why it cannot be used.
     """
 
@@ -94,8 +94,8 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """Compares all registered protocols, each with its own best parameters.
 
     Among the protocols with a standard error within 5 % of the lowest, it recommends the protocol with the lowest cost
-    per report. Ties are broken by the smallest frame, then the smallest state, then the fewest decoding steps. ε and d
-    are as for `ldp.oracle`; `reports` is the expected number n ≥ 1 of reports in a snapshot.
+    per report. Ties are broken by the smallest frame, then the smallest state, then the fewest decoding steps.
+    `epsilon` and `domain_size` are as for `ldp.oracle`. `reports` is the expected number of reports in a snapshot.
 
     Raises:
         TypeError: a float ε; a domain size or number of reports that is not an int.
@@ -162,7 +162,7 @@ def _detectable(d: int, absent: float, present: float) -> float | None:
 
 
 def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
-    """Returns the recommended row and the reason; rows are sorted by error."""
+    """Returns the recommended row and the reason. `rows` are sorted by error."""
     least = rows[0]
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
     best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])

@@ -1,15 +1,15 @@
 """The snapshot of a stream at one cut, as an object and as messages.
 
-`take` computes a snapshot, `encode` converts it to messages, and `assemble` reads these. The modules `documents` and
-`chunks` define the formats of messages, and `largest` bounds their size.
+`take` computes a snapshot, `encode` converts it to messages, and `assemble` builds it from messages. The modules
+`documents` and `chunks` define the formats of messages. `largest` bounds the size of a message.
 
 The messages of a snapshot are a head, a domain (the labels) and one body per method: Base and the paper's ten methods
 (Section IV, Table I). They follow ``snapshot.schema.json``. Changes within a schema version only add fields, and a
 reader ignores unknown fields.
 
-Vectors of up to `INLINE` values are in the JSON body. Longer vectors have separate messages with the keys
-``<body's key>/<vector>/<i>``, each with up to `CHUNK` values in the shortest type of `chunks`. In the body, ``chunks``
-is the number of messages per vector, and ``vectors`` lists the vectors' names. `rounding` shortens long vectors.
+A vector of up to `INLINE` values is part of the JSON body. A longer vector is split into messages of up to `CHUNK`
+values, with the keys ``<body's key>/<vector>/<i>``. In the body, ``chunks`` is then the number of messages per vector,
+and ``vectors`` lists the names of the vectors. `rounding` makes long vectors shorter.
 
 All messages of a snapshot have the same identity, in the header ``snapshot`` and in the documents. The identity
 distinguishes them from another snapshot with the same number.

@@ -30,7 +30,7 @@ class NewerSchema(ValueError):  # noqa: N818  # named after the finding
 def assemble(stream: str, received: Received) -> Snapshot:
     """Assembles a stream's newest snapshot of all time.
 
-    `received` maps each key to the (headers, value) of its newest message, and may include messages of windows.
+    `received` maps each key to the headers and value of the key's newest message. It may include messages of windows.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot, or the snapshot has only a head.
@@ -114,7 +114,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
 
 
 def windows(stream: str, received: Received) -> list[Period]:
-    """Lists the windows with all messages, by name and start. O(messages)."""
+    """Lists the completely received windows, by name and start. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}
     for key, (headers, value) in received.items():
@@ -137,7 +137,6 @@ def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
 
 
 def _newest(messages: Iterable[Mapping[str, bytes]]) -> Mapping[str, bytes]:
-    """Returns the headers with the highest sequence number."""
     return max(messages, key=lambda headers: int(headers["sequence"]))
 
 
@@ -146,7 +145,6 @@ def _of_all_time(stream: str, key: str) -> bool:
 
 
 def _parse(value: bytes, kind: type = dict) -> Any:
-    """Parses JSON of limited size; raises ValueError for other input."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON given; allowed are up to {MOST_BYTES}")
     document = orjson.loads(value)
@@ -164,7 +162,7 @@ def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
 
 
 def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) -> dict[str, dict[str, Any]]:
-    """Returns the methods' documents with vectors as arrays."""
+    """Returns the body of each method, with the vectors as arrays."""
     bodies = {}
     for key in ours:
         method = key.removeprefix(prefix)
@@ -223,7 +221,7 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
 
 
 def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns the newest labels if they match a window's fingerprint."""
+    """Returns the newest labels. Raises Incomplete unless they fit the body."""
     if _is_without_labels(body):
         return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))
@@ -237,7 +235,6 @@ def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> t
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
-    """Builds a snapshot from documents with vectors as arrays."""
     one = next(iter(bodies.values()))
     _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
@@ -276,7 +273,7 @@ def _snapshot(
 
 
 def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises Incomplete unless all vectors, labels and values fit one domain."""
+    """Raises Incomplete unless vectors, labels and values fit one domain."""
     sizes = {len(body[vector]) for body in bodies.values() for vector in VECTORS if vector in body}
     size = next(iter(sizes), 0)
     highest = max(
@@ -295,7 +292,7 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
-    """Builds a body from its document; `queries` caches queries by name."""
+    """Builds a body from a document. `queries` caches queries by name."""
     sets = []
     for answer in body["queries"]:
         query = queries.get(answer["name"])

@@ -73,7 +73,7 @@ def _list(each: Check, most: int = _MOST_ITEMS) -> Check:
 
 
 def _integers(low: int) -> Check:
-    """Checks a list of whole numbers, faster than `_list`."""
+    """Returns a check of lists of whole numbers that is faster than `_list`."""
 
     def check(at: str, given: Any) -> None:
         if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int}:
@@ -85,7 +85,7 @@ def _integers(low: int) -> Check:
 
 
 def _numbers(at: str, given: Any) -> None:
-    """Checks a list of finite numbers, faster than `_list`."""
+    """Checks a list of finite numbers; faster than `_list`."""
     if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int, float}:
         raise _wrong(at, given, f"a list of up to {_MOST_ITEMS} numbers")
     if not all(map(math.isfinite, given)):
@@ -226,7 +226,7 @@ def check_head(document: Any) -> None:
 
 
 def check_shared(document: Any) -> None:
-    """Raises ValueError unless a document has the fields of heads and bodies."""
+    """Raises ValueError for invalid fields that heads and bodies share."""
     _ANY("document", document)
 
 

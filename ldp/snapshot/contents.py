@@ -1,4 +1,4 @@
-"""Data classes of a snapshot's content."""
+"""Data classes for the content of a snapshot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class _BitForBit:
-    """Base class that compares fields; arrays and floats are compared by bits."""
+    """Base class whose equality compares floats and arrays bit for bit."""
 
     __hash__ = None  # type: ignore[assignment]  # not hashable, because arrays are not
 
@@ -36,9 +36,10 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Period:
-    """The time window of a snapshot, [start, end) in ms; None for all time.
+    """The time window [start, end) of a snapshot, in milliseconds.
 
-    `name` is the configured name of the windows, or `all`. `final` is true if the window no longer changes.
+    `name` is the configured name of the windows. For all time, `name` is `all`, and `start` and `end` are None.
+    `final` is true if the window no longer changes.
     """
 
     name: str = "all"
@@ -52,10 +53,10 @@ ALL_TIME = Period()
 
 @dataclass(frozen=True)
 class Closed:
-    """The closed windows of one name; all times are in milliseconds.
+    """The closed windows of one name, with times in milliseconds.
 
     Every window that ends at or before `closed` is final. A window is bounded if its end is in one of the ranges
-    [from, to) of `bounded`. If windows expire, `starts` has the starts of the windows on the topic.
+    [from, to) of `bounded`. If windows expire, `starts` lists the starts of the windows on the topic.
     """
 
     closed: int
@@ -84,7 +85,7 @@ class Slots:
     ranks: Mapping[str, int]
 
     def __or__(self, other: "Slots") -> "Slots":
-        """Returns slots with all rows of both, and possibly more."""
+        """Returns slots that include the rows of the two operands."""
         ranks = dict(self.ranks)
         for query, highest in other.ranks.items():
             ranks[query] = max(highest, ranks.get(query, 0))
@@ -93,7 +94,10 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """Slots of a topic's rows; windows that end by `until` also have `older`."""
+    """The slots of a topic's rows.
+
+    Windows that end at or before `until` (ms) can also have rows in `older`, the slots of an earlier configuration.
+    """
 
     topic: str
     slots: Slots
@@ -108,11 +112,11 @@ class Cut:
     Attributes:
         offsets: partition -> offset up to which all records are counted.
         gaps: partition -> ranges [from, to) of the log that were lost before they were counted; none is empty.
-        uncounted: sorted partitions that have or had records but no counts; not in ``offsets``.
+        uncounted: sorted partitions that have or had records, but no counts. They are not in ``offsets``.
         rules: partition -> its rules as JSON objects.
-        floors: partition -> time in ms at which its windows begin, for partitions admitted to a stream with windows.
-        progress: name of windows -> the closed windows.
-        rows: the possible rows of the stream on the topic of rows, or None.
+        floors: partition -> time in ms at which the partition's windows begin; only for admitted partitions.
+        progress: name of windows -> the closed windows of this name.
+        rows: the rows that the stream can have on the topic of rows; None without such a topic.
         methods: methods that can have bodies of all time on the snapshot topic; None for all.
         reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
     """
@@ -147,7 +151,7 @@ class Cut:
 class Recommended:
     """The best method for a query (`ldp.analysis.method_selection`).
 
-    `sequence` is the number of the snapshot that the choice is based on. It is also the seed of the simulation.
+    `sequence` is the number of the snapshot that the choice is based on, and the seed of the simulation.
     """
 
     method: str
@@ -176,8 +180,8 @@ class SetAnswer(_BitForBit):
 class TopAnswer(_BitForBit):
     """A method's answer for the most frequent values.
 
-    `values` has the (k,) indices by descending frequency, the same for every method. Only Base has the (k,) fields
-    after `frequencies`: simultaneous intervals, anytime-valid intervals, and poisoning tolerance (−1 for infinity).
+    `values` are the k indices in the order of Base, for every method. Only Base has the fields after `frequencies`:
+    simultaneous intervals, anytime-valid intervals, and poisoning tolerances (−1 for infinity). All vectors are (k,).
     """
 
     query: TopQuery
@@ -194,9 +198,9 @@ class TopAnswer(_BitForBit):
 class Body(_BitForBit):
     """The results of one method; fields as in ``snapshot.schema.json``.
 
-    `frequencies` are (d,), and `sum` is the answer for the whole domain. Only Base has the (d,) score intervals,
-    anytime-valid intervals, and poisoning tolerance (−1 for infinity); the last two are None without counts. `by_rate`
-    has the number of reports per rate and value, (rates, 2), or is None.
+    `sum` is the answer for the whole domain. Only Base has score intervals, anytime-valid intervals, and poisoning
+    tolerances (−1 for infinity). Without counts, only the score intervals are known. These vectors and `frequencies`
+    are (d,). `by_rate` is the (rates, 2) number of reports per rate and value; None without rates.
     """
 
     frequencies: Vector
@@ -213,7 +217,7 @@ class Body(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(_BitForBit):
-    """The snapshot of a stream; equal if all fields are equal bit for bit.
+    """The snapshot of a stream. Equality compares all fields bit for bit.
 
     Attributes:
         stream: the stream's name.
@@ -222,16 +226,16 @@ class Snapshot(_BitForBit):
         labels: the labels of the domain, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
-        lineage: identifies, together with the fingerprint, the source of the counts; None if it is not a topic.
+        lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
         cut: the counted records.
-        complete: whether all records are counted. A newer writer may report False for reasons that `Cut` does not have.
+        complete: whether all records are counted. A newer writer may report False for a reason that `Cut` lacks.
         reports: n, the number of reports (not users).
         std_error: standard error of Base for a value of frequency 0 (Equation 5).
         level: confidence level of Base's intervals.
         recommended: query name -> method, for queries with a recommendation.
         bodies: method -> its results; empty for a snapshot with only a head.
         window: the time window of the reports.
-        epsilon: ε that one report of an explicit channel spends; None if the document has ε.
+        epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
     """
 
     stream: str
@@ -272,7 +276,7 @@ class Snapshot(_BitForBit):
         )
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Returns Base's (d,) score intervals; raises ValueError without them."""
+        """Returns Base's (d,) score intervals. Raises ValueError if it has none."""
         base = self._base()
         if base.low is None or base.high is None:
             raise ValueError(f"base has no intervals in snapshot {self.sequence} of {self.stream!r}")

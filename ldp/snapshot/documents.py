@@ -1,4 +1,4 @@
-"""Converts a snapshot to JSON documents, as dicts with arrays."""
+"""Converts parts of a snapshot to and from JSON documents."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -68,7 +68,7 @@ def period(document: Mapping[str, Any]) -> Period:
 
 
 def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
-    """Reads the closed windows of a head, by name."""
+    """Returns the closed windows in a head, by name."""
     return {
         name: Closed(one["closed"], tuple((a, b) for a, b in one["bounded"]), tuple(one["starts"]))
         for name, one in head.get("windows", {}).items()
@@ -76,7 +76,7 @@ def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
 
 
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
-    """Reads the slots of a head's rows; None for a stream without rows."""
+    """Returns the slots of rows in a head; None for a stream without rows."""
     if (rows := head.get("rows")) is None:
         return None
     own, older = _slots(rows), rows["older"]
@@ -141,7 +141,6 @@ def body_document(
 
 
 def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
-    """Returns the number of reports per rate and value, if there are rates."""
     if body.by_rate is None:
         return {}
     rates = zip(snapshot.document["rates"], body.by_rate.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Bounds the size of a stream's messages, for the size limits of topics."""
+"""Bounds the size of a stream's snapshot messages."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -30,9 +30,9 @@ def largest_message(
 ) -> int:
     """Returns an upper bound of the size of a stream's messages in bytes.
 
-    The bound assumes the longest numbers and no compression. A message can exceed it only if there are
-    more than a few dozen gaps, bounded ranges or rule changes. `partitions` is the number of partitions of the stream's
-    topic. `windows` maps a name to the number of windows on the snapshot topic.
+    The bound assumes the longest numbers and no compression. A message can exceed the bound only if there are more than
+    a few dozen gaps, bounded ranges or rule changes. `partitions` is the number of partitions of the stream's topic.
+    `windows` maps each name of windows to the number of these windows on the snapshot topic.
 
     Example:
         >>> import ldp

@@ -2,7 +2,7 @@
 
 A row's key consists of stream, window, method, query and rank. Values are ranked by Base, so their ranks are the same
 for every method (`ldp.query.top`). A value that enters the top takes the row of the value that leaves, so a window's
-keys are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types for Kafka Connect.
+keys are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` define the types for Kafka Connect.
 """
 
 import math
@@ -69,9 +69,10 @@ class RowKey(NamedTuple):
 
 
 class RowValue(NamedTuple):
-    """A row's value without the key; fields as in ``row-value.connect.json``.
+    """The value of a row; fields as in ``row-value.connect.json``.
 
-    `value` is None for a set. `low` and `high` are None except for Base. `window_end` (ms) is None for all time.
+    The key's columns are omitted. `value` is None for a set. `low` and `high` are None except for Base. `window_end`
+    is in milliseconds, None for all time.
     """
 
     value: int | None
@@ -87,7 +88,7 @@ class RowValue(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes, key: RowKey) -> "RowValue":
-        """Parses and validates a row's value; ignores columns of later versions.
+        """Parses and validates a row's value. Ignores columns of later versions.
 
         Raises:
             ValueError: the value is invalid or belongs to another key; the message names the column.
@@ -157,14 +158,14 @@ def _flag(columns: Mapping[str, object], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A record on the topic of rows; an empty value is a tombstone."""
+    """A record on the topic of rows. An empty value is a tombstone."""
 
     key: bytes
     value: bytes
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns the slots of each window, for `top` values and all queries.
+    """Returns the slots of a window, for `top` values and all queries.
 
     Raises ValueError for missing, unknown or repeated methods, and for `top` below 1.
     """
@@ -226,7 +227,7 @@ _Answer = tuple[str, int, int | None, float, float | None, float | None]
 
 
 def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
-    """Yields a method's answers: values in order, sets, most frequent values."""
+    """Yields a method's answers for the values in `order` and for all queries."""
     low, high = (None, None) if body.low is None or body.high is None else (body.low[order], body.high[order])
     yield from _ranked(VALUES, order, body.frequencies[order], low, high)
     for answer in body.sets:

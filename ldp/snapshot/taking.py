@@ -48,7 +48,7 @@ def take(
     window: Period = ALL_TIME,
     complete: bool | None = None,
 ) -> Snapshot:
-    """Returns the snapshot of an estimate with all results. O(d log d).
+    """Returns a snapshot of all results for an estimate. O(d log d).
 
     Args:
         stream: the stream.
@@ -59,7 +59,7 @@ def take(
         level: confidence level of Base's intervals.
         methods: names of methods, at least one.
         recommended: query name -> recommended method; names that are not in `queries` are ignored.
-        lineage: identifies, together with the fingerprint, the source of the counts; None if it is not a topic.
+        lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
         identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default it is a
             hash of the head, which does not suffice if another snapshot can have the same number.
         window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
@@ -102,7 +102,7 @@ def announce(
     identity: str,
     reports: int = 0,
 ) -> Snapshot:
-    """Returns a snapshot that has only a head; arguments are as for `take`."""
+    """Returns a snapshot that has only a head. For the arguments, see `take`."""
     return Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
@@ -123,12 +123,12 @@ def announce(
 
 
 def window_identity(identity: str, name: str, start: int) -> str:
-    """Returns a window's identity, derived from the head published with it."""
+    """Derives the identity of a window from the identity of the head."""
     return _digest([identity, name, start])
 
 
 def _identity(snapshot: Snapshot) -> str:
-    """Returns the default identity, a hash of the fields that all parts share."""
+    """Returns the default identity, a hash of the fields of all messages."""
     return _digest({name: value for name, value in shared_document(snapshot).items() if name != "snapshot"})
 
 
@@ -158,7 +158,6 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns a method's results; only Base has errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
@@ -188,7 +187,7 @@ def _is_counted(estimate: "Estimate") -> bool:
 
 
 def _written(numbers: Vector) -> Vector:
-    """Returns poisoning tolerances with −1 for infinity."""
+    """Replaces infinite poisoning tolerances by −1."""
     return np.where(np.isinf(numbers), -1.0, numbers)
 
 
