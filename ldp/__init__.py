@@ -73,7 +73,6 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """Returns the installed version, or "0+source" if not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -20,7 +20,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
-    """Returns an int or numpy integer in low..high as an int; rejects bool.
+    """Returns an int or numpy integer in low..high as an int. Rejects bool.
 
     Example:
         >>> as_integer("g", 1, 2, 65536)
@@ -39,7 +39,7 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
 
 
 def as_json(text: bytes) -> Any:
-    """Parses JSON; raises ValueError for every failure.
+    """Parses JSON. Raises ValueError for every failure.
 
     Raises:
         ValueError: invalid JSON, JSON that is nested too deeply, or a number with thousands of digits.
@@ -73,7 +73,7 @@ def as_text(name: str, text: object) -> str:
 
 
 def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns a set's distinct indices in 0..d−1: (m,) int64; m may be 0."""
+    """Returns a set's m ≥ 0 distinct indices in 0..d−1, as (m,) int64."""
     import numpy as np
 
     given = np.asarray(subset)
@@ -93,7 +93,7 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
 
 
 def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the users' values in 0..d−1: (n,) int64; n may be 0."""
+    """Returns the values of n ≥ 0 users in 0..d−1, as (n,) int64."""
     import numpy as np
 
     array = np.asarray(values)
@@ -111,7 +111,7 @@ def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
 
 
 def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the support counts of n reports: (d,) integers in 0..n."""
+    """Returns the support counts of n reports, as (d,) int64 in 0..n."""
     import numpy as np
 
     counts = np.asarray(counts)
@@ -125,7 +125,7 @@ def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np
 
 
 def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the number of users per value: (d,) integers ≥ 0, not all 0."""
+    """Returns the users per value as (d,) int64, with at least one user."""
     import numpy as np
 
     users = np.asarray(histogram)
@@ -139,7 +139,7 @@ def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.i
 
 
 def check_generator(rng: object, allowed: str) -> None:
-    """Checks that `rng` is a numpy Generator; `allowed` appears in the error."""
+    """Checks that `rng` is a numpy Generator. The error quotes `allowed`."""
     import numpy as np
 
     if not isinstance(rng, np.random.Generator):

@@ -1,12 +1,12 @@
 """Frames from values that the browser has already randomized.
 
 - Firefox: ``unaryEncodeDiffPrivacy`` encodes one of N values as a string of N bits, which is a report of ``unary``.
-- Chrome and Edge: ``PerformanceNavigationTiming.confidence`` (W3C) has a ``value``, "low" or "high". With
+- Chrome and Edge: ``PerformanceNavigationTiming.confidence`` (W3C) contains a ``value``, "low" or "high". With
   probability ``randomizedTriggerRate``, the browser replaces the value with a fair coin flip. Value and rate are a
   report of ``response`` if the document's ``rates`` contain the rate. "low" is 0 and "high" is 1.
 
-``clients/javascript/browsers.js`` does the same in JavaScript. Both only convert values and draw no coins. This module
-does not need numpy.
+``clients/javascript/browsers.js`` does the same in JavaScript. The two modules only convert values and draw no coins.
+This module does not need numpy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VALUES = ("low", "high")
 
 
 def unary_frame(stream: Stream, bits: str) -> bytes:
-    """Returns a frame from a string of bits, for unary encoding.
+    """Converts a string of bits to a frame, for unary encoding.
 
     `bits` has one character, "0" or "1", for each of the d values, in order.
 
@@ -53,10 +53,10 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
 
 
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
-    """Returns a frame from a navigation's confidence, for a rated response.
+    """Converts a navigation's confidence to a frame, for a rated response.
 
-    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. If the document does not declare
-    the rate, a worker rejects the frame with the reason ``rate``, so that the operator notices it.
+    `confidence` contains ``value`` and ``randomizedTriggerRate``. Other keys are ignored. If the document does not
+    declare the rate, a worker rejects the frame with the reason ``rate``, so that the operator notices.
 
     Raises:
         TypeError: a stream of another protocol, or a rate that is not a number.

@@ -72,8 +72,8 @@ class Client:
         10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are several times longer.
 
         Raises:
-            TypeError: a frame that is not bytes, or a most_reports that is not an integer.
-            ValueError: a frame that is not a binary frame of this stream, or a most_reports below 1.
+            TypeError: a frame that is not bytes, or a `most_reports` that is not an integer.
+            ValueError: a frame that is not a binary frame of this stream, or a `most_reports` below 1.
 
         Example:
             >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -91,7 +91,6 @@ class Client:
         return _joined(self._header, reports, b"", b"", most)
 
     def _body(self, i: int, frame: bytes) -> bytes:
-        """Returns the bytes of frame i's reports; checks header and length."""
         if not isinstance(frame, bytes):
             raise TypeError(
                 f"frame {i} is of type {type(frame).__name__}; it must be bytes, as report returns them"

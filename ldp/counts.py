@@ -1,7 +1,7 @@
 """Estimates from counts that a database or another aggregator computed.
 
-``supports`` are d numbers: how many reports support each value. ``counters`` are the protocol's state. It equals the
-supports, except that Hadamard Response and PGR count each of their K messages.
+``supports`` are d numbers: how many reports support each value. ``counters`` are the protocol's state. For most
+protocols, the state is the supports. For Hadamard Response and PGR, it is how often each of K messages was reported.
 
 A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Each is a list of all
 numbers, or an object with the non-zero numbers. In an object, the keys of ``supports`` are labels, or indices if the
@@ -37,7 +37,7 @@ def estimate_counts(
 ) -> Estimate:
     """Returns the estimate from external counts of one or more reports.
 
-    Pass either `supports`, (d,) integers, or `counters`, (state_size,) integers; see `Oracle.estimate`.
+    Pass either d `supports` or the `counters`, which are ``state_size`` numbers; see `Oracle.estimate`.
 
     Raises:
         TypeError: neither or both of the two arguments, or numbers that are not integers.
@@ -112,7 +112,6 @@ def _of_list(which: str, sums: Any) -> npt.NDArray[np.int64]:
 def _of_object(
     which: str, sums: Mapping[str, Any], size: int, names: tuple[str, ...] | None
 ) -> npt.NDArray[np.int64]:
-    """Returns the numbers of an object as an array; missing entries are 0."""
     numbers = np.zeros(size, np.int64)
     places = None if names is None else {name: i for i, name in enumerate(names)}
     for name, one in sums.items():
@@ -125,6 +124,6 @@ def _of_object(
 
 
 def _index(text: str, size: int) -> int | None:
-    """Returns a canonical decimal index below `size`; None for other text."""
+    """Parses a canonical decimal index below `size`; None for other text."""
     known = text.isascii() and text.isdigit() and len(text) <= 8 and str(int(text)) == text
     return int(text) if known and int(text) < size else None

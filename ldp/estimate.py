@@ -42,9 +42,9 @@ class Estimate:
         frequencies: (d,) float64, read-only copy.
         n: number of reports, at least 1.
         oracle: the protocol with p and q.
-        windows: time windows of the reports, each [start, end) in milliseconds since the epoch, in order and disjoint;
-            empty for the whole stream.
-        counts: support counts, (d,) int64, read-only; None if only frequencies are known.
+        windows: disjoint time windows [start, end) of the reports, ascending, in milliseconds since the epoch; empty
+            for the whole stream.
+        counts: (d,) int64 support counts, read-only; None if only frequencies are known.
         labels: the name of each value, or None.
 
     Raises:
@@ -103,7 +103,7 @@ class Estimate:
         return math.sqrt(q * (1 - q) / (self.n * (p - q) ** 2))
 
     def std_error(self) -> Vector:
-        """Returns the standard error of each f̃ (Equation 3): (d,). O(d).
+        """Returns the (d,) standard errors of f̃ (Equation 3). O(d).
 
         The unknown f is replaced by f̃, clipped to [0, 1]. The variance q(1−q) + f(p−q)(1−p−q) is computed as
         (1−f)·q(1−q) + f·p(1−p), which avoids cancellation and is never negative.
@@ -117,10 +117,10 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
         """Returns pointwise score intervals around Base.
 
-        Each interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The count has exactly this variance if f
-        is the frequency in the population, so the interval covers f with its level unless n·q is below about 5. It is
-        valid for one value at one fixed time, and not clipped to [0, 1]. No such interval exists for post-processed
-        values. `ldp.query` has intervals for sets, and simultaneous intervals for the most frequent values.
+        Each interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The variance under the root is exact if
+        f is the frequency in the population. The interval therefore covers f with probability `level`, unless n·q is
+        below about 5. It is valid for one value at one fixed time, and is not clipped to [0, 1]. No such interval
+        exists for post-processed values. `ldp.query` has intervals for sets and for the most frequent values.
 
         Returns:
             (low, high), each (d,) float64. O(d).
@@ -133,11 +133,11 @@ class Estimate:
         return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
-        """Returns anytime-valid intervals of (k,) values, or of all values.
+        """Returns anytime-valid intervals around Base for `values`, or for all.
 
         The intervals of one value hold at all n simultaneously with probability `level`. Use them if you look at each
-        new snapshot, or stop when a result appears; see `ldp.intervals.confidence_sequence`. They lie within [0, 1],
-        and are about 1.9 times as wide as those of `interval`.
+        new snapshot, or stop when a result appears; see `ldp.intervals.confidence_sequence`. They are within [0, 1],
+        and about 1.9 times as wide as pointwise intervals.
 
         Returns:
             (low, high), each (k,) float64. O(k).
@@ -178,10 +178,10 @@ class Estimate:
         """Returns a data frame with a row for each value.
 
         Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency`` and ``std_error`` (Equation 3);
-        ``low`` and ``high``, the ends of its pointwise interval; the columns in `more`.
+        ``low`` and ``high``, the ends of Base's pointwise interval; the columns in `more`.
 
         Args:
-            more: further columns by name, (d,) each, for example from `ldp.consistency.together.by_method`.
+            more: further columns of d numbers by name, for example from `ldp.consistency.together.by_method`.
             level: coverage of the intervals.
             library: pandas or polars; None for the first that is installed.
 
@@ -238,7 +238,7 @@ class Estimate:
         return notebook.name_of(int(value), self.labels)
 
     def most_frequent(self, k: int) -> Indices:
-        """Returns at most k values, the most frequent first; see `query.top`."""
+        """Returns up to k values by descending frequency; see `query.top`."""
         f, k = self.frequencies, min(k, self.oracle.domain_size)
         values = np.flatnonzero(f >= np.partition(f, -k)[-k])
         return values[np.argsort(-f[values], kind="stable")[:k]]
@@ -261,7 +261,7 @@ class Estimate:
 
         Counts are linear in the reports, so they are added. The result equals `Oracle.estimate` of the sums to the
         last bit. If an estimate has only frequencies, its counts are recovered exactly. Methods are not linear in the
-        counts, so merge first. n counts reports: a user who reported in two windows counts twice and has spent ε twice.
+        counts, so merge first. A user who reported in two windows counts twice in n, and has spent ε twice.
 
         Args:
             others: estimates whose windows overlap neither each other nor those of this estimate. O(d) each.
@@ -348,7 +348,7 @@ def windows_and_labels(merged: Sequence[Estimate]) -> tuple[tuple[Window, ...], 
 
 
 def joined_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Sorts windows and joins adjacent windows; ValueError if windows overlap."""
+    """Sorts windows and joins adjacent ones. Raises ValueError for an overlap."""
     joined: list[Window] = []
     for start, end in sorted(_checked(window) for window in windows):
         first, last = joined[-1] if joined else (start, None)

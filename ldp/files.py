@@ -67,8 +67,8 @@ def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[
     with ``\n`` or ``\r\n``. `source` names the file in errors.
 
     Raises:
-        ValueError: a line that is not a value, before any value of its block is yielded. The error contains the line
-            number but not its content, because values are secret.
+        ValueError: a line that is not a value. No value of that block is yielded. The error contains the line's number
+            but not the line's content, because values are secret.
 
     Example:
         >>> import io, ldp
@@ -106,7 +106,7 @@ def perturbed(
     binary: bool,
     rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields the parts of a file of reports, each with its number of reports.
+    """Yields the parts of a file of reports, with each part's report count.
 
     The file has one report per value. It is one binary frame if `binary`, else JSON lines with one report per line.
     `rng` is only for simulation (see `Oracle.perturb`).
@@ -130,8 +130,8 @@ def perturbed(
 class Rejected:
     """A rejected record.
 
-    `line` is the number of the line from 1, or None for a binary frame. `record` has the line's bytes without the line
-    ending. It is None for a binary frame and for a line longer than `LONGEST_LINE`.
+    `line` is the line's number, which starts at 1; None for a binary frame. `record` is the line without the line
+    ending; None for a binary frame and for a line longer than `LONGEST_LINE`.
     """
 
     source: str
@@ -197,7 +197,7 @@ class Aggregator:
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> frames.Decoded:
-        r"""Counts the records in a buffer (`ldp.frames.decode`), without callbacks."""
+        r"""Counts the records in a buffer, but does not call `on_rejected`."""
         decoded = self._count(buffer, begins, ends)
         for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):
             if verdict and n:
@@ -205,7 +205,7 @@ class Aggregator:
         return decoded
 
     def estimate(self) -> Estimate:
-        """Returns Base with the stream's labels; raises ValueError for 0 reports."""
+        """Returns Base with the stream's labels. Raises ValueError for 0 reports."""
         return self.stream.oracle.estimate_state(self.state, self.reports).labelled(self.stream.labels)
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
@@ -276,7 +276,7 @@ class Aggregator:
 
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
-    """Splits a binary frame into frames of complete reports, then a remainder."""
+    """Yields frames of complete reports, then a frame with remaining bytes."""
     header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
     while block:
         if whole := len(rest) // size * size:

@@ -70,7 +70,8 @@ _BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending off
 class Decoded:
     """The reports of a batch of m records, in order.
 
-    `counts` has each record's number of reports, 0 if rejected. `verdicts` is 0 if accepted, else indexes `VERDICTS`.
+    `counts` are the (m,) numbers of reports per record, 0 for a rejected record. `verdicts` are (m,) indices into
+    `VERDICTS`, 0 for an accepted record.
     """
 
     reports: npt.NDArray[np.void]
@@ -79,7 +80,7 @@ class Decoded:
 
     @property
     def reasons(self) -> dict[int, Reason]:
-        """Reason for each rejected record, by its index in ascending order."""
+        """Reasons of the rejected records, by ascending index of the record."""
         return {i: VERDICTS[self.verdicts[i]] for i in np.flatnonzero(self.verdicts).tolist()}
 
 
@@ -100,7 +101,7 @@ def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 
 
 def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """Returns one JSON frame of one or more reports; raises as `encode` does.
+    """Returns one JSON frame of one or more reports. Raises as `encode` does.
 
     Example:
         >>> import ldp
@@ -134,14 +135,14 @@ def decode(
 
     Args:
         stream: the stream of the records.
-        buffer: the records' values in order; bytes between them are ignored.
-        begins: (m,) int64; record i is ``buffer[begins[i]:ends[i]]``.
-        ends: (m,) int64.
+        buffer: the values of the records in order. Bytes between the values are ignored.
+        begins: (m,) int64 offsets at which the values begin; value i is ``buffer[begins[i]:ends[i]]``.
+        ends: (m,) int64 offsets at which the values end.
         most_reports: limit of reports per record; None for no limit.
         check_weight: whether the Hamming weight check rejects unlikely reports (`Oracle.likely`).
 
     Raises:
-        ValueError: begins and ends that are not ascending ranges of the buffer.
+        ValueError: `begins` and `ends` that are not ascending ranges of the buffer.
 
     Example:
         >>> import ldp
@@ -192,7 +193,7 @@ def _reject(
     verdicts: npt.NDArray[np.uint8],
     check_weight: bool,
 ) -> Decoded:
-    """Returns the batch without records whose reports fail a check."""
+    """Rejects records with a report that fails a check."""
     checks = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     checks |= {
         Reason.RATE: oracle.declared(reports),

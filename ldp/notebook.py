@@ -46,7 +46,7 @@ def name_of(value: int, labels: Sequence[str] | None) -> str:
 def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
     """Returns an HTML table of frequencies and intervals, without scripts.
 
-    Each row has a name (escaped here), a frequency, and the two ends of its interval. `level` is the simultaneous
+    Each row has a name (escaped here), a frequency, and the two ends of an interval. `level` is the simultaneous
     coverage of the intervals. `left` is the number of values that are not shown. The table suits light and dark pages.
     """
     rows = list(rows)

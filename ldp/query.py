@@ -178,8 +178,8 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
     """Returns a pointwise score interval around Base's answer for a set.
 
     The interval includes the covariance between values. For a set of one value it equals `Estimate.interval`. It covers
-    the frequency of one set with its level unless n·q is small, and is not clipped to [0, 1]. The variance is exact
-    except for Hadamard and PGR. There it depends on the users' values and is weighted by Norm-Sub's frequencies
+    the frequency of one set with probability `level` unless n·q is small, and is not clipped to [0, 1]. The variance is
+    exact except for Hadamard and PGR. For these two, it depends on the users' values, which are estimated by Norm-Sub
     (`SetVariance`).
 
     Returns:
@@ -203,9 +203,9 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
-    The intervals hold at all n simultaneously with probability `level`. For a set of one value they equal
-    `Estimate.anytime_interval`. They use the largest variance among the users inside the set, and among the users
-    outside it; see `ldp.intervals.confidence_sequence`. The arguments are those of `interval`.
+    The interval holds at all n simultaneously with probability `level`. For a set of one value it equals
+    `Estimate.anytime_interval`. It uses the largest variance of a report's contribution for users inside the set, and
+    for users outside (`ldp.intervals.confidence_sequence`). The arguments are those of `interval`.
 
     Returns:
         (low, high), fractions of the reports in [0, 1]. The cost is that of a new `SetVariance`.
@@ -219,7 +219,7 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
 
 
 def top(estimate: Estimate, k: int) -> Indices:
-    """Returns the k most frequent values by Base: (k,) indices. O(d log d).
+    """Returns the indices of the k most frequent values by Base. O(d log d).
 
     Ties are in index order. All methods keep the order of Base. Raises TypeError for a k that is not an integer,
     and ValueError for a k outside 1..d.
@@ -237,12 +237,12 @@ def top(estimate: Estimate, k: int) -> Indices:
 def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
-    The data choose these values: they are frequent or overestimated (the winner's curse). Each side gets half of the
-    risk 1 − level. Any of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
-    only 1/k. A value v is underestimated if its count c_v is below t(f_v), where t increases with f. Let T be the k
-    values that are truly the most frequent. If a value v among the top k is underestimated, a value of T is, too. If v
-    is in T, v is that value. Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v <
-    t(f_v) ≤ t(f_u).
+    The data choose these values: they are frequent or overestimated (the winner's curse). The risk 1 − level is divided
+    equally between the lower ends and the upper ends. Any of the d values may be overestimated, so each lower end gets
+    1/d of the first half. Each upper end gets 1/k of the second half, for the following reason. A value v is
+    underestimated if its count c_v is below t(f_v), where t increases with f. Let T be the k values that are truly the
+    most frequent. If a value v among the top k is underestimated, a value of T is, too. If v is in T, v is that value.
+    Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
     At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact
     distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1].

@@ -63,7 +63,6 @@ def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
 
 
 def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
-    """Parses a non-negative number exactly."""
     if isinstance(given, float):
         raise TypeError(
             f"{name} is the float {given!r}, which is not exactly the number that was written; "
@@ -98,8 +97,9 @@ def epsilon_above(E: Fraction) -> Fraction:
 def exp_below(epsilon: Fraction) -> Fraction:
     """Returns E = ⌊e^ε·2⁶⁴⌋/2⁶⁴, the 64-bit fraction just below e^ε.
 
-    Two partial sums of the exponential series bracket e^ε. One is rounded down; the other is rounded up and includes a
-    bound on the rest. The precision is raised until both have the same floor. The loop ends, because e^ε is irrational.
+    Two partial sums of the exponential series bracket e^ε. One is rounded down. The other is rounded up, and
+    includes a bound on the remaining terms. The precision is raised until the two sums have the same floor. The loop
+    ends, because e^ε is irrational.
 
     Raises:
         ValueError: an ε so small that E would be 1, and reports would carry no information.
@@ -181,7 +181,7 @@ def subset(symbol: int, m: int, k: int, E: Fraction) -> tuple[int, ...]:
 
     The symbol is a member with probability kE/(kE+m−k). The other members are a uniform subset of the other
     symbols, drawn by Floyd's algorithm: for each j, draw from 0..j, and use j itself if the drawn number is already a
-    member. The members ascend, because the order of the draws could reveal the given symbol.
+    member. The result is in ascending order, because the order of the draws could reveal the given symbol.
     """
     own = coin(_member(m, k, E))
     # if the given symbol is a member, m − 1 replaces the first draw: it sorts last, and the result omits it
@@ -202,10 +202,10 @@ def _member(m: int, k: int, E: Fraction) -> Fraction:
 
 
 def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
-    """Draws n independent coins, each True with probability p: (n,) bool.
+    """Draws n independent coins as (n,) bool, each True with probability p.
 
     Without ``rng``, coins are exact: a uniform number U in [0, 1) is drawn 64 binary digits at a time and compared with
-    the digits of p until they differ. With ``rng``, only for simulation, p is rounded to a float.
+    the digits of p until they differ. ``rng`` is only for simulation, and p is then rounded to a float.
     """
     import numpy as np
 
@@ -228,9 +228,9 @@ def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt
 def integers(
     bound: int | npt.NDArray[np.int64], n: int, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Draws n independent, exactly uniform integers in 0..bound−1: (n,) int64.
+    """Draws n independent, exactly uniform integers in 0..bound−1, as int64.
 
-    `bound` is an integer from 1 to 2³², or (n,) of them; `rng` is a numpy generator, only for simulation.
+    `bound` is one integer from 1 to 2³², or an (n,) array. `rng` is a numpy generator, only for simulation.
     """
     import numpy as np
 
@@ -251,7 +251,7 @@ def integers(
 def responses(
     symbols: npt.NDArray[np.integer], m: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Applies `respond` to each of (n,) symbols."""
+    """Applies `respond` to each symbol."""
     import numpy as np
 
     keep, others = coins(_keep(m, E), symbols.size, rng=rng), integers(m, symbols.size, rng=rng)
@@ -259,10 +259,10 @@ def responses(
 
 
 def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint8]:
-    """Draws n masks of m coins (`mask`) as bytes: (n, ⌈m/8⌉) uint8.
+    """Draws n masks of m coins as an (n, ⌈m/8⌉) uint8 array; see `mask`.
 
-    Coin v is bit v mod 8 of byte v div 8; padding is 0. A coin costs about one random byte. `rng` is a numpy generator,
-    only for simulation; p is exact with `rng`, too.
+    Coin v is bit v mod 8 of byte v div 8. Padding bits are 0. A coin costs about one random byte. `rng` is a numpy
+    generator, only for simulation; p is exact even with `rng`.
     """
     import numpy as np
 
@@ -296,7 +296,7 @@ def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator |
 def subsets(
     symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Draws a `subset` for each of n symbols: (n, k) int64, each row sorted."""
+    """Draws a `subset` for each of n symbols, as an (n, k) array."""
     import numpy as np
 
     from ldp import kernels

@@ -27,9 +27,9 @@ class SetVariance:
 
         n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
 
-    This is exact except for Hadamard and PGR, where V_u differs among the users inside, and among those outside.
-    Their averages are weighted by Norm-Sub's frequencies, or evenly if these are all 0. `subset` and the attribute
-    `indices` are (m,) distinct indices, m ≥ 1. Creation takes O(d), or O(K log K) for Hadamard and PGR.
+    This is exact except for Hadamard and PGR. For these two protocols, V_u also differs within each group of users.
+    The averages are then weighted by Norm-Sub's frequencies, or evenly if all these are 0. `subset` and the attribute
+    `indices` are m ≥ 1 distinct indices. Creation takes O(d), or O(K log K) for Hadamard and PGR.
 
     Raises:
         ValueError: an index outside the domain, a repeated index, an empty set, or a subset that is not a vector.
@@ -86,8 +86,9 @@ class SetVariance:
         """Returns the moments of a report's contribution to the set's counts.
 
         Returns:
-            The mean and the largest variance if the user's value is in the set; the same if it is not, with variance 0
-            for the whole domain; and the largest contribution.
+            Three results. The first is the mean and the largest variance if the user's value is in the set. The second
+            is the same if the value is not in the set, with variance 0 for the whole domain. The third is the largest
+            contribution.
         """
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         inside = p + (m - 1) * q, float(self._inside.max())
@@ -119,7 +120,6 @@ def _constant(variances: Vector) -> Vector:
 
 @lru_cache(maxsize=1)
 def _users(estimate: Estimate) -> Vector:
-    """Returns Norm-Sub's frequencies, cached for other sets of the estimate."""
     return norm_sub(estimate)
 
 

@@ -1,7 +1,7 @@
 """Mergeable counts of a stream, and their file format.
 
-Counts are linear in the reports, so states of disjoint sets of reports can be added. A worker, ``ldp aggregate``, Spark
-or Beam may have counted them. A state file contains:
+Counts are linear in the reports, so states of disjoint sets of reports can be added. Workers, ``ldp aggregate``, Spark
+and Beam can count reports. A state file contains:
 
     bytes     content
     8         the magic ``LDPSTATE``
@@ -63,9 +63,9 @@ class State:
         counters: (state_size,) int64, read-only copy of the oracle's state.
         records: number of accepted records; each has one or more reports.
         rejected: reason -> number of rejected records, 1 or more.
-        windows: ranges of event time of the reports, each [start, end) in milliseconds since the epoch, in order and
-            disjoint; empty for all time.
-        log: offset ranges that contain the records, if known; disjoint.
+        windows: disjoint ranges [start, end) of the reports' event time, ascending, in milliseconds since the epoch;
+            empty for all time.
+        log: disjoint offset ranges that contain the records, if known.
 
     Raises:
         TypeError: an attribute of the wrong type.
@@ -143,8 +143,8 @@ class State:
     def merge(self, *others: State) -> State:
         """Returns the sum of states of disjoint sets of reports. O(state) each.
 
-        The sum of states of the same windows, or of all time, has the log ranges of all states. The sum of states of
-        disjoint windows has no log ranges.
+        If all states cover the same windows or all time, the sum has the log ranges of all states. If the windows are
+        disjoint, the sum has no log ranges.
 
         Args:
             others: states that have no report in common with this state or with each other.
@@ -152,7 +152,7 @@ class State:
         Raises:
             TypeError: an argument that is not a State.
             ValueError: states of different documents, windows that overlap (unless all states have the same windows),
-                overlapping log ranges, more than 2⁶³ − 1 reports in total, or states both of all time and of windows.
+                overlapping log ranges, more than 2⁶³ − 1 reports in total, or a state of all time and one of windows.
         """
         merged = (self, *others)
         for other in others:
@@ -186,7 +186,7 @@ class State:
         )
 
     def estimate(self) -> Estimate:
-        """Returns Base with windows and labels; raises ValueError for 0 reports."""
+        """Returns Base with windows and labels. Raises ValueError for 0 reports."""
         estimate = self.stream.oracle.estimate_state(self.counters, self.reports)
         return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
@@ -211,7 +211,7 @@ class State:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = NAME) -> State:
-        """Parses the content of a state file; `name` is the stream's name.
+        """Parses the content of a state file. `name` becomes the stream's name.
 
         Raises:
             ValueError: data that are not a state, or a state that is damaged, inconsistent or of another version.

@@ -19,8 +19,7 @@ from ldp.oracles.explicit import ExplicitChannel
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
-"""Version of the public document, and so of its fingerprint. Only documents of later versions have the key
-``version``."""
+"""Version of the public document and the fingerprint. Only documents of later versions have the key ``version``."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class Stream:
 
 
 def fingerprint(document: Mapping[str, Any]) -> bytes:
-    """Returns the fingerprint of a public document; see `Stream.fingerprint`."""
+    """Returns the fingerprint of a document; see `Stream.fingerprint`."""
     return hashlib.sha256(_hashed(document)).digest()[:4]
 
 

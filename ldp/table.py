@@ -14,14 +14,14 @@ from ldp.snapshot import Snapshot
 from ldp.terminal import printable
 
 METHODS = ("norm-sub", "base-cut", "power-ns")
-"""Methods shown next to Base by default, one from each family of the paper."""
+"""Methods shown next to Base by default: one of each family in the paper."""
 _LABEL, _BASE, _METHOD = 24, 28, 8  # Widths: longest label; Base with its interval; one method
 
 
 def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: int) -> Group:
     """Returns a table of the `top` most frequent values by Base, in per cent.
 
-    A summary line precedes the table. Methods that do not fit in `width` follow in further tables.
+    A summary line precedes the table. Methods that do not fit in `width` columns follow in further tables.
     """
     methods = [method for method in methods if method in snapshot.bodies]
     base = snapshot.bodies["base"]

@@ -1,8 +1,8 @@
 """Terminal output with control characters escaped.
 
 Labels, names of clients and brokers, record headers and error messages come from other programs. An escape sequence in
-them can rewrite the screen, set its title, or inject keyboard input; a bidirectional control can disguise text. Every
-command prints through `echo`, `screen` or `printable`.
+such text can rewrite the screen, set the window's title, or inject keyboard input. A bidirectional control can disguise
+text. Every command prints through `echo`, `screen` or `printable`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PIPED = 10_000  # Columns of output to a pipe
 def printable(text: str | bytes, *, lines: bool = False) -> str:
     r"""Escapes control characters and invisible characters.
 
-    These are control and format characters (including bidirectional controls), surrogates, line and paragraph
+    It escapes control and format characters (including bidirectional controls), surrogates, line and paragraph
     separators, and unassigned characters. In bytes, invalid UTF-8 and backslashes are escaped, too. `lines` keeps line
     feeds.
 
@@ -42,7 +42,7 @@ def printable(text: str | bytes, *, lines: bool = False) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Escapes the same characters as `printable`, as JSON; keeps line feeds."""
+    r"""Escapes the characters of `printable` as in JSON. Keeps line feeds."""
     return _SUSPECT.sub(
         lambda found: found[0] if found[0] == "\n" or _is_shown(found[0]) else _in_json(found[0]), text
     )

@@ -7,8 +7,8 @@ A binary frame:
     1–4     the fingerprint of the stream's document
     5–      one or more consecutive reports of the same size
 
-    report  its integers in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the fewest
-            that hold all integers below the bound. A vector (bits, indices) has one such integer per element.
+    report  one integer per field in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the
+            fewest that hold all integers below the field's bound. A vector (bits, indices) has one integer per element.
 
 A frame whose first byte is ``{`` is JSON. Other first bytes are invalid. docs/reference/wire-format.md defines both
 formats for clients in other languages, and ``tests/vectors`` contains valid and invalid frames.
@@ -35,7 +35,7 @@ def bytes_below(bound: int) -> int:
 
 
 def report_bytes(bounds: Iterable[int], length: int | None) -> int:
-    """Returns the size of a report in bytes from its bounds and vector length."""
+    """Returns the size in bytes of a report with these bounds and length."""
     return (1 if length is None else length) * sum(map(bytes_below, bounds))
 
 

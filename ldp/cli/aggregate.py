@@ -113,7 +113,6 @@ class _Rejections:
 
 
 def _print_rejected(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
-    """Reports malformed records on stderr."""
     from ldp.frames import REASONS, Reason
 
     rejected = aggregator.rejected

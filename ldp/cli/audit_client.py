@@ -108,7 +108,7 @@ def audit_client(
 
 
 def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: bool) -> int:
-    """Prints the streams that differ from the vectors; returns the exit code."""
+    """Prints the streams that differ from the vectors. Returns the exit code."""
     from ldp.conformance.vectors import differences, read
 
     try:

@@ -70,7 +70,7 @@ def output_path(_context: click.Context, _option: click.Parameter, path: Path | 
 
 
 def write(parts: Iterable[bytes]) -> None:
-    """Writes to stdout; raises ClickException on errors such as a full disk."""
+    """Writes to stdout. Raises ClickException on errors such as a full disk."""
     out = sys.stdout.buffer
     try:
         for part in parts:
@@ -83,7 +83,7 @@ def write(parts: Iterable[bytes]) -> None:
 
 
 def write_state(state: State, path: Path) -> None:
-    """Writes a state; raises ClickException if the file cannot be written."""
+    """Writes a state. Raises ClickException if the file cannot be written."""
     try:
         state.write(path)
     except OSError as error:
@@ -94,7 +94,7 @@ def write_state(state: State, path: Path) -> None:
 def opened(
     paths: Sequence[str], status: Callable[[], str], *, quiet: bool = False
 ) -> Iterator[Iterator[tuple[str, Readable]]]:
-    """Opens files one after another; shows progress and `status` on stderr."""
+    """Opens files one after another. Shows progress and `status` on stderr."""
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 

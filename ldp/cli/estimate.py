@@ -56,7 +56,6 @@ def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
 
 
 def _of_state(data: bytes, stream: Stream | None) -> Found:
-    """Returns the stream, the estimate and the offsets of a state."""
     from ldp.state import State
 
     state = State.from_bytes(data)
@@ -67,7 +66,6 @@ def _of_state(data: bytes, stream: Stream | None) -> Found:
 
 
 def _of_counts(data: bytes, stream: Stream) -> Found:
-    """Returns the stream, the estimate from counts, and no offsets."""
     from ldp.arguments import as_json
     from ldp.counts import read_counts
 

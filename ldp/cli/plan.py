@@ -96,7 +96,6 @@ def _effects(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
 
 
 def _joined(lines: Sequence[tuple[str, ...]], notes: list[str], made: Plan) -> str:
-    """Returns a table, notes, chosen parameters and inapplicable protocols."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     notes += [f"{row.protocol}, best with {own}" for row in made.rows if (own := _parameters(row))]
@@ -126,6 +125,5 @@ def _rounded(number: int) -> str:
 
 
 def _parameters(row: Candidate) -> str:
-    """Returns the parameters that the plan chose for a protocol."""
     common = ("protocol", "epsilon", "domain_size")
     return ", ".join(f"{key} = {value}" for key, value in row.document.items() if key not in common)

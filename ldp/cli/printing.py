@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Printing:
-    """Output options: no `top` for a snapshot, no `methods` for all methods."""
+    """Output options. Without `top`, the output is a snapshot, not a table."""
 
     name: str
     top: int | None
@@ -34,7 +34,7 @@ class Printing:
             raise click.BadParameter(str(error), param_hint="--name") from None
 
     def show(self, stream: Stream, estimate: Estimate, offsets: Mapping[int, int]) -> None:
-        """Prints a snapshot or table of an estimate; counts have no `offsets`."""
+        """Prints a snapshot or table. For external counts, `offsets` is empty."""
         from ldp.snapshot import Cut
 
         if self.top is None:
@@ -62,7 +62,6 @@ class Printing:
 
 
 def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns distinct methods; raises BadParameter for unknown ones."""
     if methods:
         from ldp.consistency import METHODS
 

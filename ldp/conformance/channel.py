@@ -1,7 +1,8 @@
 """Compares a client's reports of one value with the protocol.
 
-A `Rate` counts the reports with one event, and is tested by exact binomial tails. `Cells` partition all reports and are
-tested by Pearson's χ². Each cell expects enough reports for the χ² tail to be near the exact one.
+A `Rate` counts the reports with an event, such as support of a certain value. It is tested by exact binomial tails.
+`Cells` partition all reports, and are tested by Pearson's χ². The expected number of reports in each cell is so large
+that the χ² tail is near the exact tail.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _BINS = 64  # Largest number of cells after grouping
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of reports with an event, and the event's expected probability."""
+    """Number of reports with an event, and the probability of the event."""
 
     what: str
     count: int
@@ -55,7 +56,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cells:
-    """A partition of all reports: (m,) counts, and (m,) probabilities."""
+    """A partition of all reports into m cells, with counts and probabilities."""
 
     what: str
     counts: npt.NDArray[np.int64]
@@ -102,7 +103,7 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
 
 
 def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]) -> Iterator[Rate | Cells]:
-    """Yields tests of a value's (n,) reports and of their support of `others`."""
+    """Tests a value's (n,) reports, including how often they support `others`."""
     if isinstance(oracle, RatedResponse):
         yield from _rated(oracle, value, reports)
         return
@@ -120,7 +121,6 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
 
 
 def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate]:
-    """Compares the reports of each rate separately."""
     for i, rate in enumerate(oracle.rates):
         at = reports["value"][reports["rate"] == i]
         what = f"value {value}, reports at the rate {rate} that support it"
@@ -130,7 +130,7 @@ def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate
 def _pairs(
     oracle: Oracle, value: int, of: dict[int, npt.NDArray[np.bool_]], others: Sequence[int]
 ) -> Iterator[Rate]:
-    """Compares how often a report supports two values at once."""
+    """Tests how often a report supports two values at once."""
     own, neighbours = pair_probabilities(oracle)
     if own is None or neighbours is None:
         return
@@ -145,8 +145,8 @@ def _pairs(
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
     """Returns the probabilities that a report supports two values at once.
 
-    The first is for the user's value and another value, the second for two other values. Both are None for OLH and for
-    protocols whose report is an index, which other tests cover. The second is None for Subset Selection with d = 2.
+    The first result is for the user's value and another value. The second result is for two other values. Both are None
+    for OLH and for protocols whose report is an index. The second is None for Subset Selection with d = 2.
     """
     p, q, d = oracle.p, oracle.q, oracle.domain_size
     if isinstance(oracle, SubsetSelection):
@@ -184,7 +184,7 @@ def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_
 
 
 def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:
-    """Compares the frequency of each message, with rare messages grouped."""
+    """Tests the frequencies of messages. Rare messages are grouped."""
     K = oracle.fields["index"]
     everything = np.arange(K).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
     preferred = supports(oracle, everything, value)
@@ -196,7 +196,7 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
-    """Returns the probabilities of a supporting message and of another one."""
+    """Returns the probabilities of a message with support and one without."""
     if isinstance(oracle, PreferredMessages):
         whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
         return oracle.E / whole, 1 / whole
@@ -211,7 +211,7 @@ def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
 def _grouped(
     what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
-    """Groups cells until each expects enough reports, and compares the groups."""
+    """Groups cells until each group expects enough reports."""
     n = int(counts.sum())
     least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
     below = np.cumsum(probabilities) - probabilities / 2

@@ -40,7 +40,7 @@ def collision(oracle: Oracle) -> float:
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
-    """Yields rates of repeated reports in two runs of (n,) reports each."""
+    """Yields the rates of repeated reports in two runs of n reports."""
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
@@ -55,7 +55,7 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """Returns the protocol of the commonest rate, and its reports in each run."""
+    """Returns the most common rate's protocol and reports in each run."""
     commonest = int(np.bincount(first["rate"]).argmax())
     both = (first["rate"] == commonest) & (second["rate"] == commonest)
     return RatedResponse([oracle.rates[commonest]]), first[both], second[both]

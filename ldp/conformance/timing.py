@@ -42,7 +42,7 @@ class Times:
 
 
 def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
-    """Times the client's answer to each line; None if one does not arrive."""
+    """Times the client's answer to each value; None if an answer is missing."""
     seconds = np.empty(order.size)
     with subprocess.Popen(
         command.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

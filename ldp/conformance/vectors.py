@@ -17,7 +17,7 @@ from ldp.stream import Stream
 
 
 def read(path: Path) -> dict[str, list[Any]]:
-    """Returns {"streams": …} of one file, or of a folder's sorted files.
+    """Returns the vectors of a file or folder, as {"streams": […]}.
 
     Raises OSError; ValueError for invalid JSON or no files; TypeError or AttributeError for JSON without streams.
     """

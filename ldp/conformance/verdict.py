@@ -22,7 +22,7 @@ PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
 MOST_VALUES = 8  # Values that the client reports
 OTHERS = 16  # Further values whose support is tested
 SHOWN = 0.75
-"""Smallest ratio of the lower bound to ε for a pass: below it, the test could miss a client that spends much more."""
+"""Smallest ratio of the lower bound to the document's ε for a pass. Below it, the test could miss a large excess."""
 LARGE = 3.0  # Cap on ε in this ratio: for a larger ε the events are too rare to count
 _TIMED = 200  # Timed reports per value
 _SEED = 1
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """Returns values to report, which include `own`, and others to test."""
+    """Returns the values to report, including `own`, and other values to test."""
     rng = np.random.default_rng(_SEED)
     drawn = (
         rng.permutation(d)[: MOST_VALUES + OTHERS].tolist()
@@ -58,8 +58,8 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
 def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
     """Runs a client twice on the same values, and returns the verdict.
 
-    A conforming client fails with probability `alarm` at most. `own` are additional values to test. Raises ClientError
-    if the client makes no reports, or a report that a worker would reject.
+    A conforming client fails with a probability of at most `alarm`. `own` are additional values to test. Raises
+    ClientError if the client makes no reports, or a report that a worker would reject.
     """
     oracle = command.stream.oracle
     values, others = chosen(oracle.domain_size, own)
