@@ -121,8 +121,8 @@ def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
     """Returns w ≥ 0 with sum 1 that maximizes Σ counts·log(likelihoods·w).
 
     Each round adds the atoms where additional weight raises the likelihood most. It optimizes a quadratic approximation
-    over all atoms in use (non-negative least squares), and halves the step until the likelihood rises. The problem is
-    concave, so no other w has a mean log-likelihood that is higher by more than TOLERANCE. `likelihoods` is (m, k),
+    over all atoms in use (non-negative least squares), and halves the step until the likelihood rises. Rounds end
+    when, by concavity, no w has a mean log-likelihood that is higher by more than TOLERANCE. `likelihoods` is (m, k),
     with any scale in each row. `counts` is (m,), and the result is (k,).
     """
     shares = counts / counts.sum()

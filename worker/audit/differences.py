@@ -72,8 +72,8 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
 def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: int = -1) -> None:
     """Compares the stored bounds of each gap with the recount.
 
-    `deleted` is the end of the deleted offsets, or −1 if none are deleted. With deleted records, the recount gives only
-    a lower bound of the window-close watermark. The first timestamp after a gap is known only if the gap ends at or
+    `deleted` is the end of the deleted offsets, or −1 if none are deleted. With deleted records, the recounted
+    window-close watermark before a gap may be too low. The first timestamp after a gap is known only if the gap ends at or
     after `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):

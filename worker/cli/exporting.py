@@ -21,7 +21,7 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
     """Write counts to files for import on another cluster.
 
     MIRROR is the configuration for the cluster with the mirrored topic. The command writes a file for each partition
-    into FOLDER. ldp-worker import reads the files there, and workers continue at the end of the mirrored partition.
+    into FOLDER. ldp-worker import reads these files, and workers continue at the end of the mirrored partition.
 
     Stop producers and workers first, and let the mirror catch up. The command refuses if records are not counted yet,
     if the newest records of the two clusters differ, or if the mirror lacks the first record.

@@ -81,7 +81,7 @@ def _secret_in(path: Path, variable: str) -> str:
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
-    """Returns whether a key takes only text, so that digits stay text."""
+    """Returns whether a key takes only text; if so, digits stay text."""
     kinds = _types_of(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 

@@ -207,7 +207,7 @@ class Kafka(Table):
         return settings if self.member is None else settings | {"group_instance_id": self.member}
 
     def numbered(self, number: int) -> Self:
-        """Returns the table of process `number`, a member named ``NAME-<number>``."""
+        """Returns this table for process `number`: `member` gets ``-<number>``."""
         return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 

@@ -340,7 +340,7 @@ class Events(Protocol):
         """Reports a dropped partition, which this or another worker claims again."""
 
     def released(self, partition: int) -> None:
-        """Reports that the group no longer assigns a partition to this worker."""
+        """Reports that the group no longer assigns `partition` to this worker."""
 
     # publishing
 

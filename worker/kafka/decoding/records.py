@@ -164,8 +164,8 @@ class Reader:
         fetched: record batches, a (b,) uint8 array. A cut-off batch at the end is ignored.
         start: records below this offset are left out.
         aborted: (producer id, first offset) of each aborted transaction; None to read aborted records, too.
-        caps: ascending (offset, cap), where a cap is the most bytes of a decompressed batch, or None. The last cap at
-            or below a batch's base offset applies. Batches below all offsets have the first cap.
+        caps: ascending (offset, cap), where a cap is the most bytes of a decompressed batch, or None. A batch has
+            the last cap whose offset is not above its own. Batches below all offsets have the first cap.
     """
 
     def __init__(
