@@ -39,7 +39,7 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
 
 
 def as_json(text: bytes) -> Any:
-    """Parses JSON. Raises ValueError for every failure.
+    """Parses JSON text.
 
     Raises:
         ValueError: invalid JSON, JSON that is nested too deeply, or a number with thousands of digits.

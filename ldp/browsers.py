@@ -56,7 +56,7 @@ def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
     """Converts a navigation's confidence to a frame, for a rated response.
 
     `confidence` contains ``value`` and ``randomizedTriggerRate``. Other keys are ignored. If the document does not
-    declare the rate, a worker rejects the frame with the reason ``rate``, so that the operator notices.
+    declare the rate, a worker rejects the frame with the reason ``rate``.
 
     Raises:
         TypeError: a stream of another protocol, or a rate that is not a number.

@@ -31,7 +31,7 @@ class Client:
     """Makes the reports of one stream.
 
     Args:
-        document: the stream's public document, as `Stream.document` returns it or parsed from its JSON.
+        document: the stream's public document, from `Stream.document` or parsed from JSON.
 
     Raises:
         TypeError: a part of the document that has the wrong type.

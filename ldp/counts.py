@@ -3,9 +3,9 @@
 ``supports`` are d numbers: how many reports support each value. ``counters`` are the protocol's state. For most
 protocols, the state is the supports. For Hadamard Response and PGR, it is how often each of K messages was reported.
 
-A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Each is a list of all
-numbers, or an object with the non-zero numbers. In an object, the keys of ``supports`` are labels, or indices if the
-stream has no labels. The keys of ``counters`` are indices.
+A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. The counts are a list
+of all numbers, or an object with the non-zero numbers. In an object, the keys of ``supports`` are labels, or indices if
+the stream has no labels. The keys of ``counters`` are indices.
 """
 
 from __future__ import annotations

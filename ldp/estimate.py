@@ -39,12 +39,12 @@ class Estimate:
     of the n reports, not of the users. They may be negative or above 1.
 
     Attributes:
-        frequencies: (d,) float64, read-only copy.
+        frequencies: read-only copy, (d,) float64.
         n: number of reports, at least 1.
         oracle: the protocol with p and q.
         windows: disjoint time windows [start, end) of the reports, ascending, in milliseconds since the epoch; empty
             for the whole stream.
-        counts: (d,) int64 support counts, read-only; None if only frequencies are known.
+        counts: read-only (d,) int64 support counts; None if only frequencies are known.
         labels: the name of each value, or None.
 
     Raises:
@@ -123,7 +123,7 @@ class Estimate:
         exists for post-processed values. `ldp.query` has intervals for sets and for the most frequent values.
 
         Returns:
-            (low, high), each (d,) float64. O(d).
+            Two (d,) vectors, low and high. O(d).
 
         Raises:
             ValueError: a level that is not strictly between 0 and 1.
@@ -140,7 +140,7 @@ class Estimate:
         and about 1.9 times as wide as pointwise intervals.
 
         Returns:
-            (low, high), each (k,) float64. O(k).
+            Two (k,) vectors, low and high. O(k).
 
         Raises:
             ValueError: a level that is not strictly between 0 and 1, or frequencies that are not from counts.
@@ -264,7 +264,7 @@ class Estimate:
         counts, so merge first. A user who reported in two windows counts twice in n, and has spent ε twice.
 
         Args:
-            others: estimates whose windows overlap neither each other nor those of this estimate. O(d) each.
+            others: estimates whose windows overlap neither each other nor the windows of this estimate. O(d) each.
 
         Raises:
             TypeError: an argument that is not an Estimate, such as a method's vector.

@@ -67,8 +67,8 @@ def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[
     with ``\n`` or ``\r\n``. `source` names the file in errors.
 
     Raises:
-        ValueError: a line that is not a value. No value of that block is yielded. The error contains the line's number
-            but not the line's content, because values are secret.
+        ValueError: a line that is not a value. No value of the line's block is yielded. The error contains the line's
+            number but not the line's content, because values are secret.
 
     Example:
         >>> import io, ldp
@@ -149,7 +149,7 @@ class Aggregator:
         most_reports: limit of reports per record; None for no limit. A file that is a binary frame is one record.
 
     Attributes:
-        state: (K,) int64, the oracle's state.
+        state: the oracle's (K,) int64 state.
         reports: n, the number of counted reports.
         records: the number of records read, including rejected records.
         rejected: reason -> number of rejected records.

@@ -23,7 +23,7 @@ class OffsetRange:
     Offsets without a record, such as transaction markers, belong to the range. `max_timestamp` is the highest timestamp
     of the accepted records in milliseconds since the epoch. It is −1 if no accepted record has a valid timestamp (see
     `TIME_ENDS`), and None if no record was accepted or timestamps are unknown. `most_reports` is the limit of reports
-    per record at that time, or None.
+    per record when the range was counted, or None.
 
     Raises:
         TypeError: an attribute of the wrong type.

@@ -1,8 +1,8 @@
 """Effect of poisoning reports, and the poisoning tolerance of intervals.
 
-LDP protects users from the operator, not the estimate from users. A report counts as (1 − q)/(p − q) users for each
-value that it supports, and as −q/(p − q) users for every other value. On average, an honest report counts as 1 user
-for its user's value and as 0 users for every other value.
+LDP protects users from the operator. It does not protect the estimate from users. A report counts as (1 − q)/(p − q)
+users for each value that it supports, and as −q/(p − q) users for every other value. On average, an honest report
+counts as 1 user for the true value and as 0 users for every other value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PoisoningEffect:
         up: largest rise of one value, (1 − q)/(p − q).
         down: largest fall of one value, q/(p − q).
         values: number of values that rise at once (`Oracle.most_supported`).
-        total: rise of the sum over these values; the sum of a set does not fall by more.
+        total: rise of the sum over these values, and an upper bound of the fall of any set's sum.
         share: share of poisoning reports that moves a value by one standard error: √(q/(n(1 − q))).
     """
 

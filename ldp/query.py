@@ -125,7 +125,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
     (Section IV.A of the paper) and returns the sum of Base over the set, or 0 if the sum is negative. `subset` has
-    distinct indices; an empty set has frequency 0. `method` is a key of `ldp.consistency.METHODS` or `EXTRA`.
+    distinct indices. An empty set has frequency 0. `method` is a key of `ldp.consistency.METHODS` or `EXTRA`.
 
     Raises:
         ValueError: an unknown method, an index outside the domain, a repeated index, or a subset that is not a vector.
@@ -183,8 +183,8 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
     (`SetVariance`).
 
     Returns:
-        (low, high), fractions of the reports; (1, 1) for the whole domain if the estimates always sum to 1 (GRR,
-        Subset Selection, PGR with K = d). The cost is that of a new `SetVariance`.
+        low and high, as fractions of the reports. They are (1, 1) for the whole domain if the estimates always sum to 1
+        (GRR, Subset Selection, PGR with K = d). The cost is that of a new `SetVariance`.
 
     Raises:
         ValueError: as for `std_error`, or a level that is not strictly between 0 and 1.
@@ -208,7 +208,7 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
     for users outside (`ldp.intervals.confidence_sequence`). The arguments are those of `interval`.
 
     Returns:
-        (low, high), fractions of the reports in [0, 1]. The cost is that of a new `SetVariance`.
+        low and high, as fractions of the reports in [0, 1]. The cost is that of a new `SetVariance`.
 
     Raises:
         ValueError: as for `interval`, or frequencies that are not from counts.
@@ -248,7 +248,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1].
 
     Returns:
-        (low, high), each (k,) float64, in the order of `top`. O(d log d).
+        Two (k,) vectors, low and high, in the order of `top`. O(d log d).
 
     Raises:
         TypeError: a k that is not an integer.
@@ -276,8 +276,9 @@ def sum_deviation(estimate: Estimate) -> float:
     the same number of values, the distance is 0 (`Oracle.sum_law`).
 
     If the sum of counts is at distance x from its mean, the result is x/√(n·V + b|x|/3). V is the largest variance of
-    one report's contribution to the sum, and b is the largest distance of one independent part from its mean. By
-    Bernstein's inequality, honest reports exceed ±z with a probability below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6.
+    one report's contribution to the sum. A contribution is a sum of independent parts, and b is the largest distance of
+    a part from the part's mean. By Bernstein's inequality, the result for honest reports exceeds ±z with a probability
+    below 2·exp(−z²/2), which is 3·10⁻⁸ for z = 6.
     O(d), plus the cost of `Oracle.sum_law` for the first estimate of a protocol.
 
     Raises:

@@ -86,7 +86,7 @@ def written(number: Fraction) -> str:
 def epsilon_above(E: Fraction) -> Fraction:
     """Returns the smallest multiple ε of 10⁻⁶ with e^ε > E, for E above 1.
 
-    The logarithm of a rational other than 1 is irrational, so 60 additional digits distinguish it from a multiple.
+    The logarithm of a rational other than 1 is irrational. 60 additional digits distinguish it from a multiple.
     """
     digits = len(str(E.numerator)) + len(str(E.denominator))
     with decimal.localcontext(prec=60 + digits):

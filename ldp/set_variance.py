@@ -28,8 +28,8 @@ class SetVariance:
         n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
 
     This is exact except for Hadamard and PGR. For these two protocols, V_u also differs within each group of users.
-    The averages are then weighted by Norm-Sub's frequencies, or evenly if all these are 0. `subset` and the attribute
-    `indices` are m ≥ 1 distinct indices. Creation takes O(d), or O(K log K) for Hadamard and PGR.
+    The averages are then weighted by Norm-Sub's frequencies, or evenly if all frequencies are 0. `subset` and the
+    attribute `indices` are m ≥ 1 distinct indices. Creation takes O(d), or O(K log K) for Hadamard and PGR.
 
     Raises:
         ValueError: an index outside the domain, a repeated index, an empty set, or a subset that is not a vector.

@@ -55,12 +55,12 @@ _REASON = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The counts of some of a stream's reports.
+    """Counts of a subset of a stream's reports.
 
     Attributes:
         stream: the stream; its name is not part of the state.
         reports: n, the number of counted reports.
-        counters: (state_size,) int64, read-only copy of the oracle's state.
+        counters: read-only copy of the oracle's (state_size,) int64 state.
         records: number of accepted records; each has one or more reports.
         rejected: reason -> number of rejected records, 1 or more.
         windows: disjoint ranges [start, end) of the reports' event time, ascending, in milliseconds since the epoch;

@@ -1,4 +1,4 @@
-"""Streams, and the public documents that configure their clients."""
+"""Streams, and the public documents that configure clients."""
 
 from __future__ import annotations
 

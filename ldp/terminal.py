@@ -28,9 +28,9 @@ _PIPED = 10_000  # Columns of output to a pipe
 def printable(text: str | bytes, *, lines: bool = False) -> str:
     r"""Escapes control characters and invisible characters.
 
-    It escapes control and format characters (including bidirectional controls), surrogates, line and paragraph
-    separators, and unassigned characters. In bytes, invalid UTF-8 and backslashes are escaped, too. `lines` keeps line
-    feeds.
+    The escaped characters are control and format characters (including bidirectional controls), surrogates, line and
+    paragraph separators, and unassigned characters. In bytes, invalid UTF-8 and backslashes are escaped, too.
+    `lines` keeps line feeds.
 
     Example:
         >>> printable("grün \x1b[2J\u202e")

@@ -64,12 +64,12 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Values:
-    """Queries for all single values; the error is the mean over the domain."""
+    """Queries for all single values. The error is the mean over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Queries for sets of values; the error is the mean over the sets.
+    """Queries for sets of values. The error is the mean over the sets.
 
     Each set is a non-empty sequence of distinct indices. Raises TypeError or ValueError for other sets.
     """
@@ -117,7 +117,7 @@ class Ranking:
     """Ranking of the methods for a query.
 
     Attributes:
-        rows: methods by ascending error; equal errors in the paper's order.
+        rows: methods by ascending error. Methods with equal errors are in the paper's order.
         confidence: estimated probability that the first method's error is at most `NEAR` times the lowest error. Each
             population gives the share of resamples in which this condition is true. The confidence is the lower share,
             times `FEW_SETS` for fewer than `MANY` sets.
@@ -146,7 +146,7 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
         estimate: Base over the whole domain.
         query: a `SetQuery` or `TopQuery`, or several queries as `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
-        repeats: number of simulated collections, half from each population, at least 4.
+        repeats: number of simulated collections, at least 4. Half of them are from each population.
 
     Returns:
         All methods, ranked. O(repeats · (d log d + the sizes of the sets)): 0.3 s for d = 1,024.
@@ -173,10 +173,10 @@ def choose_all(
     repeats: int = 50,
     methods: Sequence[str] = NAMES,
 ) -> list[Ranking]:
-    """Ranks the methods for many queries with one simulation; see `choose`.
+    """Ranks the methods for many queries by one simulation; see `choose`.
 
     A query's ranking does not depend on the other queries. Only the given `methods` are compared and ranked. Raises
-    ValueError if there are none or a name is unknown.
+    ValueError if there is no method or an unknown method.
     """
     if not methods or not METHODS.keys() >= {*methods}:
         raise ValueError(f"methods are {', '.join(methods) or 'none'}; allowed are {', '.join(METHODS)}")

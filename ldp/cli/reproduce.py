@@ -86,7 +86,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
-    """Yields a function that adds a progress bar and returns its step."""
+    """Yields a function that adds a bar and returns a function to advance it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

@@ -32,12 +32,12 @@ class Spent:
 
 
 def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent:
-    """Returns a lower bound of the spent ε, wrong with probability ≤ `alarm`.
+    """Returns a lower bound of the spent ε at the risk `alarm`.
 
-    An event with probability a for reports of v and b for reports of w implies ε ≥ log(a/b). The events are: the report
-    supports v and not w; it does not support w; it is a certain message, or a certain value at a certain rate.
-    Clopper–Pearson intervals (1934) bound each probability, and share the risk. `reports` maps two or more values to
-    their reports.
+    An event with probability a for reports of v and b for reports of w implies ε ≥ log(a/b). The events are:
+    support of v and not of w; no support of w; a certain message; a certain value at a certain rate. Clopper–Pearson
+    intervals (1934) bound each probability, and share the risk of a wrong bound. `reports` maps two or more values to
+    reports.
     """
     found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))
     risk = alarm / (2 * max(len(asked), 1))

@@ -1,7 +1,7 @@
 """Validates documents against ``snapshot.schema.json`` and size limits.
 
-An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
-Unknown fields are ignored.
+An accepted document has the types of the schema, numbers that fit in 64 bits, and no more entries than a stream can
+have. Unknown fields are ignored.
 """
 
 import math

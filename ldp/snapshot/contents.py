@@ -113,11 +113,11 @@ class Cut:
         offsets: partition -> offset up to which all records are counted.
         gaps: partition -> ranges [from, to) of the log that were lost before they were counted; none is empty.
         uncounted: sorted partitions that have or had records, but no counts. They are not in ``offsets``.
-        rules: partition -> its rules as JSON objects.
+        rules: partition -> the partition's rules as JSON objects.
         floors: partition -> time in ms at which the partition's windows begin; only for admitted partitions.
         progress: name of windows -> the closed windows of this name.
         rows: the rows that the stream can have on the topic of rows; None without such a topic.
-        methods: methods that can have bodies of all time on the snapshot topic; None for all.
+        methods: methods that can have bodies of all time on the snapshot topic; None for all methods.
         reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
     """
 
@@ -198,9 +198,9 @@ class TopAnswer(_BitForBit):
 class Body(_BitForBit):
     """The results of one method; fields as in ``snapshot.schema.json``.
 
-    `sum` is the answer for the whole domain. Only Base has score intervals, anytime-valid intervals, and poisoning
-    tolerances (−1 for infinity). Without counts, only the score intervals are known. These vectors and `frequencies`
-    are (d,). `by_rate` is the (rates, 2) number of reports per rate and value; None without rates.
+    All vectors are (d,). `sum` is the answer for the whole domain. Only Base has score intervals, anytime-valid
+    intervals, and poisoning tolerances (−1 for infinity). Without counts, Base has only the score intervals. `by_rate`
+    is a (rates, 2) array with the number of reports per rate and value; None without rates.
     """
 
     frequencies: Vector
@@ -233,7 +233,7 @@ class Snapshot(_BitForBit):
         std_error: standard error of Base for a value of frequency 0 (Equation 5).
         level: confidence level of Base's intervals.
         recommended: query name -> method, for queries with a recommendation.
-        bodies: method -> its results; empty for a snapshot with only a head.
+        bodies: method -> the method's results; empty for a snapshot with only a head.
         window: the time window of the reports.
         epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
     """

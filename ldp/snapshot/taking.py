@@ -60,8 +60,8 @@ def take(
         methods: names of methods, at least one.
         recommended: query name -> recommended method; names that are not in `queries` are ignored.
         lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
-        identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default it is a
-            hash of the head, which does not suffice if another snapshot can have the same number.
+        identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default, the
+            identity is a hash of the head. A hash does not suffice if another snapshot can have the same number.
         window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
 

@@ -272,7 +272,7 @@ function unary(d, a, b, others, most) {
   return { fields: [256], length: Math.ceil(d / 8), perturb };
 }
 
-/** Returns a random subset of k of d values, ascending; each with the given value is E times as likely as one without. */
+/** Returns k of d values in ascending order. Subsets with the given value are E times as likely as others. */
 function subset(value, d, k, n) {
   const own = coin(BigInt(k) * n, BigInt(k) * n + BigInt(d - k) * W);
   // if own, the value replaces the first draw: d − 1 stands for it, because no other draw is d − 1
