@@ -31,8 +31,8 @@ class HammingWeight(Martingale):
     so M is multiplied by 1/(1 − 10⁻¹²).
 
     The test does not apply to RAPPOR, because all reports of a device share a permanent response. It does not apply to
-    non-unary protocols, because the number of values that a report supports is fixed or has no closed-form distribution.
-    The test misses poisoning reports whose mean number of 1 bits equals that of honest reports.
+    non-unary protocols, because the number of values that a report supports is fixed or has no closed-form
+    distribution. The test misses poisoning reports whose mean number of 1 bits equals that of honest reports.
 
     Attributes:
         mean: mean number of 1 bits in a report.

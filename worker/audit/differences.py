@@ -73,8 +73,8 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
     """Compares the stored bounds of each gap with the recount.
 
     `deleted` is the end of the deleted offsets, or −1 if none are deleted. With deleted records, the recounted
-    window-close watermark before a gap may be too low. The first timestamp after a gap is known only if the gap ends at or
-    after `deleted`.
+    window-close watermark before a gap may be too low. The first timestamp after a gap is known only if the gap ends at
+    or after `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
         raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
