@@ -90,7 +90,7 @@ def aggregate(
 
 
 class _Rejections:
-    """Collects places per reason, and writes rejected records to a file."""
+    """Lists where records were rejected, and writes the records to a file."""
 
     def __init__(self, file: TextIO | None) -> None:
         self.places: dict[str, list[str]] = {}

@@ -63,7 +63,7 @@ def document_option(*, required: bool = True) -> Callable[[_Function], _Function
 
 
 def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Rejects an output file in a missing folder before any work."""
+    """Returns the path; raises BadParameter if its folder does not exist."""
     if path is not None and not path.resolve().parent.is_dir():
         raise click.BadParameter(f"folder {path.resolve().parent} does not exist")
     return path
@@ -155,5 +155,5 @@ def file_size(file: BinaryIO | str) -> int | None:
 
 
 def amount(number: int, what: str) -> str:
-    """Returns a number with its noun, in the singular for one."""
+    """Returns a number and a noun, which is plural unless the number is 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Options and functions that print an estimate as a snapshot or table."""
+"""Output options, and functions that print a snapshot or table."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Rate:
 
     @property
     def summary(self) -> str:
-        """The measured and the expected rate."""
+        """The measured and the expected rate, as text."""
         rate = self.count / max(self.n, 1)
         return f"{self.what}: {rate:.4%} of {self.n:,}, expected {self.probability:.4%}"
 
@@ -64,14 +64,14 @@ class Cells:
 
     @property
     def p_value(self) -> float:
-        """The p-value of Pearson's χ²."""
+        """The p-value of Pearson's χ² test."""
         expected = self.probabilities * self.counts.sum()
         statistic = float((((self.counts - expected) ** 2) / expected).sum())
         return float(chdtrc(self.counts.size - 1, statistic))
 
     @property
     def summary(self) -> str:
-        """The cell with the largest deviation."""
+        """The cell with the largest deviation, as text."""
         expected = self.probabilities * self.counts.sum()
         worst = int((abs(self.counts - expected) / np.sqrt(expected)).argmax())
         return (
@@ -81,7 +81,7 @@ class Cells:
 
 
 def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the (n,) reports that support a value."""
+    """Returns an (n,) mask of the reports that support a value."""
     found: npt.NDArray[np.bool_]
     if isinstance(oracle, OLH):
         values = np.full(reports.size, value, np.int64)

@@ -40,7 +40,7 @@ def collision(oracle: Oracle) -> float:
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
-    """Yields the rates of repeated reports in two runs of n reports."""
+    """Yields rates of equal reports, between two runs and within each run."""
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
@@ -55,14 +55,14 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """Returns the most common rate's protocol and reports in each run."""
+    """Returns the protocol and the report pairs of the most common rate."""
     commonest = int(np.bincount(first["rate"]).argmax())
     both = (first["rate"] == commonest) & (second["rate"] == commonest)
     return RatedResponse([oracle.rates[commonest]]), first[both], second[both]
 
 
 def _two(likely: Fraction, unlikely: Fraction, messages: int, preferred: int = 1) -> Fraction:
-    """Returns Σ P² over messages, each with one of two probabilities."""
+    """Returns Σ P² if each message has one of two probabilities."""
     return preferred * likely**2 + (messages - preferred) * unlikely**2
 
 

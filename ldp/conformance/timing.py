@@ -36,13 +36,13 @@ class Times:
 
     @property
     def summary(self) -> str:
-        """The values with the largest and the smallest median."""
+        """The values with the largest and the smallest median, as text."""
         slow, fast = (pick(self.medians, key=self.medians.__getitem__) for pick in (max, min))
         return f"time: a report of value {slow} takes {self.ratio:.2f} times as long as one of value {fast}"
 
 
 def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
-    """Times the client's answer to each value; None if an answer is missing."""
+    """Times the client's answers to lines; None if an answer is too late."""
     seconds = np.empty(order.size)
     with subprocess.Popen(
         command.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -1,7 +1,7 @@
 """Tests a client that has scripted coins against test vectors.
 
 The vectors are in ``tests/vectors/wire-1/reports``. tests/vectors/README.md defines how a seed determines the coins.
-Production clients have no option for scripted coins, so the command is a test build of the client.
+Production clients have no option for scripted coins, so the tests need a special build of the client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ldp.stream import Stream
 def read(path: Path) -> dict[str, list[Any]]:
     """Returns the vectors of a file or folder, as {"streams": […]}.
 
-    Raises OSError; ValueError for invalid JSON or no files; TypeError or AttributeError for JSON without streams.
+    Raises OSError, ValueError for invalid JSON or an empty folder, and TypeError or AttributeError for other content.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
@@ -32,10 +32,10 @@ def read(path: Path) -> dict[str, list[Any]]:
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yields the first difference from the vectors (`read`) in each stream.
+    """Yields each stream's first difference from the vectors, as text.
 
-    Each line of the command's input has a seed in hexadecimal, a space and a value. The command writes one frame for
-    each line. Raises KeyError for invalid vectors.
+    `vectors` has the format that `read` returns. The command reads lines with a seed in hexadecimal, a space and a
+    value. For each line it writes a frame. Raises KeyError for invalid vectors.
     """
     for vector in vectors["streams"]:
         stream = Stream.from_document("vectors", vector["document"])

@@ -32,7 +32,7 @@ _SEED = 1
 class Verdict:
     """The result of a conformance test, with the strongest findings first.
 
-    `spent` is None for a single value, and `times` is None if the client does not answer line by line.
+    `spent` is None if only one value is tested. `times` is None if the client does not answer line by line.
     """
 
     verdict: str
@@ -59,7 +59,7 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
     """Runs a client twice on the same values, and returns the verdict.
 
     A conforming client fails with a probability of at most `alarm`. `own` are additional values to test. Raises
-    ClientError if the client makes no reports, or a report that a worker would reject.
+    ClientError if the client fails or makes a report that a worker would reject.
     """
     oracle = command.stream.oracle
     values, others = chosen(oracle.domain_size, own)

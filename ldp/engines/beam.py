@@ -24,8 +24,10 @@ class Count(beam.CombineFn):  # type: ignore[misc]
     An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
     records the offset range of each partition, from the lowest offset to the highest. Pass these attributes only
-    if the elements include all records of the range. ``timestamp`` is in milliseconds since the epoch. An import needs
-    one state per partition: use ``CombinePerKey`` with the partition as key. A worker would reject the same records.
+    if the elements include all records of the range. ``timestamp`` is in milliseconds since the epoch.
+
+    Rejects the same records as a worker. ``ldp-worker import`` needs one state per partition, so use ``CombinePerKey``
+    with the partition as key.
 
     Args:
         stream: the stream of the records.
@@ -62,7 +64,7 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         return whole
 
     def extract_output(self, tally: Tally) -> bytes:
-        """Returns the bytes of the state of all records."""
+        """Returns the state of all records, as bytes."""
         empty = State(self._stream, 0, self._stream.oracle.zeros(), 0)
         return empty.merge(*tally.states()).to_bytes()
 

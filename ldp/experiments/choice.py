@@ -1,6 +1,7 @@
 """Compares the chosen method with the best method (Section V-D).
 
-A cell is a data set, an ε and a query. Its truth is each method's mean squared error over many collections of the data.
+The comparison has a cell for each data set, ε and query. A method's real error in a cell is its mean squared error
+over many simulated collections of the data.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """Returns a data set's queries; all data sets use the emoji's subgroups."""
+    """Returns a data set's queries by name, always with the emoji's subgroups."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
@@ -63,7 +64,7 @@ def queries(name: str) -> Mapping[str, Queries]:
 
 
 def choice(scale: Scale) -> list[Job]:
-    """Returns jobs for the real errors, and a third as many for choices."""
+    """Returns jobs for the real errors, and a third as many for the choices."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
@@ -106,7 +107,7 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns the header and rows by kind of query; see `report.CHOICE`."""
+    """Returns a table by kind of query; `report.CHOICE` explains its columns."""
     values = _values(rows)
     lines: list[tuple[str, ...]] = []
     groups: dict[str, list[Row]] = {}

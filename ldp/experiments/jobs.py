@@ -32,7 +32,7 @@ class Scale:
     stride: int
 
     def thin(self, points: Sequence[Point]) -> list[Point]:
-        """Returns every stride-th point, and the last."""
+        """Returns every `stride`-th point, and the last point."""
         return [*points[: -1 : self.stride], points[-1]]
 
 
@@ -43,9 +43,9 @@ QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Mean of `count` repeats at (m,) points, and their squared deviations.
+    """Mean and sum of squared deviations of `count` repeats at m points.
 
-    `each` has the (count, m) repeats, or is None if only the mean is known.
+    `each` has the (count, m) values of the repeats, or is None if only the mean is known.
     """
 
     figure: str
@@ -87,14 +87,14 @@ def once(
     value: float | Sequence[float] | Vector,
     case: str = "",
 ) -> Sample:
-    """Returns the sample of one repeat: numbers at one or (m,) points."""
+    """Returns the sample of one repeat, at one point or m points."""
     points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
     return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1, values[None])
 
 
 @dataclass(frozen=True)
 class Job:
-    """Picklable work with a unique key, from which its seed is derived."""
+    """Picklable work with a unique key, which seeds the random numbers."""
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]

@@ -60,7 +60,6 @@ def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
 
 
 def _grid(high: int, wide: int, *, shared: bool) -> tuple[Picture, list[list[Axes]]]:
-    """Returns an empty picture and its grid of panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Picture
 
@@ -74,7 +73,7 @@ def _of(rows: Sequence[Row], dataset: str, case: str, method: str) -> list[Row]:
 
 
 def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws two panels per data set or case; bars show 68 % of the repeats."""
+    """Draws two panels per data set and case; bars show 68 % of the repeats."""
     cases = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case in CASES))
     picture, axes = _grid(len(cases), 2, shared=False)
     for (dataset, case), band in zip(cases, axes, strict=True):
@@ -107,7 +106,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
 
 
 def _ranks(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws a panel per method; the grey line is truth, 0 or Base's variance."""
+    """Draws a panel per method, with a grey line for comparison."""
     picture, axes = _grid(4, 3, shared=True)
     sums = {row.method: row for row in rows if row.case == "sum"}
     base = _of(rows, "zipf", "", "base")

@@ -46,10 +46,10 @@ class Sum:
 
 
 def sums(rows: Sequence[Row]) -> list[Sum]:
-    """Compares the sums of the figure "bias" with the published ones.
+    """Compares the sums of the figure "bias" with the published sums.
 
     Two sums agree if they differ by at most 4 standard errors of the difference. Power's sums may differ by 2 %,
-    because the prior differs slightly from the paper's prior.
+    because its prior differs slightly from the paper's prior.
     """
     found = {row.method: row for row in rows if row.figure == "bias" and row.case == "sum"}
     return [_compare(found[method]) for method in METHODS if method in found]
@@ -58,8 +58,8 @@ def sums(rows: Sequence[Row]) -> list[Sum]:
 def calculated(method: str) -> float | None:
     """Returns the expected sum of errors for counts X ~ N(k, s²).
 
-    k are the true counts, and s² is Base's variance. Base-Pos (T = 0) and Base-Cut keep X ≥ T:
-    E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with z = (k − T)/s. Returns None for other methods whose frequencies do not sum to 1.
+    k is a true count, and s² is Base's variance. Base-Pos, Post-Pos (both with T = 0) and Base-Cut keep X ≥ T:
+    E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with z = (k − T)/s. Returns None for Power and Norm-Cut.
 
     Example:
         >>> round(calculated("base-cut"))

@@ -19,9 +19,9 @@ from kafka.errors import KafkaError
 
 HERE = Path(__file__).resolve().parent
 LARGEST = 1_000_000
-"""Largest body in bytes: the largest frame of the client, which fits into a record under Kafka's default limits."""
+"""Largest body in bytes. The client's frames are not larger, and fit into records under Kafka's default limits."""
 KIND = "application/octet-stream"
-"""Required content type: other sites' pages need CORS to post it, so they cannot make their visitors report."""
+"""Required content type. Pages of other sites need CORS to post it, so they cannot make visitors send reports."""
 
 
 class Bridge(BaseHTTPRequestHandler):
