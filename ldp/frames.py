@@ -193,7 +193,6 @@ def _reject(
     verdicts: npt.NDArray[np.uint8],
     check_weight: bool,
 ) -> Decoded:
-    """Rejects records with a report that fails a check."""
     checks = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     checks |= {
         Reason.RATE: oracle.declared(reports),

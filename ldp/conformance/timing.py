@@ -57,7 +57,7 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
                     client.stdin.flush()
                 except BrokenPipeError:
                     raise ClientError("the client exited before the end of its input") from None
-                if not _answers(client.stdout):
+                if not _line_arrives(client.stdout):
                     return None
                 seconds[i] = time.perf_counter() - began
         finally:
@@ -68,6 +68,5 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
     return Times(medians, float(stats.kruskal(*parts.values()).pvalue) if len(parts) > 1 else 1.0)
 
 
-def _answers(stdout: IO[bytes]) -> bool:
-    """Returns whether a line arrives in time."""
+def _line_arrives(stdout: IO[bytes]) -> bool:
     return bool(select.select([stdout], [], [], WAIT_SECONDS)[0]) and bool(stdout.readline())

@@ -124,13 +124,12 @@ def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
     return check
 
 
-def _tree(at: str, given: Any, depth: int = _DEEPEST) -> None:
-    """Checks the nesting depth of JSON."""
+def _shallow(at: str, given: Any, depth: int = _DEEPEST) -> None:
     if not depth:
         raise _wrong(at, given, f"JSON nested up to {_DEEPEST} levels deep")
     if isinstance(given, dict | list):
         for one in given.values() if isinstance(given, dict) else given:
-            _tree(at, one, depth - 1)
+            _shallow(at, one, depth - 1)
 
 
 def _period(at: str, given: Any) -> None:
@@ -195,7 +194,7 @@ _TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BASE_ONLY, _num
 _BODY = _fields(
     _SHARED
     | {
-        "document": _tree,
+        "document": _shallow,
         "sum": _number,
         "standard_error": _number,
         "level": _number,
