@@ -51,7 +51,7 @@ class Uniform(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether a part of the oracle's reports is uniform for any value."""
+        """Returns whether one field of each report is uniform for any value."""
         if isinstance(oracle, HadamardResponse):
             return oracle.state_size > oracle.domain_size + 1
         return isinstance(oracle, OLH)

@@ -15,8 +15,8 @@ def exact_sum(values: Vector) -> float:
     """Sums m finite numbers, with exactly the same result in any order.
 
     Magnitudes must be below 2^1000. O(m). In each block, adding and then subtracting a large power of two rounds each
-    value to a multiple of one unit. These multiples add up without rounding. The rounding errors are rounded likewise,
-    to a unit 2^38 times smaller. The remainder, below 2^−75 of the largest value, is dropped.
+    value to a multiple of a common unit. These multiples add up without rounding. The rounding errors are rounded
+    likewise, to a unit 2^38 times smaller. Each value's remainder, below 2^−75 of the largest value, is dropped.
 
     Example:
         >>> exact_sum(np.array([1.0, 2.0**-60, -1.0])) == 2.0**-60

@@ -1,4 +1,4 @@
-"""Compares the chosen method with the best method (Section V-D).
+"""Compares the method that `choose` picks with the best one (Section V-D).
 
 The comparison has a cell for each data set, ε and query. A method's real error in a cell is its mean squared error
 over many simulated collections of the data.

@@ -94,7 +94,7 @@ def read_frames(
         ends: (m,) int64, the end of each record.
         header: the version byte and the fingerprint.
         rules: the size of a report in bytes, the `least_text` of a report, and the limit of reports per record.
-        fields: (f, 2) int64, the bound and the size in bytes of each integer in a report. For a vector, f is 0.
+        fields: (f, 2) int64, exclusive bound and size in bytes of each integer in a report. For a vector, f is 0.
         reports: (`frames_capacity`,) uint8, output: the reports of accepted records.
         counts: (m,) int64, output: the number of reports of each accepted record, 0 for other records.
         verdicts: (m,) uint8, output: the `Verdict` on each record.

@@ -95,7 +95,7 @@ class RatedResponse(Response):
         return 2 * len(self.rates)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns an (n,) mask of the reports with a declared rate."""
+        """Returns an (n,) mask of the reports whose rate is in `rates`."""
         arguments.check_reports(reports, self.report_dtype)
         known: npt.NDArray[np.bool_] = reports["rate"] < len(self.rates)
         return known

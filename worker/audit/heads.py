@@ -64,7 +64,7 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the head with the windows on the topic.
+        """Raises `Difference` unless head and topic have the same windows.
 
         `there` maps the (name, start, end) of each window on the topic to whether the window is final. A head lists
         only windows that were published after `retain` was configured.

@@ -68,7 +68,7 @@ FOREVER = "forever"
 
 
 def window(name: str) -> str:
-    """Returns a valid window name; raises ValueError with the allowed names."""
+    """Returns a window name; raises ValueError with the form of valid names."""
     try:
         if name != ALL:
             parse(name)
