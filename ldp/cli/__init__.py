@@ -23,7 +23,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Runs ``ldp``. Exits with 1 on an OSError, such as for a full disk."""
+    """Runs ``ldp``. Exits with 1 on an OSError."""
     try:
         cli(prog_name="ldp")
     except OSError as error:  # such as a full disk behind stdout

@@ -1,4 +1,4 @@
-"""Shared parts of the commands: --document, reading and writing files.
+"""Parts that the commands share, such as --document and file access.
 
 Commands import heavy modules when they run, so that --help is fast.
 """

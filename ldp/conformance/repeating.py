@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def collision(oracle: Oracle) -> float:
-    """Returns the probability that two reports of one value are equal: Σ P²."""
+    """Returns Σ P², the probability that two reports of one value are equal."""
     d = oracle.domain_size
     if isinstance(oracle, OLH):
         return float(_two(oracle.p, (1 - oracle.p) / (oracle.g - 1), oracle.g)) / 2**32

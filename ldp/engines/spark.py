@@ -35,7 +35,7 @@ _STATES = "topic string, partition int, lane int, state binary"
 
 
 def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None) -> list[State]:
-    """Returns the states of a DataFrame's records, one per partition.
+    """Counts a DataFrame's records into states, one per partition.
 
     Args:
         records: a DataFrame with frames in the binary column ``value``. With the columns ``topic``, ``partition`` and
@@ -92,7 +92,7 @@ def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Bat
 
 
 def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns buffer, starts and ends of a binary column without copying."""
+    """Returns a binary column's bytes, and the starts and ends of its values."""
     import pyarrow as pa
 
     values = values.fill_null(b"") if values.null_count else values

@@ -48,11 +48,11 @@ BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """Returns a data set's queries by name, always with the emoji's subgroups."""
+    """Returns the queries of a data set, by name."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
-    groups = list(emoji().subgroups.values())
+    groups = list(emoji().subgroups.values())  # the same sets for every data set
     return {
         "single values": Values(),
         "random sets": Sets(random),
@@ -64,7 +64,7 @@ def queries(name: str) -> Mapping[str, Queries]:
 
 
 def choice(scale: Scale) -> list[Job]:
-    """Returns jobs for the real errors, and a third as many for the choices."""
+    """Returns jobs that measure errors, and fewer jobs that choose a method."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))

@@ -19,7 +19,7 @@ EMOJI_USERS = 884_427  # n of the paper's Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population. `histogram` has the users of each value, largest first."""
+    """A population. `histogram` has the users per value, in descending order."""
 
     name: str
     histogram: npt.NDArray[np.int64]

@@ -84,7 +84,7 @@ the mean of estimate minus truth, which is below 0 if a method shrinks them."""
 
 
 def table(rows: Sequence[Row], case: str = "") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns a table's header and rows, for all values or the case "top 16"."""
+    """Returns a table's header and rows. `case` is "" or "top 16"."""
     of = {(row.case, row.dataset, row.x, row.method): row for row in rows if row.figure == "eleventh"}
     cells = [(dataset, x) for other, dataset, x, method in of if other == case and method == NAME]
     head = ["data", "ε", *COMPARED, *(f"over {peer}" for peer in PEERS)]

@@ -1,4 +1,4 @@
-"""Runs an evaluation as jobs with separate seeds, on many processes."""
+"""Runs an evaluation as jobs with separate seeds, in many processes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Job:
 def run(
     jobs: Sequence[Job], seed: int, work: Workers = map, on_done: Callable[[], object] = lambda: None
 ) -> list[Row]:
-    """Runs jobs, and combines their samples by curve in the order of the jobs.
+    """Runs jobs in order, and combines the samples of each curve.
 
     The same seed gives the same rows, bit for bit, with any number of processes. Calls `on_done` after each job.
     """

@@ -67,10 +67,10 @@ def reproduce(
 ) -> Reproduced:
     """Computes figures, assesses the claims, and writes the output folder.
 
-    The folder also gets the other figures of the same experiments: with "bias" also "distribution" and "variance". The
-    files depend on the seed, the scale and the version of numpy, but not on the number of processes. Each experiment
-    passes its name and number of jobs to `on_begin`, and calls the returned function after each job. Raises ValueError
-    for an unknown figure, and OSError if a file cannot be written.
+    An experiment always writes all its figures: "bias" also writes "distribution" and "variance". The files depend on
+    the seed, the scale and the version of numpy, but not on the number of processes. Each experiment passes its name
+    and number of jobs to `on_begin`, and calls the returned function after each job. Raises ValueError for an unknown
+    figure, and OSError if a file cannot be written.
     """
     names = experiments_of(figures)
     out.mkdir(parents=True, exist_ok=True)

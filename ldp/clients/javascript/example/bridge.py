@@ -1,4 +1,4 @@
-"""A bridge from pages to Kafka: each request body becomes one record.
+"""A bridge from web pages to Kafka: each request body becomes one record.
 
     python bridge.py DOCUMENT TOPIC BOOTSTRAP [PORT]
 
@@ -36,7 +36,7 @@ class Bridge(BaseHTTPRequestHandler):
     timeout = 10  # seconds without data after which a sender's thread ends
 
     def do_GET(self) -> None:
-        """Serves one of the files; 404 for other paths."""
+        """Serves one of the files, or returns 404 for another path."""
         if self.path not in self.files:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
