@@ -37,8 +37,7 @@ class Reproduced:
     pictures: bool
 
 
-def _drawable() -> bool:
-    """Returns whether matplotlib can be imported."""
+def _has_matplotlib() -> bool:
     try:
         import_module("matplotlib.figure")
     except ImportError:
@@ -80,7 +79,7 @@ def reproduce(
             jobs = EXPERIMENTS[name](scale)
             made = run(jobs, seed, work, on_begin(name, len(jobs)))
             rows += evaluation.worth(made) if name == "users" else made
-    drawn = pictures and _drawable()
+    drawn = pictures and _has_matplotlib()
     written: list[Path] = []
     for figure in FIGURES.values():
         if figure.experiment in names:
