@@ -79,11 +79,11 @@ def audit_client(
 
     The test finds frames that a worker would reject, and coins that repeat in a second run or in the next report. It
     compares the frequencies of reports with the protocol's probabilities, value by value, by exact tails and by χ². It
-    computes a lower bound of the spent ε. If the client answers line by line, it also compares the times of different
-    values. The tested values are the first, the last, and some in between.
+    computes a lower bound of the spent ε. If the client answers line by line, the test also compares the times
+    of different values. The tested values are the first, the last, and some in between.
 
     --vectors takes a file or a folder, such as tests/vectors/wire-1/reports, and tests a client with scripted coins. A
-    seed in hexadecimal precedes each value, and the frames must equal those of the vectors.
+    seed in hexadecimal precedes each value, and the frames must equal the frames of the vectors.
 
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301

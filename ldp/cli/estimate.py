@@ -32,7 +32,7 @@ def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
     Use counts for reports that were counted elsewhere: in a database, or by an aggregator that sees only their sum.
     Counts are a JSON object. "reports" is the number of reports. "supports" has the number of reports that support
     each value. Instead of "supports", "counters" can have the protocol's state (for hadamard and pgr, how often each
-    message was reported). Either is a list of all numbers, or an object with the nonzero numbers by label or index.
+    message was reported). Write all numbers as a list, or the nonzero numbers as an object by label or index.
 
     \b
     ldp estimate --document colours.json counts.json --top 3

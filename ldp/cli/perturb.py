@@ -43,7 +43,7 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
     \b
     printf 'red\\ngreen\\n' | ldp perturb --document colours.json > reports.jsonl
 
-    Each run draws new secret coins, so a second run over the same values spends their budget again. A line that is
+    Each run draws new secret coins, so a second run over the same values spends the budget again. A line that is
     not a value ends the command with exit code 1.
     """  # noqa: D301
     from ldp.files import perturbed, values
