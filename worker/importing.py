@@ -1,8 +1,8 @@
 """Import of another program's counts as the state of a partition.
 
-The counts cover a prefix of the partition's log under one rule, without windows; Spark or Beam can compute them from an
-archive. The worker that claims the partition adds the configured rule at the import's offset. Windows begin after all
-imported records. An import never changes existing counts.
+The counts cover a prefix of the partition's log, under one rule and without windows. Spark or Beam can compute such
+counts from an archive. The worker that claims the partition adds the configured rule at the import's end. Windows begin
+after all imported records. An import never changes existing counts.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from worker.counting.windows import ALL
 
 
 class Refused(Exception):  # noqa: N818  # an outcome, not an error
-    """The counts do not fit, or the partition has or had counts."""
+    """The import does not fit, or the partition has or had counts."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Prefix:
 
     @property
     def commit_id(self) -> str:
-        """Digest of the counts, by which a repeated import detects the first."""
+        """Digest of the counts; identifies an import that is run again."""
         return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
 
     def rule(self, start: int) -> Rule:
-        """Returns the imported records' rule, older than any configured rule."""
+        """Returns the rule of the imported records; revision 0 is the lowest."""
         return Rule(start, 0, RecordLimits(self.covered.most_reports, hamming_weight=True))
 
     def state(self, start: int) -> PartitionState:
-        """Returns the state of a worker that counted from ``start`` on."""
+        """Returns the state that counting from `start` on would produce."""
         history, covered = self.history, self.covered
         return PartitionState(
             start=start,
@@ -71,7 +71,8 @@ class Prefix:
     def is_in(self, found: Metadata) -> bool:
         """Returns whether stored counts contain this import.
 
-        Counts are a function of the log and the rules. If their first rule equals the import's rule, they contain it.
+        Counts depend only on the log and the rules. Stored counts therefore contain the import if the import's rule
+        applied up to the import's end.
         """
         if (found.offset, found.commit_id) == (self.covered.offset, self.commit_id):
             return True
@@ -81,7 +82,7 @@ class Prefix:
 
 
 def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
-    """Validates counts as a prefix of a stream's topic, or raises `Refused`.
+    """Returns counts as a valid import; raises `Refused` if they do not fit.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
@@ -174,7 +175,7 @@ class Import:
 
     Attributes:
         group: the stream's consumer group.
-        log: the topic and the group, read without membership.
+        log: reads the topic and the group's offsets without joining the group.
         store: the store of the counts.
         head_reader: the reader of the newest head.
     """
@@ -187,33 +188,33 @@ class Import:
     head_reader: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
-        """Stores each import as its partition's state, after checking all.
+        """Checks all imports, then stores each as the state of its partition.
 
         The order of the steps is essential. After a failure, a partition has all of its import or none of it, and you
         can run the same import again.
 
         1. Compare each import with the stream: document, topic, and at most one import per partition.
         2. Read the topic's id and its partitions.
-        3. Read the group's offsets in Kafka. The store is ahead of them, so step 6 must find the counts that they name.
-        4. Read the newest committed head. Step 6 must find the counts that it names, too.
+        3. Read the group's offsets in Kafka. Workers write the store first, so step 6 must find counts up to here.
+        4. Read the newest committed head. Step 6 must also find the counts that the head includes.
         5. Read the log's bounds twice: the log must have no record before an import, and must reach the import's
-           end. Both answers and the topic's id must agree.
+           end. Both answers must have the same start, and the topic's id must be unchanged.
         6. Read the store's metadata. Counts other than those of this import prevent the import.
-        7. Stage the counts of a partition under a key of this attempt.
-        8. One script promotes the staged counts with the metadata, unless metadata exist.
-        9. Commit the offset to Kafka, so that a loss of the counts is detected.
+        7. Stage the counts of a partition under a key that only this attempt uses.
+        8. Promote the staged counts and the metadata in one script, unless metadata exist.
+        9. Commit the offset to Kafka, so that a later loss of the counts is detected.
 
         If a worker claims a partition before step 8, that step changes nothing. If it claims the partition later, it
         continues at the import's offset.
 
         Args:
-            histories: the imports, each by a name for error messages.
-            on_done: called for each stored import; its second argument is True if an earlier run stored the import.
+            histories: the imports by name; error messages contain the name.
+            on_done: called with each stored import, and with True if an earlier run had stored it.
 
         Raises:
             Refused: an import does not fit. Nothing is stored, unless a worker claimed a partition during the import.
             StateLost: stored counts are unreadable.
-            Unavailable: Kafka or Redis does not respond; stored imports stay.
+            Unavailable: Kafka or Redis does not respond. Imports that are already stored remain.
         """
         # Step 1.
         prefixes = self._prefixes(histories)
@@ -243,7 +244,6 @@ class Import:
             on_done(prefix, there is not None)
 
     def _prefixes(self, histories: Mapping[str, State]) -> dict[int, Prefix]:
-        """Returns the imports by partition, in ascending order."""
         prefixes, names = dict[int, Prefix](), dict[int, str]()
         for name, history in histories.items():
             try:
@@ -257,7 +257,7 @@ class Import:
         return dict(sorted(prefixes.items()))
 
     def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
-        """Returns the import's start, or the log's start if no record is earlier."""
+        """Returns the import's start; the log's start if no records are between."""
         first, start = bounds[0], prefix.covered.start
         # checked twice, because a wrong answer would omit records
         if start <= first or any(
@@ -276,7 +276,7 @@ class Import:
         head: Head,
         found: Mapping[int, Metadata | None],
     ) -> None:
-        """Raises `Refused` if a partition has counts, or lost other counts."""
+        """Raises `Refused` if an import conflicts with its partition."""
         if others := head.foreign(lineage):
             raise Refused(str(foreign(self.stream, head, others)))
         faults = []
@@ -330,7 +330,7 @@ def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
 
 
 def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
-    """Returns which records the import or the log lacks, or None."""
+    """Returns why missing records prevent an import, or None."""
     (first, end), covered = bounds, prefix.covered
     if start > first:
         return f"the counts begin at offset {start}, but the log has earlier records from offset {first} on"
@@ -350,7 +350,7 @@ def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
 def _lost(
     prefix: Prefix, start: int, committed: tuple[int, str] | None, head: Head, group: str
 ) -> str | None:
-    """Returns which lost counts an import does not restore, or None."""
+    """Returns why lost counts prevent an import, or None."""
     partition, offset = prefix.covered.partition, prefix.covered.offset
     if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
         return (

@@ -1,4 +1,4 @@
-"""JSON documents of a snapshot: complete, or an excerpt of bounded size."""
+"""Formats snapshots, and excerpts of snapshots, as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
 
 
 def _value(value: Any) -> Iterator[bytes]:
-    """Yields a value as JSON, and a long vector in several parts."""
+    """Yields a value as JSON; splits a long vector into parts."""
     if not isinstance(value, np.ndarray | tuple | list) or len(value) <= _AT_ONCE:
         yield json(value)
         return
@@ -71,10 +71,10 @@ def excerpt(
     sort: str = "base",
     find: str = "",
 ) -> dict[str, Any]:
-    """Returns an excerpt of a snapshot: some values, and the queries.
+    """Returns some values of a snapshot, and the answers to its queries.
 
-    `sort` is ``base`` (most frequent first) or ``value`` (domain order). `find` is a part of a label, or of a number
-    if there are no labels; case is ignored.
+    `sort` is ``base`` (most frequent first) or ``value`` (domain order). `find` selects the values whose label contains
+    this text, ignoring case. In a stream without labels, `find` searches the values' numbers.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:
@@ -117,7 +117,6 @@ def excerpt(
 
 
 def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
-    """Returns the values whose label contains a text, in domain order."""
     if not find:
         return np.arange(size)
     wanted = find.casefold()
@@ -157,7 +156,6 @@ def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) 
 
 
 def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    """Returns the answers to a ``top`` query, with Base's intervals."""
     query = leading["top"][i]
     values = _first(query["values"])
     vectors = {name: _first(query[name]) for name in (*ENDS, TOLERANCE) if name in query}

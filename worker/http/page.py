@@ -1,6 +1,7 @@
 """Answers requests for the page's files, snapshots and streams.
 
-Every client of the port can read all answers: published snapshots, and values that `/metrics` also exports.
+Any client of the port can read every answer. The answers contain only published snapshots and values that `/metrics`
+also exports.
 """
 
 import hashlib
@@ -38,24 +39,24 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Snapshots(Protocol):
-    """Reads the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
+    """Reader of the snapshot topic; see `worker.kafka.snapshots.follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the stream's windows on the topic, including all time."""
+        """Returns the stream's index entries; {} until the topic is read."""
 
     def wait(self, seconds: float) -> bool:
         """Waits for a change; returns whether the topic has been read to its end."""
 
     def find(self, stream: str, window: str = ..., start: int | None = ...) -> IndexEntry:
-        """Returns the index entry of a snapshot."""
+        """Returns a snapshot's index entry; raises NotRead or NotThere."""
 
     def read(self, stream: str, entry: IndexEntry) -> Snapshot:
-        """Reads the snapshot of an index entry."""
+        """Returns an index entry's snapshot; raises NotRead or NewerSchema."""
 
 
 @dataclass(frozen=True)
 class DeferredBody:
-    """A costly body, which is made once for all clients."""
+    """A body that is made only if needed, and once for all clients."""
 
     key: object
     parts: Callable[[], Iterable[bytes]]
@@ -64,7 +65,7 @@ class DeferredBody:
 
 @dataclass(frozen=True)
 class Answer:
-    """A status with a body, which may be deferred."""
+    """An HTTP answer; its body may be deferred."""
 
     status: HTTPStatus
     content_type: str
@@ -94,7 +95,10 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET, or None; ``known``: the client's ETags."""
+        """Returns the answer to a GET request; None for an unknown path.
+
+        `known` is the value of the request's ``If-None-Match`` header.
+        """
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
@@ -141,8 +145,8 @@ class Page:
     def events(self, target: str) -> Iterator[bytes]:
         """Yields server-sent events, or empty bytes if there are none.
 
-        The caller iterates every `TURN_SECONDS`. Events name new and deleted snapshots. If the topic has not been read
-        yet, all snapshots are new.
+        The caller iterates every `TURN_SECONDS`. Events describe changed streams, and new and deleted snapshots. If the
+        topic has not been read yet, all snapshots are new.
 
         Raises:
             Refused: the stream or a parameter is unknown.
@@ -158,7 +162,7 @@ class Page:
         return self._events(names, window, seen)
 
     def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
-        """Returns the topic's snapshots of one window name, or of all names."""
+        """Returns the streams' snapshots; an empty `window` selects all windows."""
         return {
             (name, key): entry
             for name in names
@@ -221,7 +225,8 @@ class Page:
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Splits a target into path and parameters; // begins a path, not a host."""
+    """Splits a request target into a path and parameters."""
+    # urlsplit would parse "//x" as a host
     path, _, query = target.partition("#")[0].partition("?")
     try:
         return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
@@ -246,7 +251,7 @@ def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
 
 
 def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the streams with only their newest windows."""
+    """Limits each stream's windows to the newest `MOST_WINDOWS`."""
     return [
         stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
         for stream in document
@@ -293,7 +298,7 @@ def _one(query: Mapping[str, list[str]], name: str, default: str) -> str:
 
 
 def _start(query: Mapping[str, list[str]]) -> int | None:
-    """Parses a window's start: milliseconds or ISO 8601, by default in UTC."""
+    """Parses a window's start in milliseconds or ISO 8601 (default: UTC)."""
     given = _one(query, "start", "")
     if not given:
         return None
@@ -321,7 +326,7 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
 
 
 def _rows(query: Mapping[str, list[str]]) -> tuple[int, int, str, str]:
-    """Returns the requested range, order and search text of values."""
+    """Parses the parameters `top`, `offset`, `sort` and `find`."""
     top, offset = _whole(query, "top", 50, 1, documents.MOST_ROWS), _whole(query, "offset", 0, 0, 1 << 40)
     sort = _one(query, "sort", "base")
     if sort not in ("base", "value"):
