@@ -195,7 +195,7 @@ class Import:
 
         1. Compare each import with the stream: document, topic, and at most one import per partition.
         2. Read the topic's id and its partitions.
-        3. Read the group's offsets in Kafka. Workers write the store first, so step 6 must find counts up to here.
+        3. Read the group's offsets in Kafka. Workers write the store first: step 6 must find counts up to the offsets.
         4. Read the newest committed head. Step 6 must also find the counts that the head includes.
         5. Read the log's bounds twice: the log must have no record before an import, and must reach the import's
            end. Both answers must have the same start, and the topic's id must be unchanged.
