@@ -167,7 +167,7 @@ class Row:
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
     """Returns the slots of a window, for `top` values and all queries.
 
-    Raises ValueError for missing, unknown or repeated methods, and for `top` below 1.
+    Raises ValueError for unknown, repeated or no methods, and for `top` below 1.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(

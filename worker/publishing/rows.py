@@ -108,7 +108,7 @@ class RowTopic:
         come: int,
         there: Callable[[], Iterable[bytes]],
     ) -> Plan:
-        """Plans the rows in O(listed windows); reads the topic if needed.
+        """Plans the rows; reads the topic if needed. O(windows in `progress`).
 
         Args:
             stream: the stream's name.
