@@ -1,6 +1,6 @@
-"""Copies the pages and the files that they link to into build/docs, with a configuration for the site generator.
+"""Copies the pages and all linked files into build/docs for the site.
 
-Paths stay as in the repository, so each relative link is the same on the site. Run as ``python docs/site.py``.
+Paths stay as in the repository, so each relative link is the same on the site. Run ``python docs/site.py``.
 """
 
 import re
@@ -13,7 +13,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^()\s#]+)")
 
 
 def pages_and_files() -> set[Path]:
-    """Returns the pages of docs, README.md, and each file that can be reached from them by links."""
+    """Returns the pages of docs, README.md and all files that they link to."""
     found, unread = set(), [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     while unread:
         path = unread.pop().resolve()
@@ -27,12 +27,12 @@ def pages_and_files() -> set[Path]:
 
 
 def visible(text: str) -> str:
-    """Returns paths in text without the dot of .github, because the site generator skips dot-folders."""
+    """Removes the dot in .github, because the site generator skips it."""
     return re.sub(r"(^|[(/])\.github/(?=\w+\.md)", r"\1github/", text)
 
 
 def navigation() -> str:
-    """Returns the pages in the order of docs/README.md, as the entry `nav` of the configuration."""
+    """Returns the configuration's `nav`, in the order of docs/README.md."""
     lines = ["nav:", "  - Overview: README.md", "  - All pages: docs/README.md"]
     for line in (ROOT / "docs" / "README.md").read_text(encoding="utf-8").splitlines():
         if shelf := re.match(r"## (.+?)(:.*)?$", line):

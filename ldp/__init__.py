@@ -1,4 +1,4 @@
-"""Frequency estimation under local differential privacy, without I/O.
+"""Frequency estimation under local differential privacy.
 
 Names are loaded at first use: ``import ldp`` does not import numpy or numba.
 
@@ -56,7 +56,7 @@ _HOMES = dict.fromkeys(_ORACLES.split(), "ldp.oracles") | {
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name's module when the name is first used."""
+    """Returns a public name, and imports its module at the first use."""
     if name in _MODULES:
         return import_module(f"ldp.{name}")
     if name in _HOMES:
@@ -71,7 +71,6 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """Returns the installed version; "0+source" if not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -89,13 +88,13 @@ def oracle(
         name: "grr", "olh" (``g=2`` is Binary Local Hashing), "oue", "sue", "subset", "hadamard" or "pgr"; or an
             explicit channel: "response" or "unary".
         epsilon: exact privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. Omit it for
-            an explicit channel, or pass "infinite".
+            an explicit channel; if the channel's ε is infinite, pass "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
         **parameters: ``hash`` and ``g`` for "olh"; ``k`` for "subset"; ``prime`` and ``dimension`` for "pgr"; ``p`` or
-            ``rates`` for "response"; ``p`` and ``q`` for "unary", and ``f`` for RAPPOR.
+            ``rates`` for "response"; ``p`` and ``q`` for "unary", plus ``f`` for RAPPOR.
 
     Raises:
-        TypeError: a float ε, a domain size that is not an int, an unknown parameter.
+        TypeError: a missing or unknown parameter, or an argument of the wrong type, such as a float ε.
         ValueError: a name, ε, domain size or parameter that is not allowed.
 
     Example:

@@ -24,7 +24,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
-    """Returns an int or numpy integer in low..high as an int; rejects bool.
+    """Returns an int or numpy integer in low..high as an int. Rejects bool.
 
     Example:
         >>> as_integer("g", 1, 2, 65536)
@@ -74,10 +74,10 @@ def check_level(level: float) -> None:
 
 
 def as_json(text: bytes) -> Any:
-    """Parses JSON.
+    """Parses JSON text.
 
     Raises:
-        ValueError: bytes that are not JSON, are nested too deeply, or contain a number with thousands of digits.
+        ValueError: invalid JSON, JSON that is nested too deeply, or a number with thousands of digits.
     """
     try:
         return json.loads(text)
@@ -88,7 +88,7 @@ def as_json(text: bytes) -> Any:
 
 
 def as_text(name: str, text: object) -> str:
-    r"""Returns a non-empty string without characters of categories Cc and Cs.
+    r"""Returns a non-empty string without control characters or surrogates.
 
     Example:
         >>> as_text("label 3", "red\0")
@@ -124,7 +124,7 @@ def as_labels(given: Sequence[str], d: int) -> tuple[str, ...]:
 def as_indices(
     subset: npt.ArrayLike, domain_size: int, labels: Sequence[str] | None = None
 ) -> npt.NDArray[np.int64]:
-    """Returns the indices of a set: (m,), distinct, in 0..d−1; m may be 0.
+    """Returns a set's m ≥ 0 distinct indices in 0..d−1, as (m,) int64.
 
     If `labels` are given, the set may contain labels.
     """
@@ -151,7 +151,7 @@ def as_indices(
 
 
 def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the values of users: (n,), in 0..d−1; n may be 0."""
+    """Returns the values of n ≥ 0 users in 0..d−1, as (n,) int64."""
     import numpy as np
 
     array = _integers("values", values, f"from 0 to {domain_size - 1}", _OF_LABEL)
@@ -165,7 +165,7 @@ def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
 
 
 def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the support counts of n reports: (d,) integers in 0..n."""
+    """Returns the support counts of n reports, as (d,) int64 in 0..n."""
     import numpy as np
 
     counts = _integers("counts", counts, f"from 0 to n = {n}")
@@ -177,7 +177,7 @@ def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np
 
 
 def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """Returns the numbers of users per value: (d,) integers ≥ 0, not all 0."""
+    """Returns the users per value as (d,) int64, with at least one user."""
     import numpy as np
 
     users = _integers("a histogram's numbers", histogram, "from 0 on")
@@ -209,7 +209,7 @@ def _integers(name: str, given: npt.ArrayLike, allowed: str, of_label: str = "")
 
 
 def check_generator(rng: object, allowed: str) -> None:
-    """Checks that `rng` is a numpy Generator; `allowed` appears in the error."""
+    """Checks that `rng` is a numpy Generator. The error quotes `allowed`."""
     import numpy as np
 
     if not isinstance(rng, np.random.Generator):
@@ -242,7 +242,7 @@ def check_counting(state: npt.NDArray[np.int64], size: int) -> None:
 
 
 def exact_total(counts: npt.NDArray[np.int64]) -> int:
-    """Returns the sum of non-negative counts, even beyond int64."""
+    """Returns the exact sum of non-negative counts, even above 2⁶³ − 1."""
     if counts.size * int(counts.max(initial=0)) < 1 << 63:
         return int(counts.sum())
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())

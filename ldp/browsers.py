@@ -1,12 +1,12 @@
 """Frames from values that the browser has already randomized.
 
 - Firefox: ``unaryEncodeDiffPrivacy`` encodes one of N values as a string of N bits, which is a report of ``unary``.
-- Chrome and Edge: ``PerformanceNavigationTiming.confidence`` (W3C) has a ``value``, "low" or "high". The browser
-  replaces it by a fair coin with probability ``randomizedTriggerRate``. This is a report of ``response`` with that rate
-  among the document's ``rates``, 0 for "low" and 1 for "high".
+- Chrome and Edge: ``PerformanceNavigationTiming.confidence`` (W3C) contains a ``value``, "low" or "high". With
+  probability ``randomizedTriggerRate``, the browser replaces the value with a fair coin flip. Value and rate are a
+  report of ``response`` if the document's ``rates`` contain the rate. "low" is 0 and "high" is 1.
 
-``clients/javascript/browsers.js`` does the same in JavaScript. Both only convert values and draw no coins. This module
-does not need numpy.
+``clients/javascript/browsers.js`` does the same in JavaScript. The two modules only convert values and draw no coins.
+This module does not need numpy.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ VALUES = ("low", "high")
 
 
 def unary_frame(stream: Stream, bits: str) -> bytes:
-    """Returns the frame of a string of d bits for a stream of unary encoding.
+    """Converts a string of bits to a frame, for unary encoding.
 
-    `bits` are characters "0" and "1", the first value first.
+    `bits` has one character, "0" or "1", for each of the d values, in order.
 
     Raises:
         TypeError: a stream of another protocol, or bits that are not a string.
@@ -54,11 +54,10 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
 
 
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
-    """Returns the frame of a navigation's confidence for a rated response.
+    """Converts a navigation's confidence to a frame, for a rated response.
 
-    `confidence` has ``value`` and ``randomizedTriggerRate``; other keys are ignored. A declared rate may have been
-    stored as float32. If the document does not declare the rate, a worker rejects the frame with the reason ``rate``,
-    so that the operator notices it.
+    `confidence` contains ``value`` and ``randomizedTriggerRate``. Other keys are ignored. A declared rate may have been
+    stored as float32. If the document does not declare the rate, a worker rejects the frame with the reason ``rate``.
 
     Raises:
         TypeError: a stream of another protocol, or a rate that is not a number.

@@ -1,14 +1,14 @@
 """Client for devices: randomizes a value and encodes it as a frame.
 
-It needs only the standard library. docs/reference/wire-format.md defines the frames, for clients in other languages.
+This module needs only the standard library. docs/reference/wire-format.md defines the frames for other languages.
 
 A client, in any language, must not:
 
 - compare floats: a float threshold makes some report impossible for some value, or more likely than e^ε allows;
-- draw coins from any source except the system's CSPRNG, or from a seed that it also reports, such as OLH's;
-- reveal by the order or timing of a report which part of it is the true one;
-- report the same value again without adding the ε: k reports of one value spend k·ε. To retry, send the same bytes;
-- store values until it is online: store their frames and pack those (`Client.pack`);
+- draw coins from any source except the system's CSPRNG, for example from the seed that it reports for OLH;
+- reveal the true value by the order of a report's parts, or by the time that the report takes;
+- report a value again without counting its ε again: k reports spend k·ε. To retry, send the same bytes;
+- store values until it is online: store their frames instead, and pack these later (`Client.pack`);
 - skip the report for some values: silence reveals them. A domain needs a value for "none of these";
 - send the value with the report, in a log, a record's key, or an error.
 """
@@ -31,7 +31,7 @@ class Client:
     """Makes the reports of one stream.
 
     Args:
-        document: the stream's public document, as `Stream.document` returns it or parsed from its JSON.
+        document: the stream's public document, from `Stream.document` or parsed from JSON.
 
     Raises:
         TypeError: a part of the document that has the wrong type.
@@ -67,13 +67,13 @@ class Client:
 
         Use it on a device that stores its reports until it is online. Packing draws no coins and spends no ε. The
         reports in a frame are accepted or rejected together, share one timestamp, and show that one device sent them.
-        Only version, fingerprint and length are checked: decode frames of other senders first (`ldp.frames.decode`).
+        `pack` checks only version, fingerprint and length. Decode other senders' frames first (`ldp.frames.decode`).
         `most_reports` is the operator's limit of reports per record (`streams.most_reports`). Frames have at most
         10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are several times longer.
 
         Raises:
-            TypeError: a frame that is not bytes, or a most_reports that is not an integer.
-            ValueError: a frame that is not a binary frame of this stream, or a most_reports below 1.
+            TypeError: a frame that is not bytes, or a `most_reports` that is not an integer.
+            ValueError: a frame that is not a binary frame of this stream, or a `most_reports` below 1.
 
         Example:
             >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -91,7 +91,6 @@ class Client:
         return _joined(self._header, reports, b"", b"", most)
 
     def _body(self, i: int, frame: bytes) -> bytes:
-        """Returns the reports of frame i after checking header and length."""
         if not isinstance(frame, bytes):
             raise TypeError(
                 f"frame {i} is of type {type(frame).__name__}; it must be bytes, as report returns them"

@@ -1,11 +1,11 @@
 """Estimates from counts that a database or another aggregator computed.
 
-``supports`` are d numbers: the reports that support each value. ``counters`` are the protocol's state, which equals the
-supports except for Hadamard Response and PGR, which count each of their K messages.
+``supports`` are d numbers: how many reports support each value. ``counters`` are the protocol's state. For most
+protocols, the state is the supports. For Hadamard Response and PGR, it is how often each of K messages was reported.
 
-A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. Both are a list of all
-numbers or an object with the non-zero numbers. The keys of ``supports`` are labels (or indices if the stream has no
-labels), the keys of ``counters`` are indices.
+A JSON document has ``reports``, the number of reports, and either ``supports`` or ``counters``. The counts are a list
+of all numbers, or an object with the non-zero numbers. In an object, the keys of ``supports`` are labels, or indices if
+the stream has no labels. The keys of ``counters`` are indices.
 
 Databases also export ``supports`` without ``reports``, as JSON or as CSV with a header, and whole numbers as ``600.0``
 or ``"600"``.
@@ -74,8 +74,8 @@ def read_counts(
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: another key, a number that is not whole, a value that the stream does not have, a value that is
-            given more than once, an unknown number of reports, or impossible counts.
+        ValueError: a missing or unknown key, a number that is not whole, a value that the stream does not have, a value
+            that is given more than once, an unknown number of reports, or impossible counts.
 
     Example:
         >>> import ldp
@@ -164,7 +164,7 @@ def _of_rows(stream: Stream, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Checks counters; returns them as a state of n reports: (state_size,)."""
+    """Checks counters, and returns them as the state of n reports."""
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):
         raise ValueError(
@@ -198,7 +198,6 @@ def _whole(name: str, number: Any) -> int:
 def _of_object(
     which: str, sums: Mapping[str, Any], size: int, names: tuple[str, ...] | None
 ) -> npt.NDArray[np.int64]:
-    """Returns the numbers of an object as an array; missing entries are 0."""
     numbers = np.zeros(size, np.int64)
     places = None if names is None else {name: i for i, name in enumerate(names)}
     unknown = []

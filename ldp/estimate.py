@@ -31,24 +31,25 @@ _SHOWN = 10  # Values that a notebook shows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of every value.
+    """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of each frequency.
 
-    Source: Section III, Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions of the n reports (not
-    users); they may be negative or above 1.
+    Source: Section III of Wang et al. (NDSS 2020), Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions
+    of the n reports, not of the users. They may be negative or above 1.
 
     Attributes:
-        frequencies: (d,) float64, read-only copy.
+        frequencies: read-only copy, (d,) float64.
         n: number of reports, at least 1.
         oracle: the protocol with p and q.
-        windows: time windows of the reports, each [start, end) in milliseconds since the epoch, in order and disjoint;
-            empty for the whole stream.
-        counts: support counts, (d,) int64, read-only; None if only frequencies are known.
+        windows: disjoint time windows [start, end) of the reports, ascending, in milliseconds since the epoch; empty
+            for the whole stream.
+        counts: read-only (d,) int64 support counts; None if only frequencies are known.
         labels: the name of each value, or None.
 
     Raises:
-        ValueError: frequencies that are not d finite numbers, n below 1, an empty or overlapping window, or another
-            number of counts or labels than d; a repeated label.
-        TypeError: n, an end of a window, or a count is not an integer; a label is not a string; another oracle.
+        ValueError: frequencies that are not d finite numbers, an n below 1, an empty or overlapping window, a number of
+            counts or labels other than d, or a repeated label.
+        TypeError: an n, a bound of a window or a count that is not an integer, a label that is not a string, or an
+            oracle that is not an Oracle.
 
     Example:
         >>> import ldp
@@ -105,11 +106,11 @@ class Estimate:
         return math.sqrt(q * (1 - q) / (self.n * (p - q) ** 2))
 
     def std_error(self) -> Vector:
-        """Returns the standard error of each f̃ (Equation 3): (d,). O(d).
+        """Returns the (d,) standard errors of f̃ (Equation 3). O(d).
 
         It is the error around the share among the n reports, and does not contain the error of a sampled population.
         The unknown f is replaced by f̃, clipped to [0, 1]. The variance q(1−q) + f(p−q)(1−p−q) is computed as
-        (1−f)·q(1−q) + f·p(1−p), which has no cancellation and is never negative.
+        (1−f)·q(1−q) + f·p(1−p), which avoids cancellation and is never negative.
         """
         p, q = self.oracle.p, self.oracle.q
         scale = self.n * (p - q) ** 2
@@ -123,17 +124,17 @@ class Estimate:
         They cover the share among the n reports. With `of` "population", they cover the share in the population of
         which the users are an independent sample, and are wider; see `ldp.intervals.score`.
 
-        {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}: the count has exactly this variance when its true
-        frequency in the population is f, so the interval covers with its level unless n·q is below about 5. It is not
-        clipped to [0, 1] and is valid for one value at one fixed time. No such interval exists for post-processed
-        values. `ldp.query` has intervals for sets and simultaneous intervals for the most frequent values.
+        For the reports, each interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The variance under the
+        root is exact if f is the share among the n reports. The interval therefore covers f with probability `level`,
+        unless n·q is below about 5. It is valid for one value at one fixed time, and is not clipped to [0, 1]. No such
+        interval exists for post-processed values. `ldp.query` has intervals for sets and for the most frequent values.
 
         Returns:
-            (low, high), each (d,) float64. O(d).
+            Two (d,) vectors, low and high. O(d).
 
         Raises:
-            TypeError: level is not a number.
-            ValueError: level is not strictly between 0 and 1; another `of`.
+            TypeError: a level that is not a number.
+            ValueError: a level that is not strictly between 0 and 1, or an unknown `of`.
 
         Example:
             >>> import ldp
@@ -148,19 +149,20 @@ class Estimate:
     def anytime_interval(
         self, level: float = 0.95, values: npt.ArrayLike | None = None
     ) -> tuple[Vector, Vector]:
-        """Returns anytime-valid intervals of (k,) values, or of all values.
+        """Returns anytime-valid intervals around Base for `values`, or for all.
 
         They cover the share among the n reports. `values` are as for `indices`.
         The intervals of one value hold at all n simultaneously with probability `level`. Use them if you look at each
-        new snapshot or stop when a result appears; see `ldp.intervals.confidence_sequence`. They are about 1.9 times as
-        wide as `interval`, within [0, 1].
+        new snapshot, or stop when a result appears; see `ldp.intervals.confidence_sequence`. They are within [0, 1],
+        and about 1.9 times as wide as pointwise intervals.
 
         Returns:
-            (low, high), each (k,) float64. O(k).
+            Two (k,) vectors, low and high. O(k).
 
         Raises:
             TypeError: a level that is not a number; as for `indices`.
-            ValueError: level is not strictly between 0 and 1; frequencies that are not from counts; as for `indices`.
+            ValueError: a level that is not strictly between 0 and 1, or frequencies that are not from counts; as for
+                `indices`.
 
         Example:
             >>> import ldp
@@ -205,16 +207,16 @@ class Estimate:
         return deviation.warning(self.oracle, self.n, self.frequencies, self._name)
 
     def within(self, start: int, end: int) -> Estimate:
-        """Returns the estimate with the window [start, end) in milliseconds.
+        """Returns the estimate with the time window [start, end) in milliseconds.
 
-        Raises TypeError for an end that is not an integer, ValueError for an empty window.
+        Raises TypeError for a bound that is not an integer, and ValueError for an empty window.
         """
         return replace(self, windows=((start, end),))
 
     def labelled(self, labels: Sequence[str] | None) -> Estimate:
         """Returns the estimate with names of its values, e.g. `Stream.labels`.
 
-        Raises TypeError for a label that is not a string, ValueError unless there are d distinct labels.
+        Raises TypeError for a label that is not a string, and ValueError unless there are d distinct labels.
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
@@ -250,19 +252,19 @@ class Estimate:
         """Returns a data frame with a row for each value.
 
         Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency``, the estimated share among the n
-        reports, and ``std_error`` (Equation 3); ``low`` and ``high``, the ends of its pointwise interval; the columns
-        in `more`.
+        reports, and ``std_error`` (Equation 3); ``low`` and ``high``, the ends of Base's pointwise interval; the
+        columns in `more`.
 
         Args:
-            more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
+            more: further columns of d numbers by name, for example from `ldp.consistency.together.by_method`.
             level: coverage of the intervals.
             of: their estimand; see `interval`.
             library: pandas or polars; None for the first that is installed.
 
         Raises:
             TypeError: a `more` that is not a mapping, or a level that is not a number.
-            ValueError: a level that is not strictly between 0 and 1, another library, a further column that does not
-                have d numbers or has one of the names above.
+            ValueError: a level that is not strictly between 0 and 1, an unknown library, or a further column that does
+                not have d numbers or has one of the names above.
             ImportError: the library is not installed.
 
         Example:
@@ -349,13 +351,13 @@ class Estimate:
         return notebook.name_of(int(value), self.labels)
 
     def most_frequent(self, k: int) -> Indices:
-        """Returns at most k values, the most frequent first; see `query.top`."""
+        """Returns up to k values by descending frequency; see `query.top`."""
         f, k = self.frequencies, min(k, self.oracle.domain_size)
         values = np.flatnonzero(f >= np.partition(f, -k)[-k])
         return values[np.argsort(-f[values], kind="stable")[:k]]
 
     def nearest_counts(self, values: Indices) -> Vector:
-        """Returns support counts, computed from the frequencies if unknown: (k,)."""
+        """Returns (k,) support counts, computed from frequencies if unknown."""
         if self.counts is not None:
             return self.counts[values].astype(np.float64)
         p, q = self.oracle.p, self.oracle.q
@@ -363,7 +365,7 @@ class Estimate:
         return np.clip(nearest, 0.0, self.n)
 
     def known_counts(self, values: Indices | None = None) -> Vector:
-        """Returns support counts, recovered from frequencies if necessary: (k,).
+        """Returns (k,) support counts, recovered from frequencies if necessary.
 
         Raises ValueError for frequencies that are not from counts, or more than 2⁴³ reports.
         """
@@ -373,18 +375,17 @@ class Estimate:
     def merge(self, *others: Estimate) -> Estimate:
         """Returns the estimate of all reports of several windows.
 
-        Counts are linear in the reports, so they are added; the result equals `Oracle.estimate` of the sums to the
-        last bit. If an estimate has only frequencies, its counts are recovered exactly. The result of a method is not
-        linear in the counts: merge first. n counts reports: a user who reported in two windows counts twice and has
-        spent ε twice.
+        Counts are linear in the reports, so they are added. The result equals `Oracle.estimate` of the sums to the
+        last bit. If an estimate has only frequencies, its counts are recovered exactly. Methods are not linear in the
+        counts, so merge first. A user who reported in two windows counts twice in n, and has spent ε twice.
 
         Args:
-            others: estimates of windows that do not overlap each other or this estimate. O(d) each.
+            others: estimates whose windows overlap neither each other nor the windows of this estimate. O(d) each.
 
         Raises:
             TypeError: an argument that is not an Estimate, such as a method's vector.
-            ValueError: estimates that differ in protocol, ε, domain, parameters or labels; an estimate of the whole
-                stream; overlapping windows; frequencies that are not from counts; more than 2⁴³ reports.
+            ValueError: estimates that differ in protocol, ε, domain, parameters or labels, an estimate of the whole
+                stream, overlapping windows, frequencies that are not from counts, or more than 2⁴³ reports.
 
         Example:
             >>> import ldp
@@ -410,7 +411,7 @@ class Estimate:
         return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
 
     def _recovered(self) -> Counts:
-        """Returns support counts that match the frequencies: (d,)."""
+        """Returns (d,) support counts that match the frequencies."""
         if self.n > MOST_MERGED:
             raise ValueError(f"the estimate has {self.n} reports; merging allows at most {MOST_MERGED}")
         p, q = self.oracle.p, self.oracle.q
@@ -428,7 +429,7 @@ class Estimate:
 
 
 def check_estimate(given: object) -> None:
-    """Raises TypeError unless an Estimate is given, for example for a vector."""
+    """Raises TypeError for an object that is not an Estimate."""
     if not isinstance(given, Estimate):
         raise TypeError(
             f"an Estimate is needed, not a {type(given).__name__}, because methods depend on n and on the protocol."

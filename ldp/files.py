@@ -3,7 +3,8 @@ r"""Reads and writes files of values and frames with bounded memory.
 A file of values has one value per line: a label, or an index if the stream has no labels. The first byte of a file of
 frames determines its format:
 
-- 0x01: the file is one binary frame with any number of reports. Append no second frame: it would be read as reports.
+- 0x01: the file is one binary frame with any number of reports. Do not append to it: a second frame would be
+  read as reports.
 - any other byte: JSON lines, one JSON frame per line. Blank lines are skipped. A line that begins with 0x01 is
   rejected, because a binary frame may contain line feeds.
 
@@ -48,13 +49,13 @@ class Readable(Protocol):
         """Returns the next `size` bytes; fewer only at the end."""
 
 
-# Ψ
+# Values and their reports
 
 
 def labels(path: Path) -> list[str]:
-    """Returns the labels of a UTF-8 file, one per line.
+    """Returns the labels in a UTF-8 file with one label per line.
 
-    Raises OSError or UnicodeDecodeError.
+    Raises OSError, or UnicodeDecodeError if the file is not UTF-8.
     """
     return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
 
@@ -66,8 +67,8 @@ def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[
     with ``\n`` or ``\r\n``. `source` names the file in errors.
 
     Raises:
-        ValueError: a line that is not a value, before any value of its block is yielded. The error contains the line
-            number but not the content, because values are secret.
+        ValueError: a line that is not a value. No value of the line's block is yielded. The error contains the line's
+            number but not the line's content, because values are secret.
 
     Example:
         >>> import io, ldp
@@ -105,10 +106,10 @@ def perturbed(
     binary: bool,
     rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields a file with one report per value, as parts and report counts.
+    """Yields the parts of a file of reports, with each part's report count.
 
-    The file is one binary frame if `binary`, else JSON lines with one report per line. `rng` is only for simulation,
-    see `Oracle.perturb`.
+    The file has one report per value. It is one binary frame if `binary`, else JSON lines with one report per line.
+    `rng` is only for simulation (see `Oracle.perturb`).
     """
     header = 0
     most = max(1, BLOCK // stream.oracle.report_dtype.itemsize)
@@ -122,15 +123,15 @@ def perturbed(
                 yield frames.encode_lines(stream, reports), reports.size
 
 
-# Φ
+# Counting of reports
 
 
 @dataclass(frozen=True)
 class Rejected:
     """A rejected record.
 
-    `line` counts from 1; None for a binary frame. `record` has the line's bytes without the line ending; None for a
-    binary frame and for a line longer than `LONGEST_LINE`.
+    `line` is the line's number, which starts at 1; None for a binary frame. `record` is the line without the line
+    ending; None for a binary frame and for a line longer than `LONGEST_LINE`.
     """
 
     source: str
@@ -140,15 +141,15 @@ class Rejected:
 
 
 class Aggregator:
-    r"""Counts the reports of one stream in files, with the rules of a worker.
+    r"""Counts the reports of one stream in files, as a worker does.
 
     Args:
         stream: the stream of the reports.
         on_rejected: called for each rejected record.
-        most_reports: limit of reports per record; None for no limit, which files of one binary frame need.
+        most_reports: limit of reports per record; None for no limit. A file that is a binary frame is one record.
 
     Attributes:
-        state: (K,) int64, the oracle's state.
+        state: the oracle's (K,) int64 state.
         reports: n, the number of counted reports.
         records: the number of records read, including rejected records.
         rejected: reason -> number of rejected records.
@@ -182,7 +183,7 @@ class Aggregator:
         """Counts a file of frames in either format.
 
         Raises:
-            OSError: the file cannot be read to its end. Earlier lines are counted, an incomplete binary frame is not.
+            OSError: the file cannot be read to its end. Earlier lines are counted; an incomplete binary frame is not.
         """
         block = file.read(LINES_BLOCK)
         if block[:1] == bytes([wire.VERSION]):
@@ -196,7 +197,7 @@ class Aggregator:
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> frames.Decoded:
-        r"""Counts columns of records (`ldp.frames.decode`) without callbacks."""
+        r"""Counts the records in a buffer, but does not call `on_rejected`."""
         decoded = self._count(buffer, begins, ends)
         for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):
             if verdict and n:
@@ -204,7 +205,7 @@ class Aggregator:
         return decoded
 
     def estimate(self) -> Estimate:
-        """Returns Base with the stream's labels; ValueError without reports."""
+        """Returns Base with the stream's labels. Raises ValueError for 0 reports."""
         return self.stream.oracle.estimate(self.stream.oracle.support(self.state), self.reports).labelled(
             self.stream.labels
         )
@@ -277,7 +278,7 @@ class Aggregator:
 
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
-    """Splits a binary frame into frames of complete reports, then a remainder."""
+    """Yields frames of complete reports, then a frame with remaining bytes."""
     header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
     while block:
         if whole := len(rest) // size * size:
@@ -289,7 +290,7 @@ def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
 
 
 def _lines(file: Readable, block: bytes) -> Iterator[bytes | None]:
-    """Yields blocks of complete lines; None for a too long line."""
+    """Yields blocks of complete lines and None for each line that is too long."""
     rest = bytearray()
     passing = False
     while block:

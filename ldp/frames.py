@@ -4,9 +4,9 @@ A record whose first byte is ``{`` is JSON::
 
     {"fingerprint": "9f86d081", "reports": [...]}
 
-A report of one integer is an integer, a report of several integers is a list (OLH: ``[seed, bucket]``). Bits and
-subsets are the base64 of their binary form (RFC 4648, section 4, padded). A record is accepted or rejected as a unit,
-and `decode` raises no error for a rejected record.
+A report of one integer is a JSON integer, and a report of several integers is a list (OLH: ``[seed, bucket]``). Bits
+and subsets are the base64 of their binary form (RFC 4648, section 4, padded). A record is accepted or rejected as a
+unit, and `decode` raises no error for a rejected record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 class Reason(StrEnum):
-    """Reason of a rejection; metrics and dead letters use the stable values."""
+    """Reason for a rejection. Metrics and dead letters use its stable value."""
 
     EMPTY = "empty"  # No bytes, or a null value
     VERSION = "version"  # The first byte is neither the version nor ``{``
@@ -70,7 +70,7 @@ def reasons_of(stream: Stream) -> Mapping[str, str]:
 
 
 VERDICTS: tuple[Reason, ...] = (Reason.EMPTY, *Reason)
-"""Reason of each verdict; the first is a placeholder, because verdict 0 means accepted."""
+"""Reason for each verdict; the first is a placeholder, because verdict 0 means accepted."""
 
 _NO_LIMIT = 1 << 62
 _BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending offsets from 0 to its size {}"
@@ -80,7 +80,8 @@ _BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending off
 class Decoded:
     """The reports of a batch of m records, in order.
 
-    `counts` has each record's number of reports, 0 if rejected; `verdicts` are 0 if accepted, else index `VERDICTS`.
+    `counts` are the (m,) numbers of reports per record, 0 for a rejected record. `verdicts` are (m,) indices into
+    `VERDICTS`, 0 for an accepted record.
     """
 
     reports: npt.NDArray[np.void]
@@ -89,7 +90,7 @@ class Decoded:
 
     @property
     def reasons(self) -> dict[int, Reason]:
-        """Index of each rejected record, ascending, and its reason."""
+        """Reasons of the rejected records, by ascending index of the record."""
         return {i: VERDICTS[self.verdicts[i]] for i in np.flatnonzero(self.verdicts).tolist()}
 
 
@@ -110,7 +111,7 @@ def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 
 
 def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """Returns one JSON frame of one or more reports. Errors as for `encode`.
+    """Returns one JSON frame of one or more reports. Raises as `encode` does.
 
     Example:
         >>> import ldp
@@ -135,23 +136,23 @@ def decode(
     most_reports: int | None = None,
     check_weight: bool = True,
 ) -> Decoded:
-    """Decodes the reports in a batch of records, given as columns.
+    """Decodes the reports of a batch of records in one buffer.
 
     A rejected record gets the first reason that applies: empty, version, length (of the header), fingerprint, length
-    (of the reports), many, range, rate, ones. The order for JSON is: json (not the shape of any protocol's frame),
-    fingerprint, length, many, json (a report), range, rate, ones. O(bytes): a few nanoseconds per binary record, about
+    (of the reports), many, range, rate, ones. The order for JSON is: json (not a frame of any protocol), fingerprint,
+    length, many, json (a malformed report), range, rate, ones. O(bytes): a few nanoseconds per binary record, and about
     a hundred per JSON record.
 
     Args:
         stream: the stream of the records.
-        buffer: the records' values in order; bytes between them are ignored.
-        begins: (m,) int64; record i is ``buffer[begins[i]:ends[i]]``.
-        ends: (m,) int64.
+        buffer: the values of the records in order. Bytes between the values are ignored.
+        begins: (m,) int64 offsets at which the values begin; value i is ``buffer[begins[i]:ends[i]]``.
+        ends: (m,) int64 offsets at which the values end.
         most_reports: limit of reports per record; None for no limit.
-        check_weight: whether the Hamming weight check rejects unlikely reports, see `Oracle.likely`.
+        check_weight: whether the Hamming weight check rejects unlikely reports (`Oracle.likely`).
 
     Raises:
-        ValueError: begins and ends that are not ascending ranges of the buffer.
+        ValueError: `begins` and `ends` that are not ascending ranges of the buffer.
 
     Example:
         >>> import ldp
@@ -206,7 +207,6 @@ def _reject(
     verdicts: npt.NDArray[np.uint8],
     check_weight: bool,
 ) -> Decoded:
-    """Rejects records with malformed or unlikely reports and returns the rest."""
     checks = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     checks |= {
         Reason.RATE: oracle.declared(reports),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 Vector = npt.NDArray[np.float64]
 
 LIBRARIES = ("pandas", "polars")
-"""Optional libraries of data frames, in order of preference."""
+"""Optional libraries for data frames, in order of preference."""
 
 _LONGEST = 60
 _WIDEST = 30  # characters of a bar's name
@@ -84,7 +84,7 @@ def bars(
 
 
 def name_of(value: int, labels: Sequence[str] | None) -> str:
-    r"""Returns a value's label, shortened and escaped, or its index."""
+    r"""Returns a value's label, shortened and printable, or its index."""
     if labels is None:
         return str(value)
     label = labels[value]
@@ -95,8 +95,8 @@ def name_of(value: int, labels: Sequence[str] | None) -> str:
 def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
     """Returns an HTML table of frequencies and intervals, without scripts.
 
-    Rows are name (escaped here), frequency and the ends of its interval. `level` is the simultaneous coverage of the
-    intervals, `left` the number of values that are not shown. The table suits light and dark pages.
+    Each row has a name (escaped here), a frequency, and the two ends of an interval. `level` is the simultaneous
+    coverage of the intervals. `left` is the number of values that are not shown. The table suits light and dark pages.
     """
     rows = list(rows)
     first, last = min([0.0, *(row[2] for row in rows)]), max(row[3] for row in rows)

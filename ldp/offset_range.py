@@ -18,16 +18,16 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets from `start` to before `offset` of one partition.
+    """The offsets [start, offset) of one partition.
 
     Offsets without a record, such as transaction markers, belong to the range. `max_timestamp` is the highest timestamp
     of the accepted records in milliseconds since the epoch. It is −1 if no accepted record has a valid timestamp (see
     `TIME_ENDS`), and None if no record was accepted or timestamps are unknown. `most_reports` is the limit of reports
-    per record that applied, or None.
+    per record when the range was counted, or None.
 
     Raises:
-        TypeError: a part of the wrong type.
-        ValueError: a part that is not allowed.
+        TypeError: an attribute of the wrong type.
+        ValueError: an attribute that is not allowed.
     """
 
     topic: str
@@ -61,10 +61,10 @@ class OffsetRange:
 
 
 def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Sorts ranges and joins adjacent ranges with the same limit; O(n log n).
+    """Sorts ranges, and joins adjacent ranges of equal `most_reports`.
 
     Raises:
-        ValueError: two ranges overlap.
+        ValueError: two ranges that overlap.
 
     Example:
         >>> ranges = OffsetRange("r", 0, 5, 9, 70), OffsetRange("r", 1, 0, 5), OffsetRange("r", 0, 2, 5, 90)

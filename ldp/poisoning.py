@@ -1,8 +1,8 @@
 """Effect of poisoning reports, and the poisoning tolerance of intervals.
 
-LDP protects users from the operator, not the estimate from users. A report counts (1 − q)/(p − q) users for each value
-that it supports and −q/(p − q) users for every other value. An honest report counts, on average, 1 user for the value
-of its user and 0 for other values.
+LDP protects users from the operator. It does not protect the estimate from users. A report counts as (1 − q)/(p − q)
+users for each value that it supports, and as −q/(p − q) users for every other value. On average, an honest report
+counts as 1 user for the true value and as 0 users for every other value.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class PoisoningEffect:
         up: largest rise of one value, (1 − q)/(p − q).
         down: largest fall of one value, q/(p − q).
         values: number of values that rise at once (`Oracle.most_supported`).
-        total: rise of the sum over these values; the sum of a set does not fall by more.
-        share: the share of all reports that moves a value by one standard error if poisoned: √(q/(n(1 − q))).
+        total: rise of the sum over these values, and an upper bound of the fall of any set's sum.
+        share: share of poisoning reports that moves a value by one standard error: √(q/(n(1 − q))).
     """
 
     up: float
@@ -41,7 +41,7 @@ class PoisoningEffect:
 def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
     """Returns the largest effect of one poisoning report among n ≥ 1 reports.
 
-    Raises TypeError for an n that is not an int, ValueError for an n below 1.
+    Raises TypeError if `reports` is not an integer, and ValueError if it is below 1.
 
     Example:
         >>> import ldp
@@ -59,19 +59,19 @@ def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
 def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
     """Returns the fewest poisoning reports that move Base out of its interval.
 
-    If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). It exceeds the upper
-    end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
-    k > (C − nπ)/π. The result is the smaller number. If reports have several rates, a report at the highest rate has
-    the largest effect: it contributes (1 − q)/(p − q) or −q/(p − q) to the mean that is the pooled estimate.
+    If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). The share exceeds the
+    upper end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
+    k > (C − nπ)/π. The result is the smallest such k. If reports have several rates, the estimate is the mean of the
+    reports' contributions. A report at the highest rate contributes the most, (1 − q)/(p − q) or −q/(p − q).
 
     Args:
         estimate: Base, from counts.
-        low: (k,) lower ends of intervals.
-        high: (k,) upper ends.
+        low: (k,) lower ends of the intervals.
+        high: (k,) upper ends of the intervals.
         values: (k,) indices; None for all.
 
     Returns:
-        (k,) whole numbers; infinity if no number suffices. O(k).
+        (k,) whole numbers, or infinity if no number suffices. O(k).
 
     Raises:
         ValueError: frequencies that are not from counts (`Estimate.support`).
@@ -95,14 +95,14 @@ def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | N
 def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
     """Returns the poisoning tolerance of Base's answer for a set.
 
-    `low` and `high` are the ends of its interval; see `tolerance`. The strongest report supports as many of the set's
-    values as possible, or as few (`Oracle.supported_of`).
+    `low` and `high` are the ends of the answer's interval; see `tolerance`. The strongest report supports as many of
+    the set's values as possible, or as few as possible (`Oracle.supported_of`).
 
     Returns:
-        A whole number; infinity if no number suffices. O(m), and the cost of `Oracle.supported_of`.
+        A whole number, or infinity if no number suffices. O(m), plus the cost of `Oracle.supported_of`.
 
     Raises:
-        ValueError: an empty set; frequencies that are not from counts; as for `Estimate.indices`.
+        ValueError: an empty set, or frequencies not from counts; also as for `Estimate.indices`.
         TypeError: as for `Estimate.indices`.
     """
     oracle = estimate.oracle
@@ -120,7 +120,7 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
 
 
 def _tolerance(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
-    """Returns the tolerance of totals if each report adds `least` to `most`."""
+    """Returns the tolerances of `totals`; a report adds `least` to `most`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)
         down = np.where(low > least, np.floor((totals - n * low) / (low - least)) + 1.0, np.inf)

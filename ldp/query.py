@@ -34,11 +34,11 @@ class SetQuery:
 
     Attributes:
         name: the name in snapshots: 1 to 200 characters, no control characters.
-        values: indices of the set's values, distinct; at least one.
+        values: distinct indices of the set's values, at least one.
 
     Raises:
         TypeError: values that are not a list or tuple of integers.
-        ValueError: a name that is not allowed; no value, a repeated value, or an index outside 0..2²⁴−1.
+        ValueError: a name that is not allowed, no value, a repeated value, or an index outside 0..2²⁴−1.
     """
 
     name: str
@@ -70,7 +70,7 @@ class SetQuery:
 class TopQuery:
     """The query for the k most frequent values, 1 ≤ k ≤ d.
 
-    Its `name` is as for `SetQuery`. Raises TypeError or ValueError.
+    `name` has the limits of `SetQuery.name`. Raises TypeError or ValueError for an invalid argument.
     """
 
     name: str
@@ -125,11 +125,11 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
     """Returns a set's share of the n reports under a method. O(d log d).
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
-    (Section IV.A): it returns the sum of Base over the set, or 0 if the sum is negative. `subset` are indices or
-    labels, possibly none (frequency 0); `method` is a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
+    (Section IV.A of the paper) and returns the sum of Base over the set, or 0 if the sum is negative. `subset` contains
+    distinct indices or labels. An empty set has frequency 0. `method` is a key of `ldp.consistency.METHODS` or `EXTRA`.
 
     Raises:
-        ValueError: an unknown method; as for `Estimate.indices`.
+        ValueError: an unknown method; also as for `Estimate.indices`.
         TypeError: as for `Estimate.indices`.
 
     Example:
@@ -148,7 +148,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
 
 
 def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Vector) -> float:
-    """Answers like `answer` from the method's vector, without checks. O(m)."""
+    """Returns `answer` computed from a method's vector, without checks. O(m)."""
     indices = np.asarray(subset, dtype=np.intp)
     return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)
 
@@ -156,13 +156,14 @@ def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Ve
 def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
     """Returns the standard error of Base's answer for a set of values.
 
-    It includes the protocol's covariance between values, see `SetVariance`: the supports in one report are dependent,
-    so the sum of the values' variances is not even a bound. The set's frequency is replaced by Base's answer, clipped
-    to [0, 1]. The result is 0 for the whole domain under GRR or Subset Selection. It is the error around the share
-    among the n reports. `subset` are indices or labels, at least one. It costs as much as a `SetVariance`.
+    The error is that around the share among the n reports. It includes the protocol's covariance between values
+    (`SetVariance`). The supports in one report are dependent, so the sum of the values' variances is not even a bound.
+    The unknown frequency of the set is replaced by Base's answer, clipped to [0, 1]. The result is 0 for the whole
+    domain under GRR or Subset Selection. `subset` contains one or more distinct indices or labels. The cost is that of
+    a new `SetVariance`.
 
     Raises:
-        ValueError: an empty set; as for `Estimate.indices`.
+        ValueError: an empty set; also as for `Estimate.indices`.
         TypeError: as for `Estimate.indices`.
 
     Example:
@@ -180,18 +181,18 @@ def interval(
 ) -> tuple[float, float]:
     """Returns a pointwise score interval around Base's answer for a set.
 
-    It covers the share among the n reports, or in the population; `of` is as for `Estimate.interval`, which it equals
-    for one value. It includes the covariance between values. It covers with its level for one set unless n·q is small,
-    and is not clipped to [0, 1]. The variance is exact except for Hadamard and PGR, where it depends on the users'
-    values and is weighted by Norm-Sub's frequencies (`SetVariance`).
+    The interval includes the covariance between values. For a set of one value it equals `Estimate.interval`. It covers
+    the set's share with probability `level` unless n·q is small, and is not clipped to [0, 1]. This is the share among
+    the n reports, or in the population; `of` is as for `Estimate.interval`. The variance is exact except for Hadamard
+    and PGR. For these two, it depends on the users' values, which are estimated by Norm-Sub (`SetVariance`).
 
     Returns:
-        (low, high); (1, 1) for the whole domain if the estimates always sum to 1 (GRR, Subset Selection, PGR with
-        K = d). It costs as much as a `SetVariance`.
+        low and high. They are (1, 1) for the whole domain if the estimates always sum to 1 (GRR, Subset Selection, PGR
+        with K = d). The cost is that of a new `SetVariance`.
 
     Raises:
-        ValueError: as for `std_error`; level is not strictly between 0 and 1; another `of`.
-        TypeError: as for `std_error`; level is not a number.
+        ValueError: as for `std_error`, a level that is not strictly between 0 and 1, or another `of`.
+        TypeError: as for `std_error`, or a level that is not a number.
 
     Example:
         >>> import ldp
@@ -206,15 +207,16 @@ def interval(
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
-    It covers the share among the n reports, at all n simultaneously with probability `level`. For a set of one value
-    it is `Estimate.anytime_interval`. It uses the largest variance of a user inside, or outside, the set; see
-    `ldp.intervals.confidence_sequence`. The arguments are those of `interval`.
+    The interval covers the share among the n reports, at all n simultaneously with probability `level`. For a set of
+    one value it equals `Estimate.anytime_interval`. It uses the largest variance of a report's contribution for users
+    inside the set, and for users outside (`ldp.intervals.confidence_sequence`). `subset` and `level` are as for
+    `interval`.
 
     Returns:
-        (low, high) in [0, 1]. It costs as much as a `SetVariance`.
+        low and high in [0, 1]. The cost is that of a new `SetVariance`.
 
     Raises:
-        ValueError: as for `interval`; frequencies that are not from counts.
+        ValueError: as for `std_error`, a level that is not strictly between 0 and 1, or frequencies not from counts.
         TypeError: as for `interval`.
     """
     check_estimate(estimate)
@@ -222,10 +224,10 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
 
 
 def top(estimate: Estimate, k: int) -> Indices:
-    """Returns the k most frequent values by Base: (k,) indices. O(d log d).
+    """Returns the indices of the k most frequent values by Base. O(d log d).
 
     Ties are in index order. All methods keep the order of Base. Raises TypeError for a k that is not an integer,
-    ValueError for a k outside 1..d.
+    and ValueError for a k outside 1..d.
 
     Example:
         >>> import ldp
@@ -242,24 +244,24 @@ def top_interval(
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
-    They cover the shares among the n reports, or in the population; `of` is as for `Estimate.interval`.
+    The intervals cover the shares among the n reports, or in the population; `of` is as for `Estimate.interval`.
 
-    The data choose these values: they are frequent or overestimated (the winner's curse). Each side has half of the
-    risk 1 − level. Each of the d values may be overestimated, so each lower end gets 1/d of its half. Upper ends need
-    only 1/k. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k values that
-    are truly the most frequent. If a value v among the top k is underestimated, a value of T is underestimated too: v,
-    if it is in T. Otherwise fewer than k values have a higher count than v, so some u of T has c_u ≤ c_v < t(f_v) ≤
-    t(f_u).
+    The data choose these values: they are frequent or overestimated (the winner's curse). The risk 1 − level is divided
+    equally between the lower ends and the upper ends. Any of the d values may be overestimated, so each lower end gets
+    1/d of the first half. Each upper end gets 1/k of the second half, for the following reason. A value v is
+    underestimated if its count c_v is below t(f_v), where t increases with f. Let T be the k values that are truly the
+    most frequent. If a value v among the top k is underestimated, a value of T is, too. If v is in T, v is that value.
+    Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
-    At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact law
-    of the counts (`ldp.intervals.binomial_tail`), in [0, 1].
+    At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact
+    distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1].
 
     Returns:
-        (low, high), each (k,) float64, in the order of `top`. O(d log d).
+        Two (k,) vectors, low and high, in the order of `top`. O(d log d).
 
     Raises:
-        TypeError: k is not an integer, or level is not a number.
-        ValueError: k outside 1..d; level is not strictly between 0 and 1; another `of`.
+        TypeError: a k that is not an integer, or a level that is not a number.
+        ValueError: a k outside 1..d, a level that is not strictly between 0 and 1, or another `of`.
 
     Example:
         >>> import ldp

@@ -1,8 +1,8 @@
 """Exact random sampling with rational probabilities and system randomness.
 
 A float threshold breaks the guarantee of ε: its rounding makes some outputs impossible for some inputs, or more likely
-than e^ε allows. Here a rational E ≤ e^ε replaces e^ε, every probability is a fraction of E, and a coin compares
-uniformly random digits with the digits of that fraction.
+than e^ε allows. Here a rational E ≤ e^ε replaces e^ε, so every probability is rational. A coin compares uniformly
+random digits with the digits of its probability.
 
 `ldp.client` lists rules for clients in other languages. The functions for one value need only the standard library. The
 functions for arrays import numpy.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_EPSILON = 64
 E_BITS = 64  # E is a multiple of 2^−E_BITS
 _WORDS = 1 << 15  # words drawn together, which fit the second-level cache
-_DIGITS = 64  # binary digits per coin of a mask, plus those of their number: a tie remains once in 2⁶⁴
+_DIGITS = 64  # binary digits per coin of a mask, plus the bit length of n: a tie remains once in 2⁶⁴
 
 _EXACT = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
 
@@ -33,8 +33,8 @@ _EXACT = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.A
 def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
     """Parses ε as an exact number: "1", "0.5", "1/3", an int or a Fraction.
 
-    Raises TypeError for another type, such as a float, which is not exactly the number that was written. Raises
-    ValueError for another notation, or a number outside 0 < ε ≤ 64.
+    Raises TypeError for another type, such as a float, because a float can differ from the written number.
+    Raises ValueError for another notation, or a number outside 0 < ε ≤ 64.
 
     Example:
         >>> parse_epsilon("0.1")
@@ -49,8 +49,8 @@ def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
 def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
     """Parses an exact probability: "3/4", "0.75", an int or a Fraction.
 
-    `name` appears in errors. Raises TypeError for another type, such as a float; ValueError for another notation or a
-    number outside 0 to 1.
+    `name` appears in errors. Raises TypeError for another type, such as a float. Raises ValueError for another
+    notation, or a number outside 0 to 1.
 
     Example:
         >>> parse_probability("p", "0.4994798")
@@ -63,7 +63,6 @@ def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
 
 
 def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
-    """Parses a non-negative number exactly."""
     if isinstance(given, float):
         raise TypeError(
             f"{name} is the float {given!r}, which is not exactly the number that was written; "
@@ -80,14 +79,14 @@ def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
 
 
 def written(number: Fraction) -> str:
-    """Formats a number as in documents: '1/1'."""
+    """Formats a rational as in public documents, for example '1/1'."""
     return f"{number.numerator}/{number.denominator}"
 
 
 def epsilon_above(E: Fraction) -> Fraction:
     """Returns the smallest multiple ε of 10⁻⁶ with e^ε > E, for E above 1.
 
-    The logarithm of a rational other than 1 is irrational, so 60 additional digits distinguish it from a multiple.
+    The logarithm of a rational other than 1 is irrational. 60 additional digits distinguish it from a multiple.
     """
     digits = len(str(E.numerator)) + len(str(E.denominator))
     with decimal.localcontext(prec=60 + digits):
@@ -98,11 +97,12 @@ def epsilon_above(E: Fraction) -> Fraction:
 def exp_below(epsilon: Fraction) -> Fraction:
     """Returns E = ⌊e^ε·2⁶⁴⌋/2⁶⁴, the 64-bit fraction just below e^ε.
 
-    Two partial sums of the exponential series, one rounded down and one rounded up with a bound on the rest, bracket
-    e^ε. The precision is raised until both ends have the same floor. This terminates because e^ε is irrational.
+    Two partial sums of the exponential series bracket e^ε. One is rounded down. The other is rounded up, and
+    includes a bound on the remaining terms. The precision is raised until the two sums have the same floor. The loop
+    ends, because e^ε is irrational.
 
     Raises:
-        ValueError: an ε so small that E would be 1, so that reports carry no information.
+        ValueError: an ε so small that E would be 1, and reports would carry no information.
     """
     bits = 2 * E_BITS
     while True:
@@ -144,8 +144,8 @@ def integer(bound: int) -> int:
 def respond(symbol: int, m: int, E: Fraction) -> int:
     """Randomized response over m ≥ 1 symbols.
 
-    Returns the given symbol with probability E/(E+m−1) and any other with 1/(E+m−1) each. It is drawn as a mixture: the
-    given symbol with probability (E−1)/(E+m−1), else a uniform symbol.
+    Returns the given symbol with probability E/(E+m−1), and each other symbol with probability 1/(E+m−1). The draw is a
+    mixture: the given symbol with probability (E−1)/(E+m−1), else a uniform symbol.
     """
     keep, other = coin(_keep(m, E)), integer(m)  # both are always drawn, so that the time is constant
     return symbol if keep else other
@@ -156,10 +156,10 @@ def _keep(m: int, E: Fraction) -> Fraction:
 
 
 def mask(p: Fraction, n: int) -> int:
-    """Draws n ≥ 1 coins as the bits of an integer; 1 has probability p < 1.
+    """Draws n ≥ 1 coins as bits of an integer, each 1 with probability p < 1.
 
-    Each bit is 1 if a uniform number U in [0, 1) is below p. Each step compares one binary digit of all U with the
-    digit of p. The number of steps is fixed and almost always suffices, so that the time does not reveal the mask.
+    Each bit is 1 if a uniform number U in [0, 1) is below p. Each step compares one binary digit of every U with the
+    same digit of p. The number of steps is fixed and almost always suffices, so the time does not reveal the mask.
     """
     heads, tied, rest = 0, (1 << n) - 1, p.numerator
     digits = _DIGITS + n.bit_length()
@@ -181,7 +181,7 @@ def subset(symbol: int, m: int, k: int, E: Fraction) -> tuple[int, ...]:
 
     The symbol is a member with probability kE/(kE+m−k). The other members are a uniform subset of the other
     symbols, drawn by Floyd's algorithm: for each j, draw from 0..j, and use j itself if the drawn number is already a
-    member. The members ascend, because another order would reveal the first one.
+    member. The result is in ascending order, because the order of the draws could reveal the given symbol.
     """
     own = coin(_member(m, k, E))
     # if the given symbol is a member, m − 1 replaces the first draw: it sorts last, and the result omits it
@@ -202,10 +202,10 @@ def _member(m: int, k: int, E: Fraction) -> Fraction:
 
 
 def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
-    """Draws n independent coins, each True with probability p: (n,) bool.
+    """Draws n independent coins as (n,) bool, each True with probability p.
 
-    Without ``rng`` they are exact: a uniform number U in [0, 1) is drawn 64 binary digits at a time and compared with
-    the digits of p until they differ. With ``rng``, only for simulation, p is rounded to a float.
+    Without ``rng``, coins are exact: a uniform number U in [0, 1) is drawn 64 binary digits at a time and compared with
+    the digits of p until they differ. ``rng`` is only for simulation, and p is then rounded to a float.
     """
     import numpy as np
 
@@ -228,9 +228,9 @@ def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt
 def integers(
     bound: int | npt.NDArray[np.int64], n: int, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Draws n independent, exactly uniform integers in 0..bound−1: (n,) int64.
+    """Draws n independent, exactly uniform integers in 0..bound−1, as int64.
 
-    `bound` is 1 ≤ bound ≤ 2³², or (n,) such bounds; `rng` is a numpy generator, only for simulation.
+    `bound` is one integer from 1 to 2³², or an (n,) array. `rng` is a numpy generator, only for simulation.
     """
     import numpy as np
 
@@ -251,7 +251,7 @@ def integers(
 def responses(
     symbols: npt.NDArray[np.integer], m: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Applies `respond` to each of (n,) symbols."""
+    """Applies `respond` to each symbol."""
     import numpy as np
 
     keep, others = coins(_keep(m, E), symbols.size, rng=rng), integers(m, symbols.size, rng=rng)
@@ -259,10 +259,10 @@ def responses(
 
 
 def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint8]:
-    """Draws n masks of m coins (`mask`) as bytes: (n, ⌈m/8⌉) uint8.
+    """Draws n masks of m coins as an (n, ⌈m/8⌉) uint8 array; see `mask`.
 
-    Coin v is bit v mod 8 of byte v div 8, padding is 0. A coin costs about one random byte. `rng` is a numpy generator,
-    only for simulation; p is exact with `rng`, too.
+    Coin v is bit v mod 8 of byte v div 8. Padding bits are 0. A coin costs about one random byte. `rng` is a numpy
+    generator, only for simulation; p is exact even with `rng`.
     """
     import numpy as np
 
@@ -277,7 +277,7 @@ def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None
 
 
 def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator | None) -> None:
-    """Sets bits of zeroed words with probability p, dropping decided words."""
+    """Sets each bit of zeroed words with probability p."""
     import numpy as np
 
     at, tied, rest = np.arange(heads.size), ~heads, p.numerator
@@ -296,7 +296,7 @@ def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator |
 def subsets(
     symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
-    """Draws a `subset` for each of (n,) symbols: (n, k) int64, rows ascend."""
+    """Draws a `subset` for each of n symbols, as an (n, k) array."""
     import numpy as np
 
     from ldp import kernels

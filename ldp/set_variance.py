@@ -21,21 +21,20 @@ from ldp.summation import exact_sum
 
 
 class SetVariance:
-    """Variance of Base's answer for a set, for all estimates of a stream.
+    """Variance of Base's answer for a set, for all estimates of a protocol.
 
-    Let V_u be the variance of the number of the set's values that a report supports if its user has the value u
-    (`Oracle.set_variances`). With the averages of V_u over the users inside and outside the set, the variance of Base's
-    answer is linear in the set's frequency F:
+    A report supports some number of the set's values. Let V_u be the variance of this number if the report's user has
+    the value u (`Oracle.set_variances`). Let V_inside and V_outside be the averages of V_u over the users inside and
+    outside the set. The variance of Base's answer is linear in the set's frequency F:
 
         n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
 
-    This is exact except for Hadamard and PGR, where V_u differs within a group. Their averages are weighted by
-    Norm-Sub's frequencies, or evenly if Norm-Sub has no users in a group. `subset`, and the attribute `indices`, are
-    (m,) distinct indices, m ≥ 1. Creation is O(d), for Hadamard and PGR O(K log K). These two store d numbers, other
-    protocols m.
+    This is exact except for Hadamard and PGR. For these two protocols, V_u also differs within each group of users.
+    The averages are then weighted by Norm-Sub's frequencies, or evenly if all frequencies are 0. `subset` and the
+    attribute `indices` are m ≥ 1 distinct indices. Creation takes O(d), or O(K log K) for Hadamard and PGR.
 
     Raises:
-        ValueError: an index outside the domain or repeated, an empty set, or not one vector.
+        ValueError: an index outside the domain, a repeated index, an empty set, or a subset that is not a vector.
         TypeError: indices that are not integers.
     """
 
@@ -92,8 +91,8 @@ class SetVariance:
         """Returns the moments of a report's contribution to the set's counts.
 
         Returns:
-            The mean and the largest variance for a user with a value of the set; the same for another user, with
-            variance 0 if the set is the whole domain.
+            Two results. The first is the mean and the largest variance if the user's value is in the set. The second is
+            the same if the value is not in the set, with variance 0 for the whole domain.
         """
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         inside = p + (m - 1) * q, float(self._inside.max())
@@ -132,7 +131,6 @@ def _constant(variances: Vector) -> Vector:
 
 @lru_cache(maxsize=1)
 def _users(estimate: Estimate) -> Vector:
-    """Caches Norm-Sub's frequencies for other sets of the same estimate."""
     return norm_sub(estimate)
 
 

@@ -1,14 +1,14 @@
 """Mergeable counts of a stream, and their file format.
 
-Counts are linear in the reports, so states of disjoint sets of reports add, whether a worker, ``ldp aggregate``, Spark
-or Beam counted them. A state file contains
+Counts are linear in the reports, so states of disjoint sets of reports can be added. Workers, ``ldp aggregate``, Spark
+and Beam can count reports. A state file contains:
 
     bytes     content
     8         the magic ``LDPSTATE``
     1         the version, 0x01
     4         h, the length of the header, unsigned and little-endian
     h         the header: an object in canonical JSON; docs/reference/state-files.md defines its keys
-    w·m       the m counters of the protocol's state, unsigned and little-endian, w = ``width`` of the header
+    w·m       the m counters of the protocol's state, unsigned and little-endian, where w is ``width`` in the header
     32        SHA-256 of all preceding bytes
 
 The width is the smallest of 1, 2, 4 and 8 bytes that holds every counter, so that equal states have equal files.
@@ -43,7 +43,7 @@ Counts = npt.NDArray[np.int64]
 
 MAGIC = b"LDPSTATE"  # First bytes of a state file
 VERSION = 1  # Version of the file format; every change increments it
-NAME = "state"  # Default name of the stream of a state that is read
+NAME = "state"  # Default name of the stream when a state is read
 
 _PREFIX = struct.Struct("<8sBI")
 _SHA256_BYTES = 32
@@ -55,22 +55,22 @@ _REASON = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The counts of some of a stream's reports.
+    """Counts of a subset of a stream's reports.
 
     Attributes:
         stream: the stream; its name is not part of the state.
         reports: n, the number of counted reports.
-        counters: (state_size,) int64, read-only copy of the oracle's state.
-        records: number of accepted records; each has one or more of the reports.
+        counters: read-only copy of the oracle's (state_size,) int64 state.
+        records: number of accepted records; each has one or more reports.
         rejected: reason -> number of rejected records, 1 or more.
-        windows: ranges of event time of the reports, each [start, end) in milliseconds since the epoch, in order and
-            disjoint; empty for all time.
-        log: offset ranges that contain the records, if known; disjoint.
+        windows: disjoint ranges [start, end) of the reports' event time, ascending, in milliseconds since the epoch;
+            empty for all time.
+        log: disjoint offset ranges that contain the records, if known.
 
     Raises:
-        TypeError: a part of the wrong type.
+        TypeError: an attribute of the wrong type.
         ValueError: counters that n reports cannot have, fewer reports than records, more records than offsets in `log`,
-            windows or ranges that overlap.
+            overlapping windows, or overlapping ranges.
 
     Two states are equal if their files are equal.
 
@@ -145,16 +145,16 @@ class State:
     def merge(self, *others: State) -> State:
         """Returns the sum of states of disjoint sets of reports. O(state) each.
 
-        The sum of states of the same windows, or of all time, has the log ranges of all states. The sum of states of
-        disjoint windows has no log ranges.
+        If all states cover the same windows or all time, the sum has the log ranges of all states. If the windows are
+        disjoint, the sum has no log ranges.
 
         Args:
             others: states that have no report in common with this state or with each other.
 
         Raises:
             TypeError: an argument that is not a State.
-            ValueError: states with different documents, with windows that overlap but differ, both of all time and of
-                windows, with overlapping log ranges, or with more than 2⁶³ − 1 reports in total.
+            ValueError: states of different documents, windows that overlap (unless all states have the same windows),
+                overlapping log ranges, more than 2⁶³ − 1 reports in total, or a state of all time and one of windows.
         """
         merged = (self, *others)
         for other in others:
@@ -188,7 +188,7 @@ class State:
         )
 
     def estimate(self) -> Estimate:
-        """Returns Base with windows and labels; ValueError without reports."""
+        """Returns Base with windows and labels. Raises ValueError for 0 reports."""
         estimate = self.stream.oracle.estimate(self.stream.oracle.support(self.counters), self.reports)
         return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
@@ -213,10 +213,10 @@ class State:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = NAME) -> State:
-        """Parses the content of a state file; `name` is the stream's name.
+        """Parses the content of a state file. `name` becomes the stream's name.
 
         Raises:
-            ValueError: data that are not a state, or a state that is newer, truncated, damaged or inconsistent.
+            ValueError: data that are not a state, or a state that is damaged, inconsistent or of another version.
         """
         if data[: len(MAGIC)] != MAGIC:
             raise ValueError(f"not a state file: a state file begins with {MAGIC.decode()}")
@@ -237,7 +237,7 @@ class State:
         return state
 
     def write(self, path: Path) -> None:
-        """Writes the file atomically. After an OSError an old file is unchanged."""
+        """Writes the file atomically. An OSError leaves an old file unchanged."""
         path = path.resolve()
         if path.exists() and not path.is_file():
             raise FileExistsError(f"{path} exists and is not a file")
@@ -253,7 +253,7 @@ class State:
 
     @classmethod
     def read(cls, path: Path, name: str = NAME) -> State:
-        """Reads a state file. Raises OSError, or ValueError as `from_bytes`."""
+        """Reads a state file. Raises OSError, or ValueError as `from_bytes` does."""
         try:
             return cls.from_bytes(path.read_bytes(), name)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Streams, and the public documents that configure their clients."""
+"""Streams, and the public documents that configure clients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from ldp.oracles.explicit import ExplicitChannel
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
-"""Version of the public document, and so of its fingerprint. Only documents of later versions have the key
-``version``."""
+"""Version of the public document and the fingerprint. Only documents of later versions have the key ``version``."""
 
 
 _LISTED = 20  # Most faults in one message
@@ -74,7 +73,7 @@ class Stream:
         """The canonical JSON of the document, the input of the fingerprint.
 
         Canonical JSON is UTF-8 with sorted keys and without spaces. The hexadecimal SHA-256 of the labels' canonical
-        JSON replaces the labels. The name is not part of it.
+        JSON replaces the labels. The stream's name is not included.
         """
         return _hashed(self.document())
 
@@ -103,7 +102,7 @@ class Stream:
         Args:
             predicates: patterns, or functions of a label. A pattern matches the complete label and is case-sensitive:
                 ``*`` matches any characters, ``?`` one character, ``[abc]`` and ``[a-c]`` one of the listed
-                characters, ``[!abc]`` one other character.
+                characters, ``[!abc]`` one character that is not listed.
 
         Returns:
             Indices in ascending order, for `ldp.answer` and queries. O(d) per predicate.
@@ -182,7 +181,7 @@ class Stream:
 
 
 def fingerprint(document: Mapping[str, Any]) -> bytes:
-    """Returns the fingerprint of a public document; see `Stream.fingerprint`."""
+    """Returns the fingerprint of a document; see `Stream.fingerprint`."""
     return hashlib.sha256(_hashed(document)).digest()[:4]
 
 

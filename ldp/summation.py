@@ -1,4 +1,4 @@
-"""Summation that is independent of the order and rounded once."""
+"""Sums numbers accurately and independently of their order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BLOCK = 8192  # numbers summed together: they fit the first-level cache and need
 
 
 def exact_sum(values: Vector) -> float:
-    """Sums (m,) finite numbers below 2^1000, exactly alike in any order. O(m).
+    """Sums m finite numbers, with exactly the same result in any order.
 
-    Adding and subtracting a power of two that is large compared with a block rounds each value to a multiple of one
-    unit. These multiples add up without rounding, as do multiples of a unit 2^−38 times as large in the rests. The
-    remainder of each value, below 2^−75 of the largest value, is dropped. `math.fsum` adds the blocks.
+    Magnitudes must be below 2^1000. O(m). In each block, adding and then subtracting a large power of two rounds each
+    value to a multiple of a common unit. These multiples add up without rounding. The rounding errors are rounded
+    likewise, to a unit 2^38 times smaller. Each value's remainder, below 2^−75 of the largest value, is dropped.
 
     Example:
         >>> exact_sum(np.array([1.0, 2.0**-60, -1.0])) == 2.0**-60
@@ -28,7 +28,7 @@ def exact_sum(values: Vector) -> float:
     largest = max(float(values.max()), -float(values.min()))
     if largest == 0.0:
         return 0.0
-    # Exceeds the sum of a block's magnitudes by two bits.
+    # At least 4 times the sum of a block's magnitudes.
     coarse = math.ldexp(1.0, math.frexp(largest)[1] + BLOCK.bit_length() + 1)
     fine = coarse * 2.0**-38
     parts: list[float] = []

@@ -16,7 +16,7 @@ from ldp.snapshot import Snapshot
 from ldp.terminal import printable
 
 METHODS = ("norm-sub", "base-cut", "power-ns")
-"""Methods shown next to Base by default, one of each family of the paper."""
+"""Methods shown next to Base by default: one of each family in the paper."""
 _LABEL, _METHOD, _GAP = (
     24,
     max(map(len, CONSISTENCY)),
@@ -29,8 +29,8 @@ def most_frequent(
 ) -> Group:
     """Returns a table of the `top` most frequent values by Base, in per cent.
 
-    A summary line precedes it. Methods that do not fit in `width` follow in further tables. Intervals cover the share
-    among the reports, or in the sampled population; see `Estimate.interval`.
+    Summary lines precede the table. Methods that do not fit in `width` columns follow in further tables. Intervals
+    cover the share among the reports, or in the sampled population; see `Estimate.interval`.
     """
     methods = [method for method in methods if method in snapshot.bodies]
     base = snapshot.bodies["base"]
@@ -68,7 +68,7 @@ def most_frequent(
 
 
 def _spent(snapshot: Snapshot) -> str:
-    """Returns the ε of a report as text if the document does not contain it."""
+    """Returns a note on the ε of a report; empty if the document contains ε."""
     if snapshot.epsilon is None:
         return ""
     if "/" not in snapshot.epsilon:

@@ -1,8 +1,8 @@
 """Terminal output with control characters escaped.
 
 Labels, names of clients and brokers, record headers and error messages come from other programs. An escape sequence in
-them can rewrite the screen, set its title, or inject keyboard input; a bidirectional control can disguise text. Every
-command prints through `echo`, `screen` or `printable`.
+such text can rewrite the screen, set the window's title, or inject keyboard input. A bidirectional control can disguise
+text. Every command prints through `echo`, `screen` or `printable`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _JOINERS = "\u200c\u200d"  # Harmless parts of words in Persian and Hindi, and of emoji
 _SUSPECT = re.compile(r"[^ -~]")  # Characters that need a check: all except printable ASCII
-_LONGEST = 1000  # Printed characters of a line of an error
+_LONGEST = 1000  # Most characters printed of each line of an error
 _PIPED = 10_000  # Columns of output to a pipe
 
 
 def printable(text: str | bytes, *, lines: bool = False) -> str:
     r"""Escapes control characters and invisible characters.
 
-    These are control and format characters (including bidirectional controls), surrogates, line and paragraph
-    separators, and unassigned characters. In bytes, invalid UTF-8 and backslashes are escaped, too. `lines` keeps line
-    feeds.
+    The escaped characters are control and format characters (including bidirectional controls), surrogates, line and
+    paragraph separators, and unassigned characters. In bytes, invalid UTF-8 and backslashes are escaped, too.
+    `lines` keeps line feeds.
 
     Example:
         >>> printable("grün \x1b[2J\u202e")
@@ -42,7 +42,7 @@ def printable(text: str | bytes, *, lines: bool = False) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Escapes a JSON text like `printable`, as JSON, and keeps line feeds."""
+    r"""Escapes the characters of `printable` as in JSON. Keeps line feeds."""
     return _SUSPECT.sub(
         lambda found: found[0] if found[0] == "\n" or _is_shown(found[0]) else _in_json(found[0]), text
     )
@@ -94,7 +94,7 @@ class Commands(click.Group):
     """A group of commands whose errors are printed in `printable` form."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs a command. Raises click.ClickException if it failed."""
+        """Runs a command. Raises click.ClickException if the command fails."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:

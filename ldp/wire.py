@@ -7,10 +7,10 @@ A binary frame:
     1–4     the fingerprint of the stream's document
     5–      one or more consecutive reports of the same size
 
-    report  its integers in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the fewest
-            that hold all integers below the bound. A vector (bits, indices) has one such integer per element.
+    report  one integer per field in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the
+            fewest that hold all integers below the field's bound. A vector (bits, indices) has one integer per element.
 
-A first byte ``{`` begins a JSON frame; other first bytes are unknown. docs/reference/wire-format.md defines both
+A frame whose first byte is ``{`` is JSON. Other first bytes are invalid. docs/reference/wire-format.md defines both
 formats for clients in other languages, and ``tests/vectors`` contains valid and invalid frames.
 """
 
@@ -30,12 +30,12 @@ def header(fingerprint: bytes) -> bytes:
 
 
 def bytes_below(bound: int) -> int:
-    """Returns the bytes of the smallest unsigned integer for bound − 1 < 2³²."""
+    """Returns the size (1, 2 or 4 bytes) of integers below `bound` ≤ 2³²."""
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)
 
 
 def report_bytes(bounds: Iterable[int], length: int | None) -> int:
-    """Returns the bytes of a report from its bounds and vector length."""
+    """Returns the size in bytes of a report with these bounds and length."""
     return (1 if length is None else length) * sum(map(bytes_below, bounds))
 
 
@@ -50,10 +50,10 @@ def integers(report: bytes, bounds: Iterable[int]) -> list[int]:
 
 
 def frame_bytes(report: int, reports: int = 1) -> int:
-    """Returns the bytes of a binary frame from size and number of reports."""
+    """Returns a binary frame's size in bytes, for reports of `report` bytes."""
     return HEADER_BYTES + report * reports
 
 
 def base64_bytes(report: int) -> int:
-    """Returns the length of a report's base64 in a JSON frame."""
+    """Returns the length of a report's base64 text from the report's size."""
     return -(-report // 3) * 4

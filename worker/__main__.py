@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """The entry point of ``ldp-worker``."""
+    """Runs the command line; names the missing extra if an import fails."""
     try:
         from worker import cli
     except ModuleNotFoundError as error:

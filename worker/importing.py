@@ -1,8 +1,8 @@
-"""Import: stores counts of another program as the state of a partition.
+"""Import of another program's counts as the state of a partition.
 
-The counts cover a prefix of the partition's log under one rule, without windows; Spark or Beam can compute them from an
-archive. The worker that claims the partition adds the configured rule at the import's offset. Windows begin after all
-imported records. An import never changes existing counts.
+The counts cover a prefix of the partition's log, under one rule and without windows. Spark or Beam can compute such
+counts from an archive. The worker that claims the partition adds the configured rule at the import's end. Windows begin
+after all imported records. An import never changes existing counts.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from worker.counting.windows import ALL
 
 
 class Refused(Exception):  # noqa: N818  # an outcome, not an error
-    """The counts do not fit, or the partition has or had counts."""
+    """The import does not fit, or the partition has or had counts."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Prefix:
 
     @property
     def commit_id(self) -> str:
-        """Commit id: a digest, so that a second import detects the first."""
+        """Digest of the counts; identifies an import that is run again."""
         return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
 
     def rule(self, start: int) -> Rule:
-        """Returns the imported records' rule, older than any configured rule."""
+        """Returns the rule of the imported records; revision 0 is the lowest."""
         return Rule(start, 0, RecordLimits(self.covered.most_reports, hamming_weight=True))
 
     def state(self, start: int) -> PartitionState:
-        """Returns the state of a worker that counted from ``start`` on."""
+        """Returns the state that counting from `start` on would produce."""
         history, covered = self.history, self.covered
         return PartitionState(
             start=start,
@@ -71,7 +71,8 @@ class Prefix:
     def is_in(self, found: Metadata) -> bool:
         """Returns whether stored counts contain this import.
 
-        Counts are a function of the log and the rules, so the import's rule as their first rule proves it.
+        Counts depend only on the log and the rules. Stored counts therefore contain the import if the import's rule
+        applied up to the import's end.
         """
         if (found.offset, found.commit_id) == (self.covered.offset, self.commit_id):
             return True
@@ -81,7 +82,7 @@ class Prefix:
 
 
 def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
-    """Validates counts as a prefix of a stream's topic, or raises `Refused`.
+    """Returns counts as a valid import; raises `Refused` if they do not fit.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
@@ -124,7 +125,7 @@ def mirrored(
 
     Args:
         stream: the stream.
-        partition: the partition, in both topics.
+        partition: the partition's number in both topics.
         counted: the partition's state; None if unclaimed.
         end: end of the partition's log.
         topic: the mirrored topic.
@@ -134,7 +135,7 @@ def mirrored(
         The counts; None if the mirror is empty and there are no counts.
 
     Raises:
-        Refused: the counts lack records or have several rules, or the mirror lacks the first record.
+        Refused: the counts lack records, have gaps or have several rules, or the mirror lacks the first records.
     """
     offset = 0 if counted is None else counted.offset
     if left := end - offset:
@@ -174,7 +175,7 @@ class Import:
 
     Attributes:
         group: the stream's consumer group.
-        log: the topic and the group, read without membership.
+        log: reads the topic and the group's offsets without joining the group.
         store: the store of the counts.
         head_reader: the reader of the newest head.
     """
@@ -187,33 +188,33 @@ class Import:
     head_reader: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
-        """Stores each import as its partition's state, after checking all.
+        """Checks all imports, then stores each as the state of its partition.
 
-        The order of the steps is essential. After a failure a partition has all of its import or nothing, and the same
-        import can be run again:
+        The order of the steps is essential. After a failure, a partition has all of its import or none of it, and you
+        can run the same import again.
 
         1. Compare each import with the stream: document, topic, and at most one import per partition.
         2. Read the topic's id and its partitions.
-        3. Read Kafka's offsets. The store is ahead of them, so step 6 must find the counts that they name.
-        4. Read the decided head. Step 6 must find the counts that it names, too.
-        5. Read the log's bounds twice: the log must have no record before an import, and must reach its end. Both
-           answers and the topic's id must agree.
-        6. Read the store's metadata. Any other counts than this import prevent it.
-        7. Stage the counts of a partition under a key of this attempt.
-        8. One script promotes the staged counts with the metadata, unless metadata exist.
-        9. Commit the offset to Kafka, so that a loss of the counts is detected.
+        3. Read the group's offsets in Kafka. Workers write the store first: step 6 must find counts up to the offsets.
+        4. Read the newest committed head. Step 6 must also find the counts that the head includes.
+        5. Read the log's bounds twice: the log must have no record before an import, and must reach the import's
+           end. Both answers must have the same start, and the topic's id must be unchanged.
+        6. Read the store's metadata. Counts other than those of this import prevent the import.
+        7. Stage the counts of a partition under a key that only this attempt uses.
+        8. Promote the staged counts and the metadata in one script, unless metadata exist.
+        9. Commit the offset to Kafka, so that a later loss of the counts is detected.
 
-        If a worker claims a partition meanwhile, it does so before step 8, which then changes nothing, or it continues
-        at the import's offset.
+        If a worker claims a partition before step 8, that step changes nothing. If it claims the partition later, it
+        continues at the import's offset.
 
         Args:
-            histories: the imports by the name that errors use.
-            on_done: called for each stored import, with whether it was stored before.
+            histories: the imports by name; error messages contain the name.
+            on_done: called with each stored import, and with True if an earlier run had stored it.
 
         Raises:
-            Refused: the reasons, one line per import. Nothing is stored, unless a worker claimed a partition just now.
+            Refused: an import does not fit. Nothing is stored, unless a worker claimed a partition during the import.
             StateLost: stored counts are unreadable.
-            Unavailable: Kafka or Redis does not respond; stored imports stay.
+            Unavailable: Kafka or Redis does not respond. Imports that are already stored remain.
         """
         # Step 1.
         prefixes = self._prefixes(histories)
@@ -228,7 +229,7 @@ class Import:
         # Step 5.
         bounds = self.log.bounds(prefixes)
         starts = {p: self._start(prefix, bounds[p]) for p, prefix in prefixes.items()}
-        # the decision needs two equal answers, as a broker can answer with outdated bounds
+        # the decision needs two equal answers, because a broker can return outdated bounds
         again = self.log.bounds(prefixes)
         if self.log.topic_id() != topic or any(again[p][0] != bounds[p][0] for p in prefixes):
             raise Unavailable("Kafka: two answers on the topic's id or the starts of its logs differ")
@@ -243,7 +244,6 @@ class Import:
             on_done(prefix, there is not None)
 
     def _prefixes(self, histories: Mapping[str, State]) -> dict[int, Prefix]:
-        """Returns the imports by partition, in ascending order."""
         prefixes, names = dict[int, Prefix](), dict[int, str]()
         for name, history in histories.items():
             try:
@@ -257,9 +257,9 @@ class Import:
         return dict(sorted(prefixes.items()))
 
     def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
-        """Returns the log's start, or the import's start after earlier records."""
+        """Returns the import's start; the log's start if no records are between."""
         first, start = bounds[0], prefix.covered.start
-        # checked twice, as a wrong no would omit records
+        # checked twice, because a wrong answer would omit records
         if start <= first or any(
             self.log.has_records(prefix.covered.partition, first, start) for _ in range(2)
         ):
@@ -276,7 +276,7 @@ class Import:
         head: Head,
         found: Mapping[int, Metadata | None],
     ) -> None:
-        """Raises `Refused` if a partition has counts, or lost other counts."""
+        """Raises `Refused` if an import conflicts with its partition."""
         if others := head.foreign(lineage):
             raise Refused(str(foreign(self.stream, head, others)))
         faults = []
@@ -310,7 +310,7 @@ class Import:
 
     def _mirror(self, partition: int, prefix: Prefix, committed: tuple[int, str] | None) -> None:
         offset = prefix.covered.offset
-        # never lowered: a higher offset may stand for more counts
+        # never lower the offset: a higher one may refer to more counts
         if committed is None or committed[1] == CLAIMED or committed[0] < offset:
             # Step 9.
             self.log.mirror({partition: (offset, COUNTED)})
@@ -320,7 +320,7 @@ _NEVER = "an import never changes existing counts"
 
 
 def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
-    """Returns how stored counts prevent an import, or None."""
+    """Returns why stored counts prevent an import, or None."""
     if others := differing(found.lineage, lineage):
         return f"it has other counts ({'; '.join(others)}); {_NEVER}"
     if prefix.is_in(found):
@@ -330,7 +330,7 @@ def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
 
 
 def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
-    """Returns which records an import would omit, or the log lacks, or None."""
+    """Returns why missing records prevent an import, or None."""
     (first, end), covered = bounds, prefix.covered
     if start > first:
         return f"the counts begin at offset {start}, but the log has earlier records from offset {first} on"
@@ -350,7 +350,7 @@ def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
 def _lost(
     prefix: Prefix, start: int, committed: tuple[int, str] | None, head: Head, group: str
 ) -> str | None:
-    """Returns which lost counts an import does not restore, or None."""
+    """Returns why lost counts prevent an import, or None."""
     partition, offset = prefix.covered.partition, prefix.covered.offset
     if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
         return (
@@ -364,7 +364,7 @@ def _lost(
             f" records before offset {start}"
         )
     published = head.rules_of(partition)
-    # the store was reset to a backup with only this import
+    # True if the store was reset to a backup that has only this import
     again = published[:1] == [prefix.rule(start)] and all(rule.offset >= offset for rule in published[1:])
     if not again and (published or head.offsets.get(partition, 0)):
         return (

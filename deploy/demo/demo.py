@@ -3,7 +3,7 @@
     python -m deploy.demo.demo [--keep]
 
 Exits with 0 only if the audit finds no difference and the last snapshot covers every report. With --keep, everything
-keeps running after the report until Ctrl-C.
+keeps running until Ctrl-C.
 """
 
 import argparse
@@ -48,13 +48,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COUNTS = ROOT / "ldp" / "experiments" / "emoji.csv"
 
-USERS = 884_427  # as many as the emoji data of the paper
+USERS = 884_427  # as many as in the paper's emoji data
 SEED = 20_200_616
 COLUMN = "count_2020_06_16"
 PARTITIONS = 4
 RATE = 25_000  # maximum reports per second, slow enough to watch
 KILL_AT = 0.35  # share of acknowledged reports
-READY_SECONDS = 600  # the first start of an installation compiles: minutes if the cores are busy
+READY_SECONDS = 600  # the first start compiles kernels, which takes minutes on busy cores
 COVER_SECONDS, READER_SECONDS = 120, 30
 STREAM = "emoji"
 WINDOW, HOURS = "6h", 24
@@ -107,7 +107,7 @@ class Workers:
         return self.alive[-1]
 
     def kill(self, worker: Worker) -> None:
-        """Kills a worker by SIGKILL."""
+        """Kills a worker with SIGKILL."""
         self.alive.remove(worker)
         worker.kill()
 
@@ -127,7 +127,7 @@ class Workers:
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str, workers: Workers) -> None:
-    """Waits for a condition while the workers count."""
+    """Waits for a condition; raises DemoError after a failure or a time-out."""
     deadline = time.monotonic() + seconds
     while not condition():
         workers.require_counting()
@@ -201,7 +201,7 @@ def begin(workers: Workers) -> None:
 
 
 def replace_one(workers: Workers) -> None:
-    """Kills the worker that publishes, and starts another."""
+    """Kills the worker that publishes, and starts another one."""
     victim, owned = workers.alive[0], set[int]()
     with contextlib.suppress(OSError):  # a worker that is too busy to answer is killed anyway
         victim = next((worker for worker in workers.alive if worker.metric("publisher")), victim)
@@ -235,7 +235,7 @@ def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
 def follow(
     conf: config.Config, crowd: Crowd, day: int, workers: Workers, story: Story, snapshots: SnapshotReader
 ) -> Snapshot:
-    """Sends all reports, replaces a worker midway; returns the last snapshot."""
+    """Sends all reports and replaces a worker; returns the last snapshot."""
     latest = None
     killed = False
     with Sending(conf, crowd, day) as sending, bar(USERS) as move:

@@ -17,7 +17,7 @@ from ldp.table import percent
 from ldp.terminal import screen
 from worker.simulation.crowd import Crowd
 
-LIVE = ("base", "norm-sub", "power-ns")  # methods with their error in each snapshot's line
+LIVE = ("base", "norm-sub", "power-ns")  # methods whose errors are in each snapshot's line
 TOP = 10
 
 Vector = npt.NDArray[np.float64]
@@ -41,14 +41,14 @@ def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
 
 
 class Story:
-    """A line for each snapshot with the errors of the estimates."""
+    """Prints a line for each snapshot, with the errors of its estimates."""
 
     def __init__(self, labels: Sequence[str], crowd: Crowd) -> None:
         self._truth, self._top = frequencies(crowd), most_used(crowd)[:3]
         say("Each snapshot: the mean squared error over all emoji, in millionths;")
         say("three emoji in %, and the pointwise 95 % interval of the first, all by Base.")
         names = "".join(f"{name:>9}" for name in LIVE)
-        # the emoji come last, as terminals differ in their width
+        # the emoji come last, because their width differs between terminals
         emoji = "".join(" " * 5 + labels[value] for value in self._top)
         say(f"{'':6}{'reports':>8}{names}{'':3}{emoji}{'':5}95 %", "bold")
         self._line("truth", int(crowd.histogram.sum()), "", self._truth, "")
@@ -140,7 +140,7 @@ def frequencies(crowd: Crowd) -> Vector:
 
 
 def most_used(crowd: Crowd) -> list[int]:
-    """Returns the truly most used emoji."""
+    """Returns the values of the most used emoji, by their true counts."""
     return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
 
 

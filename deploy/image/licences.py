@@ -2,9 +2,9 @@
 
     python deploy/image/licences.py          a Markdown table: package, version, licence, paths of the licence texts
 
-Exits with 1 if a package has no licence, or a licence that neither `FREE` nor its entry of `COPYLEFT` accepts. The base
-image's packages are not listed: Debian has their licences in /usr/share/doc/*/copyright. The script uses only the
-standard library, because it runs in the image's own environment.
+Exits with 1 if a package has no licence, or one that neither `FREE` nor the package's entry in `COPYLEFT` accepts.
+The base image's packages are not listed: Debian has their licences in /usr/share/doc/*/copyright. The script uses only
+the standard library, because it runs in the image's own environment.
 """
 
 import re
@@ -26,8 +26,8 @@ COPYLEFT = {
 """Accepted licences with further requirements, by package.
 
 LGPL: crc32c, and libquadmath in the wheels of numpy and scipy, are separate, unchanged files that a user can replace.
-GPL: libgfortran in these wheels, whose exception permits linking with any program. MPL: it requires the source of
-changed files, and no file is changed.
+GPL: libgfortran in these wheels, whose exception permits linking with any program. MPL: the licence requires the
+source of changed files, and no file is changed.
 """
 DECLARED = {
     "lz4": "BSD-3-Clause",
@@ -37,13 +37,13 @@ DECLARED = {
     "python-snappy": "BSD-3-Clause",
     "scipy": "BSD-3-Clause",
 }
-"""Licences, by their texts, of packages without an SPDX expression in their metadata."""
+"""Licences of packages without an SPDX expression in their metadata, determined from the licence texts."""
 
 
 def expression(of: metadata.Distribution) -> str:
-    """Returns the SPDX expression with bundled libraries, or an empty text."""
+    """Returns the SPDX expression with bundled libraries, or an empty string."""
     short = header(of, "License-Expression") or DECLARED.get(name(of)) or header(of, "License")
-    if "\n" in short:  # the whole text
+    if "\n" in short:  # the metadata contain the whole licence text
         short = ""
     along = [
         line.removeprefix("License: ").strip()
@@ -56,7 +56,7 @@ def expression(of: metadata.Distribution) -> str:
 
 
 def header(of: metadata.Distribution, key: str) -> str:
-    """Returns a header of the metadata, or an empty text."""
+    """Returns a header of the metadata, or an empty string."""
     return of.metadata[key] if key in of.metadata else ""  # noqa: SIM401 - the types have no get
 
 
@@ -72,7 +72,7 @@ def texts(of: metadata.Distribution) -> list[str]:
 
 
 def unknown(of: metadata.Distribution) -> set[str]:
-    """Returns the package's unaccepted licences, or {"no licence"}."""
+    """Returns unaccepted licences; {"no licence"} if unlicensed."""
     parts = set(re.split(r"[\s()]+", expression(of))) - {"AND", "OR", "WITH", ""}
     return (parts or {"no licence"}) - FREE - COPYLEFT.get(name(of), set())
 
@@ -84,7 +84,7 @@ def distributions() -> list[metadata.Distribution]:
 
 
 def table(of: list[metadata.Distribution]) -> str:
-    """Returns the Markdown table."""
+    """Returns a Markdown table with one row per package."""
     rows = [f"| {name(one)} | {one.version} | {expression(one)} | {'<br>'.join(texts(one))} |" for one in of]
     return "\n".join(["| Package | Version | Licence | Texts |", "|---|---|---|---|", *rows])
 

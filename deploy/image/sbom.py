@@ -2,9 +2,9 @@
 
     python deploy/image/sbom.py requirements.lock [--of ldp-worker] > sbom.json
 
-The document lists the installed direct and transitive dependencies of `--of`, with version, licence and dependency
-graph. The lock adds the hashes of the files that pip may have installed. Other installed packages, such as development
-tools, are left out.
+The document lists the installed direct and transitive dependencies of the package `--of`, with version, licence and
+dependency graph. The lock adds the hashes of the files that pip may have installed. Other installed packages, such as
+development tools, are left out.
 """
 
 import argparse
@@ -24,7 +24,7 @@ EXTRA = "worker"
 
 
 def locked(text: str) -> dict[str, set[str]]:
-    """Returns the SHA-256 hashes in a lock by `name==version`."""
+    """Returns the SHA-256 hashes in a lock file by `name==version`."""
     entries = re.split(r"(?m)^(?=[a-z0-9])", text)
     return {
         entry.split()[0]: set(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
@@ -34,7 +34,7 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distribution]:
-    """Returns the installed direct dependencies."""
+    """Returns the installed direct dependencies, including those of extras."""
     found = {}
     for line in of.requires or []:
         requirement, _, marker = line.partition(";")
@@ -52,7 +52,7 @@ def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distrib
 
 
 def extras(line: str) -> set[str]:
-    """Returns a requirement's extras: hiredis of ``redis[hiredis]>=6.0``."""
+    """Returns a requirement's extras, such as hiredis in ``redis[hiredis]``."""
     found = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", line)
     return set() if found is None else {extra.strip() for extra in found[1].split(",")}
 
@@ -76,7 +76,7 @@ def graph(root: metadata.Distribution) -> dict[str, tuple[metadata.Distribution,
 
 
 def purl(of: metadata.Distribution) -> str:
-    """Returns the package URL, which vulnerability databases use as key."""
+    """Returns the package URL, which vulnerability databases use as a key."""
     return f"pkg:pypi/{name(of)}@{of.version}"
 
 
@@ -103,7 +103,7 @@ def component(of: metadata.Distribution, hashes: set[str], kind: str = "library"
 
 
 def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
-    """Returns the CycloneDX document."""
+    """Returns the CycloneDX document of a root package."""
     hashes, known = locked(lock), graph(root)
     parts = sorted(set(known) - {name(root)})
     return {

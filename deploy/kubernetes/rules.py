@@ -1,6 +1,6 @@
-"""Copies the Prometheus rules into the component's PrometheusRule.
+"""Copies the Prometheus rules into a PrometheusRule manifest.
 
-Kustomize reads only files in its own folder. Run ``python -m deploy.kubernetes.rules`` after each change of the rules.
+Kustomize reads only files in its own folder. Run ``python -m deploy.kubernetes.rules`` after each change to the rules.
 """
 
 from pathlib import Path

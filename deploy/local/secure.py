@@ -60,7 +60,7 @@ _KAFKA = "org.apache.kafka.common.security"
 class Certificates:
     """A private certificate authority and its certificates, as PEM files.
 
-    `ca.pem` is the authority, `other.pem` another one. Each certificate `NAME.pem` has a key `NAME.key`. `broker`,
+    `ca.pem` is the authority, and `other.pem` is another. Each certificate `NAME.pem` has a key `NAME.key`. `broker`,
     `elsewhere` and `expired` are server certificates; `client` and `stranger` are client certificates. The other
     authority signed `stranger`. `tokens.key` signs tokens.
     """
@@ -82,7 +82,7 @@ class Certificates:
             )
 
     def path(self, name: str) -> Path:
-        """Returns the path of a file."""
+        """Returns the path of a file in the folder."""
         return self.folder / name
 
     def openssl(self, *arguments: str, given: bytes | None = None) -> bytes:
@@ -98,7 +98,7 @@ class Certificates:
         return done.stdout
 
     def _sign(self, name: str, extension: str, *, authority: str = "ca", days: int = 2) -> None:
-        """Makes a key and its certificate."""
+        """Makes a key, and a certificate that an authority signed."""
         self.openssl("req", *_NEW, *_named(name), "-out", f"{name}.request")
         self.path(f"{name}.extension").write_text(extension)
         signed = f"-CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days {days}".split()
@@ -190,7 +190,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True)
 class Secure:
-    """Running Kafka and Redis, with a listener for each security setting."""
+    """A running Kafka and Redis, with a listener for each security setting."""
 
     running: services.Services
     ports: Mapping[str, int]
@@ -217,7 +217,7 @@ class Secure:
             yield cls(running, reached, certificates, tokens, password, dict(users or {}))
 
     def client(self, listener: str, mechanism: str = "PLAIN") -> dict[str, str]:
-        """Returns the keys of `[kafka]` for a listener."""
+        """Returns the configuration keys of `[kafka]` for a listener."""
         protocol = LISTENERS.get(listener, listener)
         keys = {"bootstrap_servers": f"127.0.0.1:{self.ports[listener]}", "security_protocol": protocol}
         if protocol.endswith("SSL"):

@@ -4,14 +4,14 @@
     python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Services.start() as services: ...          the same from Python (tests, demo)
 
-The first form takes the ports 9092 and 6379 if they are free, the others take any free ones. Both services listen on
-127.0.0.1 and keep their data in a temporary folder. They end with this process, even after SIGKILL: a shell (`_GUARD`)
-at the other end of a pipe kills them and removes the folder when the pipe closes.
+The first form uses ports 9092 and 6379 if they are free; the other forms use any free ports. Both services listen on
+127.0.0.1 and keep their data in a temporary folder. They end with this process, even after SIGKILL. When the pipe from
+this process closes, a shell (`_GUARD`) kills both services and removes the folder.
 
-Kafka is one KRaft node of the version in pom.xml; Maven fetches its jars once into `~/.cache/ldp-worker` (or below
-XDG_CACHE_HOME). java, mvn and redis-server come from PATH. As root, the script installs missing ones from Debian's
-packages; otherwise Redis comes from a pinned wheel. The script needs only the standard library and no other file of the
-project, so it runs before there is a virtual environment: that is why it is longer than others.
+Kafka is one KRaft node of the version in pom.xml. Maven fetches its jars once into `~/.cache/ldp-worker` (or below
+XDG_CACHE_HOME). java, mvn and redis-server come from PATH. As root, the script installs missing programs from Debian
+packages. Otherwise Redis comes from a pinned wheel. The script needs only the standard library and no other file
+of the project, so it runs before there is a virtual environment: that is why it is longer than others.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ WHEEL_TAGS = (
 )
 
 # Makes the data folder, waits for a line or the end of the pipe, kills the servers' process groups, deletes the folder.
-# Every sh understands `kill -s KILL -- -group`.
+# Every sh supports `kill -s KILL -- -group`.
 _GUARD = """
 folder=$(mktemp -d "${TMPDIR:-/tmp}/ldp-services.XXXXXX") || exit
 echo "$folder"
@@ -126,7 +126,7 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
-        """Kills the server by SIGKILL."""
+        """Kills the server with SIGKILL."""
         if self.process is None:
             return  # a signal may arrive before `process` is set; then the guard kills the server by its pid file
         if self.running():
@@ -209,7 +209,7 @@ class Services:
         return {"LDP_TEST_KAFKA": self.kafka.address, "LDP_TEST_REDIS": self.redis.address}
 
     def stop(self) -> None:
-        """Kills both and removes their data. A second call does nothing."""
+        """Kills both services and removes their data; may be called twice."""
         self.kafka.kill()
         self.redis.kill()
         _end(self.guard)
@@ -325,7 +325,7 @@ def kafka_answers(port: int) -> bool:
 
 
 def redis_answers(port: int) -> bool:
-    """Returns whether Redis answers PING: not while it loads its data."""
+    """Returns whether Redis answers PING, which fails while it loads data."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(b"PING\r\n")
@@ -348,13 +348,13 @@ def free_ports(count: int) -> list[int]:
 
 
 def cache() -> Path:
-    """Returns the folder of fetched programs, shared by all checkouts."""
+    """Returns the folder of fetched programs, which all checkouts share."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ldp-worker"
 
 
 @contextlib.contextmanager
 def _fetched(name: str) -> Iterator[Path | None]:
-    """Yields an empty cache folder to fill, under a lock, or None if filled."""
+    """Yields an empty folder to fill, under a lock; None if already cached."""
     folder = cache() / name
     if folder.is_dir():
         yield None
@@ -418,7 +418,7 @@ def _java(say: Say) -> str:
 
 
 def redis_program(say: Say = print) -> str:
-    """Returns a redis-server from PATH, Debian's package or a wheel."""
+    """Returns the path of a redis-server from PATH, Debian or a wheel."""
     found = program("redis-server", REDIS, say)
     if found is not None:
         return found
@@ -448,7 +448,7 @@ def redis_program(say: Say = print) -> str:
 
 
 def program(name: str, package: str, say: Say = print) -> str | None:
-    """Returns a program's path or None; root installs Debian's package."""
+    """Returns a program's path or None; as root, installs a Debian package."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with _one_at_a_time():
@@ -485,7 +485,7 @@ def _install(name: str, package: str, say: Say) -> str | None:
 
 
 def _run(command: list[str], otherwise: str) -> str:
-    """Runs a command; UnavailableError begins with `otherwise`."""
+    """Returns a command's output; an error message begins with `otherwise`."""
     try:
         done = subprocess.run(
             command,
@@ -528,7 +528,7 @@ def _stay(services: Services) -> None:
 
 
 def _command(services: Services, command: list[str]) -> int:
-    """Runs a command with the services; returns exit code or 128 + signal."""
+    """Runs a command; returns its exit code, or 128 + its signal."""
     with subprocess.Popen(command, env=os.environ | services.environment()) as child:
         # The terminal sends Ctrl-C to the command, too. Other signals are forwarded, so the command exits first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

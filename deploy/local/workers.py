@@ -23,7 +23,7 @@ class Worker:
     """An `ldp-worker run` process on this machine."""
 
     module: ClassVar[str] = "worker"
-    """Module that Python runs; tests replace it by one that crashes at a chosen step."""
+    """Module that Python runs; tests replace it with a module that crashes at a chosen step."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -53,7 +53,7 @@ class Worker:
         self.process.wait()
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """Returns the log events with a name, the oldest first."""
+        """Returns the log events of one name, oldest first."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
         return [event for event in parsed if event["event"] == name]

@@ -3,15 +3,15 @@
     python -m deploy.rows.postgres --config worker.toml postgresql://localhost/analytics
 
 The sink creates the tables `ldp_rows` and `ldp_rows_read` if they do not exist, and follows the topic until it is
-stopped. `ldp_rows_read` holds the next offset. The transaction that writes the rows also moves that offset, so the sink
-can be killed at any time, and a second sink on the same table fails. A batch ends at the last stable offset of the
-topic, so a query sees only complete snapshots.
+stopped. `ldp_rows_read` holds the next offset to read. The transaction that writes the rows also moves that offset, so
+the sink can be killed at any time, and a second sink on the same table fails. A batch ends at the last stable offset of
+the topic, so a query sees only complete snapshots.
 
 Other programs may write to the topic. The sink parses every record against the schema of rows, and passes values to
-Postgres as data, never as text of a statement. It skips records that are not rows, and rows that Postgres refuses, and
+Postgres as data, never as part of a statement. It skips records that are not rows, and rows that Postgres refuses, and
 prints their number and the reason.
 
-It needs the worker's package, psycopg (`pip install 'psycopg[binary]'`), and `READ` on the topic.
+The sink needs the worker's package, psycopg (`pip install 'psycopg[binary]'`), and `READ` on the topic.
 """
 
 import argparse
@@ -70,11 +70,11 @@ _OPEN_SECONDS = 60.0
 
 
 class RefusedError(RuntimeError):
-    """Postgres did not apply the rows; the message is Postgres' own."""
+    """Postgres did not apply the rows, or another sink moved the offset."""
 
 
 _Row = tuple[RowKey, RowValue | None]
-"""A row; None for a deleted one."""
+"""A row's key and value; the value of a deleted row is None."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ class Table:
 
         Raises:
             RefusedError: another sink has moved the offset, or Postgres did not apply the rows. If the connection broke
-                during the commit, the rows may be applied: read the offset again.
+                during the commit, Postgres may have applied the rows, so read the offset again.
         """
         applied = Applied()
         try:
@@ -132,7 +132,7 @@ class Table:
         return applied
 
     def _connected(self) -> psycopg.Connection:
-        """Opens a connection for one batch; leaving the block commits."""
+        """Opens a connection for one batch; leaving the `with` block commits."""
         return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
 
 
@@ -163,12 +163,12 @@ def _write(connection: psycopg.Connection, rows: Sequence[_Row], applied: Applie
 
 
 def _is_of_a_row(error: psycopg.Error) -> bool:
-    """Returns whether Postgres or psycopg refuses the contents of a row."""
+    """Returns whether the contents of a row caused an error."""
     return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(_OF_ROWS)
 
 
 def follow(config: Config, database: str, stopping: threading.Event, once: bool) -> None:
-    """Copies rows until `stopping` is set; `once` stops at the current end."""
+    """Copies rows until `stopping` is set, or once up to the current end."""
     topic = config.rows.topic or ""
     with RowReader(config, on_passed=_complain) as reader:
         table, waiting = (
@@ -198,7 +198,7 @@ class _OpenTransactionWarning:
         self._due: float | None = None
 
     def update(self, at: int | None, now: float) -> None:
-        """Takes the offset of the first open transaction, or None, and the time."""
+        """Warns if a transaction is open for long; ``at``: its offset, or None."""
         if at != self._at:
             self._at, self._due = at, None if at is None else now + self._seconds
         if self._due is not None and now >= self._due:

@@ -1,11 +1,11 @@
-"""Prints the memory, bytes and CPU time that streams need.
+"""Prints the memory, traffic and CPU time that streams need.
 
     python -m deploy.sizing                    the table in docs/operate/capacity.md
     python -m deploy.sizing --paper            a table of protocols at a billion reports a day
     python -m deploy.sizing --config worker.toml --rate 5000 --partitions 16
                                                your own streams, each at this rate in reports per second
 
-The formulas are in `formulas`.
+The formulas are in `deploy/sizing/formulas.py`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Formulas of a stream's use of Kafka, Redis, CPU and memory.
+"""Formulas for a stream's use of Kafka, Redis, CPU and memory.
 
 Byte counts follow from the storage layouts; other constants are measured. `tests.bench.sizing` measures all of them
 against a local Redis and Kafka, and prints each formula's error. Seconds are CPU seconds of the machine in
@@ -21,56 +21,56 @@ from worker.counting import layout
 from worker.service.publishing import MOST_VALUES
 
 RECORD_BYTES, BATCH_BYTES = 8, 61
-"""Overhead of a record without its frame (six numbers of 1 byte, a time of 1 or 2), and of a record batch."""
+"""Bytes of a record without its frame (six 1-byte numbers, a time of 1 or 2 bytes), and of a record batch's header."""
 COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 603, 235, 60
-"""Bytes of a partition's commit without blobs: script call and totals; keys of each changed blob; name and commit id of
-each cell."""
+"""Bytes of a partition's commit without blobs: for the script call and totals, for the keys of each changed blob, and
+for the name and commit id of each cell."""
 CUT, CUT_NAMED = 586, 86
-"""Bytes of a partition's reply to a cut without blobs; and for each cell."""
+"""Bytes of a partition's reply to a cut, without blobs: for the partition, and for each cell."""
 KEYS, CELL_KEY = 970, 120
-"""Redis memory of a partition's metadata and keys without blobs; and for each cell."""
+"""Bytes of Redis memory without blobs: for a partition's metadata and keys, and for each cell."""
 SDS, OBJECT = 10, 16
-"""Bytes of Redis' string header in a blob's allocation, and of its object."""
+"""Bytes that Redis adds to a blob: for the string header in its allocation, and for its object."""
 NUMBER, NUMBER_IN_CHUNKS = 16, 2.9
-"""Mean bytes of a frequency in JSON with its comma, where 0.0 is shorter; and in chunks. The second is for noise with
-few frequent values, where other methods have zeros; otherwise a number has 4 bytes."""
+"""Mean bytes of a frequency: in JSON with its comma, and in chunks. The second number is for noise with few frequent
+values, because methods other than Base then have zeros. Without zeros, a number in chunks has 4 bytes."""
 VECTORS = len(METHODS) + len(BASE_ONLY)
 """Vectors of a snapshot of all methods: each method's frequencies, and Base's intervals and tolerance."""
 BODY, OFFSET = 500, 13
-"""Bytes of a body without vectors; and for each partition."""
+"""Bytes of a body without vectors, and for each partition."""
 MESSAGE, GZIP_JSON, GZIP_CHUNKS = 100, 0.35, 0.6
-"""Bytes of a compressed message without its body; and gzip's ratio for noise with few frequent values, where other
-methods have zeros. With lz4, multiply the ratios by 1.4."""
+"""Bytes of a compressed message without its body, and gzip's ratios for noise with few frequent values, because methods
+other than Base then have zeros. With lz4, multiply the ratios by 1.4."""
 ROW = 39
 """Bytes of a compressed row for databases; `tests.bench.rows` measures them."""
 
 RECORD_SECONDS = {"seed": 0.14e-6, "index": 0.07e-6, "indices": 0.07e-6, "bits": 0.07e-6}
-"""Seconds to count a record of one report, by the report's first field, without the part that depends on the domain;
-from `tests.bench.ingest`."""
+"""Seconds to count a record of one report, by the report's first field, without the part that depends on the domain.
+`tests.bench.ingest` measures them."""
 HASH_SECONDS, BIT_SECONDS = 0.1e-9, 0.027e-9
-"""Seconds for each value of the domain: to compute and compare a hash; to add a bit."""
+"""Seconds for each value of the domain: to compute and compare a hash, or to add a bit."""
 COMMIT_SECONDS, COMMIT_CELL_SECONDS = 0.3e-3, 25e-6
-"""Seconds of the worker for a partition's commit; and for each changed cell."""
+"""Seconds of the worker for a partition's commit, and for each changed cell."""
 COMMIT_COUNTER_SECONDS, COMMIT_BYTE_SECONDS = 1e-9, 0.7e-9
-"""Seconds of a commit for each counter of these cells, to find its width; and for each byte written."""
+"""Seconds of a commit for each counter of the changed cells, to find its width, and for each written byte."""
 CUT_SECONDS = 0.26e-3
 """Seconds of the publisher to read a partition."""
 CACHE, CUT_COUNTER_SECONDS = 32 << 20, (5e-9, 16e-9)
-"""Bytes of the CPU's cache; seconds to read a counter if three int64 vectors of a state fit in it, and if not."""
+"""Bytes of the CPU's cache; seconds to read a counter if three int64 vectors of a state fit in the cache, or not."""
 SUM_SECONDS, SUM_COUNTER_SECONDS = 2e-6, 0.5e-9
-"""Seconds to sum one more window: for each cell of a partition; and for each counter."""
+"""Seconds to sum one more window: for each cell of a partition, and for each counter."""
 SNAPSHOT_SECONDS, VALUE_SECONDS = 7.5e-3, 1.5e-6
-"""Seconds for a snapshot; and for each value, to estimate by all methods, encode, compress and send."""
+"""Seconds for a snapshot, and for each of its values: to estimate by all methods, encode, compress and send."""
 POWER, POWER_SECONDS = 1_800, 12e-6
-"""Maximum number of points at which Power integrates, one for each value in smaller domains; and seconds for each."""
+"""Maximum number of points at which Power integrates (smaller domains: one per value), and seconds for each point."""
 STEP_SECONDS = 4.6e-9
 """Seconds for each step of the transform that decodes a state."""
 PROCESS = 235e6
-"""Memory of a process with all imports and kernels loaded."""
+"""Bytes of memory of a process with all imports and kernels loaded."""
 HELD, VALUE_MEMORY, TRANSFORM_MEMORY = 8, 430, 40
-"""Memory for each counter read or held, each value of a snapshot, and each counter of a transform."""
+"""Bytes of memory for each counter that is read or held, each value of a snapshot, and each counter of a transform."""
 BACKLOG = 40e6
-"""Memory of fetched and decoded small records in a backlog; `kafka.memory_bytes` bounds it."""
+"""Bytes of memory of fetched and decoded small records in a backlog; `kafka.memory_bytes` is their limit."""
 DAY = 86_400
 
 
@@ -85,12 +85,12 @@ class Load:
         cell_reports: reports in each cell of a partition: all time first, then the panes.
         rate: mean number of reports per second.
         batch: reports per record.
-        due: results per snapshot: all time, and the open windows.
-        changed: cells that change between two commits: all time, or the newest pane.
+        due: number of results per snapshot: all time, and the open windows.
+        changed: number of cells that change between two commits: all time, or the newest pane.
         commit_every: seconds between commits.
         publish_every: seconds between snapshots.
         methods: number of published methods.
-        rows: rows for databases of each window, and of all time.
+        rows: database rows of each window, and of all time.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Load:
 
     @property
     def topic_bytes_a_second(self) -> float:
-        """Bytes of reports on one replica of their topic, uncompressed."""
+        """Uncompressed bytes of reports per second, on one replica of the topic."""
         frame = wire.frame_bytes(self.oracle.report_bytes)
         return self.rate * (
             (RECORD_BYTES + frame) / self.batch + (1 - 1 / self.batch) * self.oracle.report_bytes
@@ -217,7 +217,7 @@ class Load:
 
     @property
     def window_seconds(self) -> float:
-        """CPU seconds to sum a window of all panes."""
+        """CPU seconds to sum a window that contains all panes."""
         return SUM_SECONDS * self.partitions * len(self.blobs) + SUM_COUNTER_SECONDS * self.counters
 
     @property
@@ -234,7 +234,7 @@ class Load:
 
     @property
     def steps(self) -> float:
-        """Steps of the transform that decodes a state, K log₂ K; 0 without one."""
+        """Steps of the transform that decodes K counters: K log₂ K, or 0."""
         size = self.oracle.state_size
         return size * math.log2(size) if isinstance(self.oracle, PreferredMessages) else 0
 
@@ -256,7 +256,7 @@ class Load:
 
 
 def work_seconds(oracle: ldp.Oracle) -> float:
-    """Returns the CPU seconds of a report that depend on the domain size."""
+    """Returns the part of a report's CPU seconds that grows with the domain."""
     each = {"seed": HASH_SECONDS, "bits": BIT_SECONDS}.get(next(iter(oracle.fields)), 0.0)
     return each * oracle.domain_size
 

@@ -1,4 +1,4 @@
-"""Writes the pages of docs that are generated from the code."""
+"""Writes the documentation pages that are generated from the code."""
 
 from collections.abc import Callable
 from functools import partial

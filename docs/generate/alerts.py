@@ -1,4 +1,4 @@
-"""The page of the alerts, from the rules of Prometheus."""
+"""Page of the alerts, from the Prometheus rules."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ def page() -> str:
 
 
 def summary(notes: dict[str, str]) -> str:
-    """Returns an alert's summary with the names of the labels instead of their values."""
+    """Returns an alert's summary, with label names in place of values."""
     text = re.sub(r"\{\{ if .*?\{\{ else \}\}(.*?)\{\{ end \}\}", r"\1", notes["summary"])
     return re.sub(r"\{\{ *\$(?:labels\.)?(\w+).*?\}\}", r"*\1*", text)
 

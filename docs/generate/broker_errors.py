@@ -1,6 +1,6 @@
 """Outcome of each broker error code for a worker, and its page.
 
-`tests/unit/worker/test_refusals.py` injects every code of `OUTCOMES` where the client's own handlers take it.
+`tests/unit/worker/test_refusals.py` injects every code of `OUTCOMES` into the client's own handlers.
 """
 
 from docs.generate.markdown import fill, table

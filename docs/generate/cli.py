@@ -1,4 +1,4 @@
-"""The pages of the command lines, from click."""
+"""Pages of the command lines, from their click commands."""
 
 import inspect
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import worker.cli
 from docs.generate.markdown import fill, table
 
 _COMMON = {"--config", "--help"}
-"""Options that a page describes once."""
+"""Options that a page describes only once, for all commands."""
 
 
 def ldp_page() -> str:

@@ -1,4 +1,4 @@
-"""The pages of the configuration, from the schema and the descriptions of its keys."""
+"""Pages of the configuration keys, from the schema."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ _UNITS = {"_seconds": " (seconds)", "_bytes": " (bytes)"}
 
 
 def worker() -> str:
-    """Returns the page of all keys outside of `[[streams]]`."""
+    """Returns the page of all keys outside `[[streams]]`."""
     tables = {
         name: keys(type(field.default), f"{name}.")
         for name, field in schema.File.model_fields.items()
@@ -52,7 +52,7 @@ def streams() -> str:
 
 
 def keys(model: type[schema.Table], prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Returns the name, type, default and description of each key of a table, except of tables."""
+    """Returns name, type, default and description of a table's keys."""
     return [
         (f"`{prefix}{name}`", kind(name, field), default(field), " ".join((field.description or "").split()))
         for name, field in model.model_fields.items()
@@ -61,7 +61,7 @@ def keys(model: type[schema.Table], prefix: str = "") -> list[tuple[str, str, st
 
 
 def default(field: FieldInfo) -> str:
-    """Returns the default of a key as TOML; nothing if it has none."""
+    """Returns the default of a key as TOML, or an empty string."""
     if field.is_required():
         return "required"
     return "" if field.default is None else f"`{json.dumps(field.default)}`"

@@ -1,4 +1,4 @@
-"""Page of the exit codes, of the reasons of rejection and of the HTTP errors, from the code."""
+"""Page of exit codes, rejection reasons and HTTP errors, from the code."""
 
 import ast
 import inspect
@@ -27,7 +27,7 @@ _CAUSES = {
     " reached",
 }
 _EXCEPTIONS = {"Busy": 503, "HTTPException": 404}
-"""Statuses of exceptions that do not name theirs."""
+"""Statuses of exceptions whose call does not contain the status."""
 _EXIT = re.compile(r"(?i)\bexits? (?:codes?|with)\b")
 
 
@@ -48,7 +48,7 @@ def page() -> str:
 
 
 def _codes(command: str, package: object) -> Iterator[tuple[str, str, str]]:
-    """Yields the exit codes that the docstring of a package of commands lists."""
+    """Yields the exit codes that the docstring of a command package lists."""
     _, _, listed = " ".join((inspect.getdoc(package) or "").split()).partition("Exit codes: ")
     for one in listed.removesuffix(".").split("; "):
         code, _, meaning = one.partition(" ")
@@ -66,7 +66,7 @@ def _commands(group: click.Group) -> Iterator[tuple[str, str]]:
 
 
 def _http() -> Iterator[tuple[str, str, str]]:
-    """Yields the statuses of errors, with causes, and with the messages that the code has as literals."""
+    """Yields each HTTP error status with its causes and literal messages."""
     messages: dict[int, set[str]] = {}
     for path in _HTTP.glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def _status(argument: ast.expr) -> int:
 
 
 def _texts(arguments: list[ast.expr], tree: ast.Module) -> Iterator[str]:
-    """Yields the literal texts among arguments, also through names; … stands for values."""
+    """Yields the texts of literal or assigned arguments; … replaces values."""
     for argument in arguments:
         match argument:
             case ast.Constant(value=str(text)):

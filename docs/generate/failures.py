@@ -13,12 +13,12 @@ _FAILURES = Path(__file__).parents[2] / "tests" / "failures.toml"
 
 
 def read() -> dict[str, dict[str, dict[str, Any]]]:
-    """Returns the failures of each part: part -> name -> title, seen, remedy, tests, note."""
+    """Returns the failures: part -> name -> field -> value."""
     return tomllib.loads(_FAILURES.read_text(encoding="utf-8"))
 
 
 def parts(name: str) -> list[str]:
-    """Returns the parts of a page of failures."""
+    """Returns the names of the parts of a page of failures."""
     return re.findall(r"\{\{(\w+)\}\}", (PAGES / f"{name}.in").read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""The index of all pages, with their titles."""
+"""Index of all pages, with their titles."""
 
 import re
 from pathlib import Path

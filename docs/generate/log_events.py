@@ -1,4 +1,4 @@
-"""Page of the log events: levels and fields from the calls in the worker, meanings from `log-events.toml`."""
+"""Page of the log events, from the worker's calls and `log-events.toml`."""
 
 import ast
 import tomllib
@@ -15,7 +15,7 @@ _UNPACKED = "fields"
 
 @dataclass
 class Event:
-    """A log event: its levels, its fields, and whether a call unpacks a mapping of fields."""
+    """Levels and fields of a log event; `unpacks`: a call unpacks a mapping."""
 
     levels: set[str] = field(default_factory=set)
     fields: dict[str, None] = field(default_factory=dict)

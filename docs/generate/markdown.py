@@ -1,4 +1,4 @@
-"""Markdown that the generators share."""
+"""Markdown functions that the generators share."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def table(*rows: Sequence[str]) -> str:
 
 
 def fill(name: str, **parts: str) -> str:
-    """Returns `pages/NAME.in` below the comment; each part replaces its `{{name}}`."""
+    """Returns `pages/NAME.in` with the placeholders replaced by parts."""
     text = (PAGES / f"{name}.in").read_text(encoding="utf-8")
     for key, part in parts.items():
         assert f"{{{{{key}}}}}" in text, f"{name}.in lacks {key}"

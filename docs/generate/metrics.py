@@ -1,4 +1,4 @@
-"""The page of the metrics, from the worker's registry."""
+"""Page of the metrics, from the worker's registry."""
 
 from prometheus_client import Counter, Gauge, Histogram, Info
 

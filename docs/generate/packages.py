@@ -1,4 +1,4 @@
-"""The page of packages and import contracts, from docstrings and pyproject.toml."""
+"""Page of packages and contracts, from docstrings and pyproject.toml."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from docs.generate.markdown import fill, table
 
 ROOT = Path(__file__).parents[2]
 _SUBPACKAGES = ("worker/kafka",)
-"""Packages whose packages have rows, too."""
+"""Packages whose subpackages also have rows."""
 
 
 def page() -> str:
@@ -25,7 +25,7 @@ def page() -> str:
 
 
 def _contents(folder: Path) -> Iterator[tuple[str, str]]:
-    """Returns a row for each module and package of a folder, with the first paragraph of its docstring."""
+    """Yields each module or package and its docstring's first paragraph."""
     for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
         if path.name.startswith("__") and path.parent == folder:
             continue

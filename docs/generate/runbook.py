@@ -1,4 +1,4 @@
-"""The pages of the runbook, from the annotations of the alerts."""
+"""Pages of the runbook, from the annotations of the alerts."""
 
 import re
 
@@ -12,7 +12,7 @@ _WORDS = re.compile(
 
 
 def page(name: str) -> str:
-    """Returns the page of the alerts whose `runbook_url` names it, such as "runbook.md"."""
+    """Returns the page of the alerts whose `runbook_url` names the page."""
     alerts = [rule for rule in rules() if "alert" in rule]
     urls = {
         rule["alert"]: rule["annotations"]["runbook_url"].removeprefix("docs/operate/") for rule in alerts
@@ -29,7 +29,7 @@ def page(name: str) -> str:
 
 
 def marked(text: str) -> str:
-    """Formats an annotation's paths of pages as links, and its names as code.
+    """Formats page paths in an annotation as links, and names as code.
 
     Example:
         >>> print(marked("See docs/guides/poisoning.md#effect and process.ended."))

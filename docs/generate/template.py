@@ -1,4 +1,4 @@
-"""The comments of the configuration that `ldp-worker init` writes, from the descriptions in the schema."""
+"""Comments in the template of `ldp-worker init`, from the schema."""
 
 import re
 import textwrap
@@ -18,7 +18,7 @@ _KEY = re.compile(r"(?:# )?([a-z_]+) = ")
 
 
 def page() -> str:
-    """Returns the template, with the first sentence of its description above each key."""
+    """Returns the template with a comment above each key."""
     lines: list[str] = []
     fields = _TABLES[""].model_fields
     for line in PATH.read_text(encoding="utf-8").splitlines():
@@ -38,7 +38,7 @@ def page() -> str:
 
 
 def _comment(field: FieldInfo) -> list[str]:
-    """Returns the first sentence of a description, with the values to choose from, as lines of a comment."""
+    """Returns a description's first sentence and choices as comment lines."""
     sentence = re.split(r"(?<=\.)\s+(?=[A-Z0-9`])", (field.description or "").strip())[0]
     if (choice := kind("", field)).startswith("`"):
         sentence = f"{sentence[:-1]}: {choice}."

@@ -1,4 +1,4 @@
-"""Prose linter: checks every text of the repository against the rules of ``rules.toml``.
+"""Prose linter: checks the repository's texts against ``rules.toml``.
 
 Run ``python -m docs.prose [PATH ...]``. Without an option it prints the errors of all paths.
 """
@@ -47,7 +47,7 @@ def words(text: str) -> int:
 
 
 def matches(text: Text) -> Iterator[Finding]:
-    """Yields the patterns that a text contains."""
+    """Yields a finding for each rule that a sentence breaks."""
     for sentence in sentences(text.text):
         for rule in DATA["rules"]:
             found = rule["compiled"].search(sentence) if text.kind in rule.get("kinds", KINDS) else None
@@ -57,7 +57,7 @@ def matches(text: Text) -> Iterator[Finding]:
 
 
 def errors(text: Text) -> Iterator[Finding]:
-    """Yields the patterns, the long sentences of a document, and the long docstring head of product code."""
+    """Yields matched patterns, long sentences and long docstring headlines."""
     yield from matches(text)
     if len(text.headline) > LIMITS["headline"] and text.path.startswith(PRODUCT):
         message = f"at most {LIMITS['headline']} characters in the first line of a docstring"
@@ -75,7 +75,7 @@ def _excepted(path: str, sentence: str, rule: str) -> bool:
 
 
 def sources(rev: str | None, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields the path and content of each tracked file below paths, of the working tree or of a revision."""
+    """Yields path and content of tracked files in a revision or working tree."""
     chosen = re.compile("|".join(re.escape(p.rstrip("/")) + "(/|$)" for p in paths))
     skipped = tuple(DATA["skipped"])
     command = ["git", "archive", rev] if rev else ["git", "ls-files", "-z"]
@@ -119,13 +119,13 @@ def main() -> None:
 
 
 def _mean(texts: Iterable[Text]) -> float:
-    """Returns the mean length of sentences; headings, cells and labels of fewer than four words are none."""
+    """Returns the mean length of sentences of at least `FEWEST_WORDS` words."""
     lengths = [n for t in texts for s in sentences(t.text) if (n := words(s)) >= FEWEST_WORDS]
     return sum(lengths) / max(1, len(lengths))
 
 
 def count(texts: list[Text]) -> str:
-    """Returns a table of the matches per 1,000 words and of sentence lengths, a line for each kind."""
+    """Returns a table of matches and sentence lengths, one line per kind."""
     lines = ["kind                        words  matches per 1,000   mean longest long headlines"]
     for kind, name in KINDS.items():
         own = [t for t in texts if t.kind == kind]

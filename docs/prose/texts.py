@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 DATA: dict[str, Any] = tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
 DOCUMENT, CODE, MESSAGE = "document", "code", "message"
 PRODUCT = ("ldp/", "worker/", "deploy/")
-FEWEST_WORDS = 4  # in a message, and in a sentence of the mean
+FEWEST_WORDS = 4  # minimum for a message, and for a sentence in the mean
 PLACEHOLDER = "_x_"  # stands for a code span or an interpolated value
 _INLINE = {"code_inline": PLACEHOLDER, "softbreak": " ", "hardbreak": " ", "html_inline": ""}
 _PRAGMA = re.compile(r"^(type:|noqa|pragma|fmt:|!|ruff:|mypy:|-\*-)")
@@ -24,7 +24,7 @@ _CODE_LIKE = re.compile(r"redis\.call|^\s*<|\n.*\n.*[={]")
 
 
 class Text(NamedTuple):
-    """One paragraph, table cell, comment or literal; `headline` is the first line of a docstring."""
+    """A paragraph, table cell, comment, literal or part of a docstring."""
 
     kind: str
     path: str
@@ -34,9 +34,9 @@ class Text(NamedTuple):
 
 
 def texts_of(path: str, source: str) -> Iterator[Text]:
-    """Yields the texts of a file, without code blocks, code spans and link targets.
+    """Yields a file's texts without code blocks, code spans and link targets.
 
-    The name of a test, with spaces, is one of the texts.
+    The name of a test, with spaces, is also a text.
     """
     suffix = path.rpartition(".")[2]
     product = path.startswith(PRODUCT)
@@ -61,7 +61,7 @@ def _plain(text: str) -> str:
 
 
 def _markdown(source: str) -> Iterator[tuple[int, str]]:
-    """Yields the line and text of each heading, paragraph, list item and table cell."""
+    """Yields line and text of headings, paragraphs, list items and cells."""
     line = 0
     for token in MarkdownIt().enable("table").parse(source):
         line = token.map[0] + 1 if token.map else line
@@ -71,7 +71,7 @@ def _markdown(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _joined(comments: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Joins comments of consecutive lines; an empty line or a pragma separates them."""
+    """Joins comments on consecutive lines."""
     at, start, held = 0, 0, ""
     for n, text in [*comments, (1 << 60, "")]:
         if held and n == at + 1 and text.strip():
@@ -116,7 +116,7 @@ def _python(path: str, source: str) -> Iterator[Text]:
 
 
 def _docstring(path: str, line: int, value: str, headed: bool) -> Iterator[Text]:
-    """Yields the paragraphs and entries of a docstring, without doctests and literal tables."""
+    """Yields a docstring's paragraphs and entries, except doctests and tables."""
     headline = value.strip().partition("\n")[0] if headed else ""
     held, at, doctest = "", line, False
     for n, raw in enumerate([*value.splitlines(), ""], line):

@@ -1,8 +1,8 @@
 """Detects poisoning reports by statistics that do not depend on values.
 
-Some statistics of honest reports depend only on the coins: the Hamming weight of a unary report, OLH's seed, the
-number of equal reports. The strongest poisoning reports (`ldp.poisoning`) violate one of these laws. An honest report
-of a false value violates none, so no alarm detects it.
+Some statistics of honest reports have the same distribution for all values. Examples are the Hamming weight of a unary
+report, OLH's seed, and the number of equal reports. The strongest poisoning reports (`ldp.poisoning`) deviate from one
+of these distributions. An honest report of a false value does not, so no alarm detects it.
 """
 
 from ldp.alarms.hamming_weight import HammingWeight

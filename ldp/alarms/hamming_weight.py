@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 _STEPS = 2.0 ** -np.arange(9)
-"""The tilts λ in units of 1/σ of a report's weight. A period of n reports detects a mean that is off by about σ/√n, and
-has hundreds to millions of reports."""
+"""The tilts λ in units of 1/σ, where σ is the standard deviation of a report's weight. A test of n reports detects a
+mean that is off by about σ/√n. The tilts suit n from hundreds to millions."""
 
 
 class HammingWeight(Martingale):
     """Hamming weight check: tests the number of 1 bits in unary reports.
 
-    A report of any value has X = Bin(1, p) + Bin(d−1, q) 1 bits, independent of other reports. The sum S over n
-    reports has the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), so e^(λS)/M(λ)ⁿ is a
-    martingale of mean 1. The test is its mean over some λ of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020).
-    Workers may reject unlikely reports (`Oracle.likely`) before the test, so M is multiplied by 1/(1 − 10⁻¹²).
+    For any value, the number of 1 bits in a report is X = Bin(1, p) + Bin(d−1, q), independent of other reports. The
+    sum S over n reports has the moment generating function M(λ)ⁿ, with M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1). Therefore,
+    e^(λS)/M(λ)ⁿ is a martingale of mean 1. The test uses the mean of this martingale over several λ of both signs
+    (Howard, Ramdas, McAuliffe and Sekhon 2020). Workers may reject unlikely reports (`Oracle.likely`) before the test,
+    so M is multiplied by 1/(1 − 10⁻¹²).
 
     The test does not apply to RAPPOR, because all reports of a device share a permanent response. It does not apply to
-    other protocols, because their reports support a fixed number of values or have no law in closed form. It misses
-    poisoning reports with the honest mean number of 1 bits.
+    non-unary protocols, because the number of values that a report supports is fixed or has no closed-form
+    distribution. The test misses poisoning reports whose mean number of 1 bits equals that of honest reports.
 
     Attributes:
         mean: mean number of 1 bits in a report.
@@ -56,8 +57,8 @@ class HammingWeight(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether the number of 1 bits in a report has a known law."""
-        several = oracle.domain_size > 1  # one bit is a yes/no question, whose law depends on the answer
+        """Returns whether a report's number of 1 bits has a known distribution."""
+        several = oracle.domain_size > 1  # the distribution of a single bit depends on the value
         return several and isinstance(oracle, UnaryEncoding) and not isinstance(oracle, RAPPOR)
 
     @staticmethod
@@ -70,13 +71,13 @@ class HammingWeight(Martingale):
         self._reports = self._total = 0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) valid reports; returns whether to raise an alarm. O(bytes)."""
+        """Adds n valid reports; returns whether to raise an alarm. O(bytes)."""
         from ldp import kernels
 
         return self.count(reports.size, int(kernels.count_ones(self._oracle.column(reports, "bits")).sum()))
 
     def count(self, reports: int, ones: int) -> bool:
-        """Adds numbers of reports and 1 bits; returns whether to raise an alarm."""
+        """Adds counts of reports and 1 bits; returns whether to raise an alarm."""
         self._reports += reports
         self._total += ones
         return self._reaches(self._tilts * self._total - self._reports * self._logs)

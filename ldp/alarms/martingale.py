@@ -1,4 +1,4 @@
-"""Base class of the alarms' tests, by a mean of martingales."""
+"""Base class of the alarms' tests, which use a mean of martingales."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class Martingale(ABC):
-    """Tests one law of honest reports after every block, at one total risk.
+    """Tests one property of honest reports, block by block.
 
     `evidence` is the logarithm of the mean of non-negative (super)martingales that start at 1. By Ville's inequality
-    (1939) the mean reaches 1/level with probability `level` at most, which bounds the probability of a false alarm
-    between two calls of `begin`. Raises ValueError if the test does not apply to the oracle or level is outside (0, 1).
+    (1939) the mean reaches 1/level with a probability of at most `level`. This bounds the probability of a false alarm
+    between two calls of `begin`. The constructor raises ValueError if the test does not apply to the oracle, or if
+    `level` is not in (0, 1).
     """
 
     name: ClassVar[str]
@@ -35,7 +36,7 @@ class Martingale(ABC):
     @staticmethod
     @abstractmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether the oracle's reports obey the law."""
+        """Returns whether the test applies to the oracle's reports."""
 
     @staticmethod
     @abstractmethod
@@ -48,7 +49,7 @@ class Martingale(ABC):
 
     @abstractmethod
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
+        """Adds a block of n valid reports; returns whether to raise an alarm."""
 
     @property
     @abstractmethod
@@ -56,6 +57,6 @@ class Martingale(ABC):
         """The evidence since `begin` as text."""
 
     def _reaches(self, logs: npt.NDArray[np.float64]) -> bool:
-        """Sets the evidence from (k,) logarithms; returns whether to alarm. O(k)."""
+        """Sets `evidence` from logarithms; returns whether to raise an alarm."""
         self.evidence = float(np.logaddexp.reduce(logs) - math.log(logs.size))
         return self.evidence >= self._bound

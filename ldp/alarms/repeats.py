@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 _BETS = 4.0 ** np.arange(-5, 17)
-"""The bets θ: small ones detect a few more pairs than honest ones over many blocks, the largest one impossible pair."""
+"""The bets θ. Small bets detect a few more pairs than honest ones over many blocks. The largest detects one impossible
+pair."""
 _RARE = 0.01  # Expected pairs of a block below which the most probable report is a sufficient bound
 
 
@@ -29,17 +30,17 @@ class Repeats(Martingale):
     """Tests the number of equal reports in a block against an upper bound.
 
     Let m be the number of earlier reports of the block that equal the i-th. Its mean is Σ P(X) over the earlier
-    reports X, with P the law of the i-th user's value. The largest such sum for any value is b. So (1 + θm)/(1 + θb)
-    has a mean of at most 1 for any bet θ > 0, given the earlier reports. The product over all reports is a
-    supermartingale that starts at 1, and the test is its mean over some θ. With B the sum of b over n reports, the
-    product of 1 + θb is at most (1 + θB/n)ⁿ.
+    reports X, where P is the distribution of a report of the i-th user's value. Let b be the largest such sum for any
+    value. Therefore, (1 + θm)/(1 + θb) has a mean of at most 1 for any bet θ > 0, given the earlier reports. The
+    product over all reports is a supermartingale that starts at 1. The test uses the mean of this supermartingale over
+    several θ. With B the sum of b over n reports, the product of 1 + θb is at most (1 + θB/n)ⁿ.
 
-    P of a report is p/C(d−1, k−1) or (1−p)/C(d−1, k) for Subset Selection, with and without support of the value. For
-    unary encoding with w 1 bits it is p·q^(w−1)·(1−q)^(d−w) or (1−p)·q^w·(1−q)^(d−1−w). If even the most probable
+    For Subset Selection, P of a report is p/C(d−1, k−1) if the report supports the value, and (1−p)/C(d−1, k) if not.
+    For unary encoding with w 1 bits, it is p·q^(w−1)·(1−q)^(d−w) or (1−p)·q^w·(1−q)^(d−1−w). If even the most probable
     report leads to few pairs, its probability replaces P. This is always so for OLH, where P ≤ p/2³².
 
-    The test does not apply to RAPPOR or to protocols with few different reports. A record that a non-idempotent
-    producer sends twice raises the alarm. The test misses poisoning reports that differ from each other.
+    The test does not apply to RAPPOR or to protocols with few possible reports. A record that a non-idempotent
+    producer sends twice also raises the alarm. The test misses poisoning reports that differ from each other.
 
     Attributes:
         log_peak: an upper bound of the logarithm of any report's probability.
@@ -81,14 +82,14 @@ class Repeats(Martingale):
         self._pairs, self._expected, self._logs = 0, 0.0, np.zeros(_BETS.size)
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds a block of (n,) valid reports; returns whether to raise an alarm."""
+        """Adds a block of n valid reports; returns whether to raise an alarm."""
         expected = math.exp(self.log_peak) * reports.size * (reports.size - 1) / 2
         if expected > _RARE:
             expected = _most_expected(self._oracle, reports) / self._accepted
         return self.count(reports.size, copies_in(reports), expected)
 
     def count(self, reports: int, copies: npt.NDArray[np.int64], expected: float) -> bool:
-        """Adds a block's pairs of equal reports; returns whether to alarm.
+        """Adds a block's equal reports; returns whether to raise an alarm.
 
         `copies` are (k,) numbers of earlier equal reports, of the k reports that have one. `expected` bounds their sum.
         """
@@ -105,7 +106,6 @@ class Repeats(Martingale):
 
 
 def _log_peak(oracle: Oracle) -> float:
-    """Returns the logarithm of the largest probability of any report."""
     p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
     if isinstance(oracle, OLH):
         return math.log(p) - 32 * math.log(2)
@@ -150,7 +150,7 @@ def _supports(reports: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.int64], npt
 
 
 def copies_in(reports: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Returns how many earlier reports each repeated one equals. O(bytes)."""
+    """Returns how many earlier reports each repeated report equals. O(bytes)."""
     data, size = reports.tobytes(), reports.dtype.itemsize
     equal = Counter(data[at : at + size] for at in range(0, len(data), size))
     return np.array([m for number in equal.values() if number > 1 for m in range(1, number)], np.int64)

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 _BITS = 6
 _WEIGHTS = 10.0 ** np.arange(7)
-"""Parameters a of the urn. Different a detect different shares of poisoning reports; large ones are nearly uniform."""
+"""Parameters a of Pólya's urn. Small a detect large shares of poisoning reports, and large a detect small shares."""
 
 
 class Uniform(Martingale):
     """Tests that reports fall uniformly into bins, as honest reports do.
 
-    OLH: the seed is uniform below 2³². So its product with an odd number modulo 2³² is uniform, and the upper 6 bits of
-    the product give 64 bins.
+    OLH: the seed is uniform below 2³². Therefore, its product with an odd number modulo 2³² is uniform, and the upper 6
+    bits of the product give 64 bins.
     Hadamard: the parity of index AND r is a fair coin for each row r that belongs to no value and is not 0. The parity
-    gives 2 bins, if such a row exists (K > d + 1). Each `begin` draws the odd number or the row in secret, so an
-    attacker cannot fill the bins evenly with few seeds.
+    gives 2 bins, if such a row exists (K > d + 1).
+    Each call of `begin` draws a secret odd number or row, so an attacker cannot fill the bins evenly with few seeds.
 
-    With c_b of n reports in bin b of m, and a > 0, m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the ratio of the likelihoods
-    under Pólya's urn and under the law: a martingale of mean 1. The test is its mean over some a. It misses poisoning
-    reports with fresh seeds.
+    Let n be the number of reports, m the number of bins, c_b the number of reports in bin b, and a > 0. Then
+    m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood ratio of Pólya's urn to uniform bins, a martingale of mean 1.
+    The test uses the mean of this ratio over several a. It misses poisoning reports with new random seeds.
 
     Example:
         >>> import ldp
@@ -51,7 +51,7 @@ class Uniform(Martingale):
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
-        """Returns whether a part of the oracle's reports is uniform for any value."""
+        """Returns whether one field of each report is uniform for any value."""
         if isinstance(oracle, HadamardResponse):
             return oracle.state_size > oracle.domain_size + 1
         return isinstance(oracle, OLH)
@@ -70,7 +70,7 @@ class Uniform(Martingale):
             self._secret = int(self._rng.integers(self._oracle.domain_size + 1, self._oracle.state_size))
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
-        """Adds (n,) valid reports; returns whether to raise an alarm. O(n)."""
+        """Adds n valid reports; returns whether to raise an alarm. O(n)."""
         if isinstance(self._oracle, OLH):
             bins = reports["seed"].astype(np.uint32) * np.uint32(self._secret) >> np.uint32(32 - _BITS)
         else:
@@ -78,7 +78,7 @@ class Uniform(Martingale):
         return self.count(np.bincount(bins, minlength=self.bins))
 
     def count(self, counts: npt.NDArray[np.int64]) -> bool:
-        """Adds (m,) numbers of reports per bin; returns whether to alarm. O(m)."""
+        """Adds the number of reports per bin; returns whether to raise an alarm."""
         self._counts += counts
         n, m, a = int(self._counts.sum()), self.bins, _WEIGHTS
         each = (gammaln(a[:, None] + self._counts) - gammaln(a)[:, None]).sum(axis=1)

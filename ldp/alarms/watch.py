@@ -1,4 +1,4 @@
-"""Applies all tests to a sample of a stream's reports and raises alarms."""
+"""Tests a sample of a stream's reports, and raises alarms."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from ldp.oracles import Oracle
 
-RISK = 5e-7  # Probability of a false alarm in one period by any test; an hour overlaps two periods at most
+RISK = 5e-7  # Probability of a false alarm of any test in one period; an hour overlaps at most two periods
 HOUR = 3600.0
 ENOUGH = 1_000_000
-"""Least number of reports in a period without an alarm: enough to detect 0.1 % of poisoning reports."""
+"""Smallest number of reports in a period without an alarm: enough to detect 0.1 % of poisoning reports."""
 BLOCK, BLOCK_BYTES = 4096, 1 << 22
 TESTS = (HammingWeight.name, Uniform.name, Repeats.name)
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """A failed test of `TESTS`, its number of reports, and the evidence."""
+    """A failed test, with the number of tested reports and the evidence."""
 
     test: str
     reports: int
@@ -38,12 +38,12 @@ class Alarm:
 class Watch:
     """Tests a sample of reports; false alarms are rarer than 1 in 10⁶ hours.
 
-    The sample is at most one block of 4,096 reports or 4 MiB per second. It has all reports of a slow stream, and
-    consecutive reports from a random place in each batch of a fast stream. All tests share `risk` in each period. A
-    period lasts at least an hour, and until 10⁶ reports if there is no alarm. A test raises one alarm per period at
-    most.
+    The sample is at most one block of 4,096 reports or 4 MiB per second. It contains all reports of a slow stream. From
+    each batch of a fast stream, it takes consecutive reports that start at a random place. `risk` is the probability of
+    a false alarm of any test in one period. A period lasts at least an hour and, without an alarm, until at least 10⁶
+    reports are tested. A test raises at most one alarm per period.
 
-    Pass each report only once: the laws do not hold for reports that are counted again after a failure.
+    Pass each report only once. The tests are not valid for reports that are passed again, for example after a failure.
 
     Example:
         >>> import ldp, time
@@ -78,7 +78,7 @@ class Watch:
             test.begin()
 
     def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
-        """Tests a sample of (n,) valid reports; returns new alarms. O(sample)."""
+        """Tests a sample of n valid reports; returns new alarms. O(sample)."""
         if not self._tests or not reports.size:
             return []
         now, most = self._clock(), self._block.size
@@ -99,7 +99,6 @@ class Watch:
         return alarms
 
     def _test_block(self) -> list[Alarm]:
-        """Tests the full block, and begins a new period when the period ends."""
         self._filled, self._place = 0, self._rng.random()
         if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):
             self._begin()

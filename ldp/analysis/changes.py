@@ -1,39 +1,41 @@
 """Finds changes between two windows at a bounded false discovery rate.
 
 `between` tests each value. The expected share of false discoveries among the reported values is at most the level
-(false discovery rate, Benjamini and Hochberg 1995). This holds for every domain and n, with any dependence between the
-counts, and for every population, fixed or drawn from a population that is the same in both windows.
+(false discovery rate, Benjamini and Hochberg 1995). This holds for every domain size and n, and for any dependence
+between the counts. The users may be fixed, or drawn at random from a population that is the same in both windows.
 
-**E-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
-E e^(λ·contribution of a report) for a user with and without the value (`ldp.intervals.confidence_sequence`), and
+**E-value.** In the earlier window, C₁ of n₁ reports support a value. In the later window, C₂ of n₂ reports do. Let X be
+a report's contribution to the count. Let a(λ) be log E e^(λX) for a user with the value, and b(λ) for a user without it
+(`ldp.intervals.confidence_sequence`). Let
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
-Reports are independent given the users, and log M is concave in f. If a share f of the users has the value, n reports
-have E e^(λC) ≤ M(λ, f)ⁿ. Therefore, for λ₁ < 0 < λ₂,
+Reports are independent given the users, and log M is concave in f. If a share f of the users has the value, the count C
+of n reports has E e^(λC) ≤ M(λ, f)ⁿ. Therefore, for λ₁ < 0 < λ₂,
 
     exp(λ₁C₁ + λ₂C₂) / (M(λ₁, f₁)^n₁ · M(λ₂, f₂)^n₂)
 
-has a mean of at most 1 for the true f₁ and f₂, which are unknown. Let F be the frequency in both windows together.
+has a mean of at most 1 for the true f₁ and f₂, which are unknown. Let F be the frequency in the two windows combined.
 Under the hypothesis f₂ − f₁ ≤ δ the ratio is lowest at f₂ − f₁ = δ, for a given F. Its logarithm is convex in F, so its
 minimum over a range of F has a closed form. The range of F is divided into cells in which the variance of a
-contribution is nearly constant. Each cell has two terms whose λ are optimal for the cell and the level, with
-n₁λ₁ = −n₂λ₂, so that F hardly matters. Two more terms grow if the counts of both windows fit no F in the cell, on
-either side. The mean of the terms is an e-value if F is in the cell; the minimum over all cells is an e-value for every
-F. The e-value of a decrease exchanges the windows. The e-value of a change is the mean of both.
+contribution is nearly constant. Each cell has two main terms, which are the ratio for two choices of λ₁ and λ₂. Each
+choice is optimal for the cell and the level, with n₁λ₁ = −n₂λ₂, so that F has little influence. Two side terms grow if
+the counts indicate an F below or above the cell. If F is in the cell, the weighted mean of the cell's terms is an
+e-value. The minimum over all cells is an e-value for every F. A high e-value is evidence of an increase by more than δ.
+For a decrease, the windows are exchanged. The e-value of a change is the mean of the two e-values.
 
-**Discoveries.** With e-values in descending order, the first k are discoveries, for the largest k such that each of
-them is at least m/(k·level). Here m is the number of tests: e-BH (Wang and Ramdas 2022).
+**Discoveries** (e-BH, Wang and Ramdas 2022). The e-values of the m tests are sorted in descending order. The first k
+are discoveries, where k is the largest number such that the k-th e-value is at least m/(k·level).
 
 **Estimand.** f₁ and f₂ are the shares among the reports of the windows. If the users of the windows are independent
 samples of populations, the bounds also hold for the shares in the populations, because E e^(λC) ≤ M(λ, f)ⁿ for these f,
 too.
 
-**Over time.** Each comparison has its own level. For one bound over all discoveries of many comparisons, give the t-th
-comparison the level α·6/(π²t²).
+**Over time.** The level bounds the false discovery rate of one comparison. To bound the rate over all discoveries of
+many comparisons by α, give the t-th comparison the level α·6/(π²t²).
 
 **Intervals.** For k discoveries among m tests, the same e-values give intervals of level 1 − level·k/m. The expected
-share of intervals that miss is at most the level (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
+share of intervals that miss the truth is at most the level (Benjamini and Yekutieli 2005; Xu, Wang and Ramdas 2022).
 """
 
 from __future__ import annotations
@@ -54,15 +56,15 @@ from ldp.query import SetQuery
 Indices = npt.NDArray[np.intp]
 
 _STEP = 0.05  # Largest variation of the logarithm of the variance within a cell
-_SIDE_SHARE = 0.02  # Weight, in a cell's mean, of the two terms against F in the cell
-_LARGEST = 600.0  # Bound of logarithms, which keeps them finite
+_SIDE_SHARE = 0.02  # Weight of the two side terms in a cell's mean
+_LARGEST = 600.0  # Largest magnitude of a logarithm, which keeps e-values finite
 _HALVINGS = 40
 _TILT = 30.0
 
 
 @dataclass(frozen=True)
 class _Law:
-    """Laws of a report's contribution, for users inside and outside the set."""
+    """Laws and moments of a report's contribution to the count of a set."""
 
     laws: Laws
     inside: Moments
@@ -74,14 +76,14 @@ class _Law:
         return b + np.log1p(f * np.expm1(a - b))
 
     def variance(self, f: Vector) -> Vector:
-        """Returns the variance of a contribution if a share f of users is inside."""
+        """Returns a contribution's variance if a share f of users is in the set."""
         (one, inside), (other, outside) = self.inside, self.outside
         return (1.0 - f) * outside + f * inside + f * (1.0 - f) * (one - other) ** 2
 
 
 @dataclass(frozen=True)
 class _Test:
-    """Counts in two windows, (k,) each, and the parameters of their tests."""
+    """The (k,) counts of k tests in two windows, and the tests' parameters."""
 
     earlier: Vector
     n_earlier: int
@@ -96,17 +98,16 @@ class _Test:
         return _Test(self.later, self.n_later, self.earlier, self.n_earlier, self.law, self.tests, self.level)
 
     @functools.cached_property
-    def lines(self) -> Sequence[tuple[float, float, Vector, Vector]]:
-        """Cells of F: start, end, and their λ."""
+    def cells(self) -> Sequence[tuple[float, float, Vector, Vector]]:
+        """Start, end, λ₂·n₂ of main terms and λ of side terms, for each cell of F."""
         edges = _cells(self.law)
         tilts, pairs = _tilts(self, (edges[1:] + edges[:-1]) / 2.0)
         cells = zip(edges[:-1].tolist(), edges[1:].tolist(), tilts, pairs, strict=True)
-        # impossible counts are not a change, so the cells at the ends have no term against F beyond 0 or 1
+        # impossible counts are not a change, so the cells at the ends have no side term for F < 0 or F > 1
         return [(low, high, tilt, sides[[high < 1.0, low > 0.0]]) for low, high, tilt, sides in cells]
 
     @property
-    def among(self) -> Vector:
-        """Differences of the frequencies."""
+    def differences(self) -> Vector:
         apart = self.law.inside[0] - self.law.outside[0]
         difference: Vector = (self.later / self.n_later - self.earlier / self.n_earlier) / apart
         return difference
@@ -117,11 +118,12 @@ class Changes:
     """Differences between two windows, and the discoveries among them.
 
     Attributes:
-        found: (k,) indices of the discoveries, the strongest evidence first.
-        differences: (m,) later minus earlier frequency, by Base, of all tests: shares among the reports of a window.
-        log_e: (m,) natural logarithms of the e-values; finite.
+        found: (k,) indices of the discoveries, by descending evidence.
+        differences: (m,) differences of Base's frequencies in all tests, later minus earlier. They are
+            frequencies among the reports of a window.
+        log_e: (m,) natural logarithms of the e-values, all finite.
         level: upper bound of the false discovery rate.
-        at_least: largest difference under the hypothesis.
+        at_least: largest difference that does not count as a change.
 
     Example:
         >>> import ldp
@@ -142,14 +144,14 @@ class Changes:
     _tests: Sequence[_Test] = field(repr=False)
 
     def p_values(self) -> Vector:
-        """Returns the p-values 1/e, at most 1: (m,)."""
+        """Returns the (m,) p-values min(1, 1/e) of all tests."""
         return np.exp(-np.maximum(self.log_e, 0.0))
 
     def interval(self) -> tuple[Vector, Vector]:
         """Returns intervals for the differences of the discoveries.
 
-        Their false coverage rate is at most the level. The result is (low, high), each (k,) float64, in [−1, 1], in the
-        order of `found`. O(k), some ten thousand steps for each.
+        The false coverage rate of the intervals is at most the level. The results are the (k,) lower ends and the (k,)
+        upper ends, from −1 to 1, in the order of `found`. O(k), with about ten thousand steps per discovery.
         """
         if not self.found.size:
             return np.zeros(0), np.zeros(0)
@@ -166,17 +168,17 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 
     Args:
         before: the estimate of one window.
-        after: the estimate of another window, without common reports.
+        after: the estimate of another window; the two windows have no reports in common.
         level: upper bound of the expected share of false discoveries, in (0, 1).
         at_least: largest difference that does not count as a change.
 
     Returns:
-        The changes among all d values. O(d), some hundred steps for each.
+        The changes among all d values. O(d), with several hundred steps per value.
 
     Raises:
         ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are not from
             counts; reports at several rates.
-        TypeError: an argument that is not an Estimate.
+        TypeError: `before` or `after` is not an Estimate.
 
     Example:
         >>> import ldp
@@ -197,11 +199,11 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 def between_sets(
     before: Estimate, after: Estimate, queries: Iterable[SetQuery], level: float = 0.01, at_least: float = 0.0
 ) -> Changes:
-    """Finds the sets whose frequencies changed; indices refer to the queries.
+    """Finds the sets whose frequencies changed from one window to another.
 
-    The tests of sets are separate from the tests of values: there are few sets, so smaller changes are detected.
-    Parameters and errors are those of `between`, with a ValueError for a value outside the domain. O(m) for each set,
-    plus the cost of a `SetVariance` at its first use.
+    Indices in the result refer to `queries`. Sets are tested separately from values. There are fewer sets than values,
+    so smaller changes are detected. Parameters and errors are those of `between`. A value outside the domain also
+    raises ValueError. O(m) for a set of m values, plus the cost of the first `SetQuery.variance`.
 
     Example:
         >>> import ldp, ldp.query
@@ -242,7 +244,7 @@ def _check(before: Estimate, after: Estimate, level: float, at_least: float) -> 
 def _found(tests: Sequence[_Test], level: float, at_least: float) -> Changes:
     none = np.zeros(0)
     log_e = np.concatenate([none, *(_two_sided(test, at_least) for test in tests)])
-    differences = np.concatenate([none, *(test.among for test in tests)])
+    differences = np.concatenate([none, *(test.differences for test in tests)])
     return Changes(discoveries(log_e, level), differences, log_e, level, at_least, tests)
 
 
@@ -254,7 +256,7 @@ def discoveries(log_e: Vector, level: float) -> Indices:
         level: upper bound of the false discovery rate, in (0, 1).
 
     Returns:
-        (k,) indices, the strongest evidence first. O(m log m).
+        (k,) indices, by descending evidence. O(m log m).
 
     Example:
         >>> discoveries(np.log([1.0, 250.0, 140.0, 90.0]), 0.02)  # thresholds: 200, 100, 67 and 50
@@ -272,13 +274,13 @@ def _two_sided(test: _Test, at_least: float) -> Vector:
 
 
 def _log_e(test: _Test, gap: Vector) -> Vector:
-    """Returns log e against f₂ − f₁ ≤ gap: (k,), for one `gap` or (k,)."""
+    """Returns the (k,) logarithms of the e-values against f₂ − f₁ ≤ gap."""
     law, sizes = test.law, (test.n_earlier, test.n_later)
     if not law.outside[1] and not law.inside[1]:
         return np.zeros_like(test.earlier)  # the frequency of the whole domain is constant
     total, n = test.earlier + test.later, sum(sizes)
     least = np.full_like(test.earlier, _LARGEST)
-    for low, high, tilt, sides in test.lines:
+    for low, high, tilt, sides in test.cells:
         first, last = np.maximum(low, -gap * sizes[0] / n), np.minimum(high, 1.0 + gap * sizes[1] / n)
         mean = np.zeros_like(test.earlier)
         for one in tilt:
@@ -330,7 +332,7 @@ def _cells(law: _Law) -> Vector:
 
 
 def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
-    """Returns λ₂·n₂ and the λ of the side terms of each cell: (cells, 2)."""
+    """Returns each cell's λ₂·n₂ of the main terms, and λ of the side terms."""
     law, sizes, n = test.law, (test.n_earlier, test.n_later), test.n_earlier + test.n_later
     counts = np.unique([1, test.tests])
     wanted = [math.log(2.0 * counts.size * found / (test.level * (1.0 - _SIDE_SHARE))) for found in counts]
@@ -357,7 +359,7 @@ def _tilts(test: _Test, centres: Vector) -> tuple[Vector, Vector]:
 
 
 def _best(growth: Callable[[Vector], Vector], deviation: Vector, wanted: float, most: float) -> Vector:
-    """Returns the λ with the lowest (growth(λ) + wanted)/λ: (cells,)."""
+    """Returns each cell's λ with the lowest (growth(λ) + wanted)/λ."""
     usual = math.sqrt(2.0 * wanted) / deviation
     lam = np.minimum(usual[:, None] * np.geomspace(1.0 / 64.0, 2.0, 57), most)
     needed = (growth(lam) + wanted) / lam
@@ -371,12 +373,12 @@ def _picked(test: _Test, found: Indices) -> _Test:
 
 
 def _ends(test: _Test, needed: float) -> tuple[Vector, Vector]:
-    """Returns the interval of differences that are not rejected."""
+    """Returns the ends of the interval of gaps that are not rejected."""
     return _lowest(test, needed), -_lowest(test.exchanged(), needed)
 
 
 def _lowest(test: _Test, needed: float) -> Vector:
-    """Returns the largest rejected gap, which f₂ − f₁ exceeds, by bisection."""
+    """Returns the largest gap that is rejected, which is the lower end."""
     low, high = np.full_like(test.earlier, -1.0), np.ones_like(test.earlier)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

@@ -1,31 +1,31 @@
 """Selects the method for a query by simulation (Section V-D).
 
-The error of a method depends on the data and on the query, and the truth is unknown. Therefore, populations similar to
-the real population and many collections of them are simulated. The answers of all methods are compared with the
-simulated truth. The paper uses the population of Norm-Sub, in which frequent values are often noise. This module
-differs in three points.
+The error of a method depends on the data and on the query, and the truth is unknown. Therefore, `choose` simulates
+populations similar to the real one, and many collections of reports from each. It compares the answers of all methods
+with the simulated truth. The paper simulates only the population that Norm-Sub estimates, whose peaks are often only
+noise. This module differs in three points.
 
-**Four populations**, each with a quarter of the collections:
+**Four populations**, each of which provides a quarter of the collections:
 
-- the means of empirical Bayes;
+- the posterior means of empirical Bayes;
 - draws of every frequency from its posterior under the prior that fits the estimates best (`Fit.draws`);
 - draws of smooth populations, such as several wide peaks (`smooth_populations.draws`);
 - the significant structure of the estimates without the rest (`smooth_populations.significant`).
 
 **Correction** by the real estimate. A simulated population has less structure than the real population, which favours
-methods that shrink small values to 0. For a fixed query with Base's answer b and a method's answer m,
+methods that shrink small values to 0. For a fixed query with true answer f, Base's answer b and a method's answer m,
 
-    E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased),
+    E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased).
 
-and mainly the first term depends on the truth. The real estimate gives one observation of it. The difference between
-this observation and the mean of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The
-weight of the correction is e²/(e² + v), at most ½. Here v is the variance of (m − b)² over the simulations and e half
-of the error, both for the method with the lowest simulated error.
+Mainly the first term depends on the truth. The real estimate gives one observation of this term. The difference between
+the observation and the mean of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The
+weight of the correction is e²/(e² + v), at most ½. For the method with the lowest simulated error, v is the variance of
+(m − b)² over the simulations, and e is half of the simulated error.
 
-**Confidence**: the lowest confidence of the four populations. Each is computed from means of few collections, because
-the real population differs from a simulated population by more than the noise of a mean over many. For few sets, a
-mean only counts if it is above a share of Base's error, because lower errors depend on rare collections. A choice is
-not clear if its loss exceeds `MOST_LOSS` in any population.
+**Confidence** is the lowest of the four populations' confidences. Each is computed from means of only `RESAMPLED`
+collections, because means of many collections would hide how much the real population differs from a simulated one.
+For fewer than `MANY` sets, a mean only counts if it is at least `RESOLUTION` times Base's error, because lower errors
+depend on rare collections. A choice is not clear if its loss exceeds `MOST_LOSS` in any population.
 
 `ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
 """
@@ -47,7 +47,7 @@ from ldp.consistency.together import by_method
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.query import Query, SetQuery, TopQuery
 
-NEAR = 1.1  # A method whose error is at most this many times the lowest is as good as the best
+NEAR = 1.1  # A method whose error is at most this many times the lowest counts as equal to the best
 
 DOUBT = 0.5  # standard deviation of the real error, relative to the lowest simulated error
 MOST = 0.5  # largest weight of the correction
@@ -56,7 +56,7 @@ LEAST = 0.5  # smallest corrected error, relative to the simulated error
 RESAMPLES = 1000
 RESAMPLED = 3  # collections per resample
 MANY = 10  # number of sets whose mean error is as predictable as the error of single values
-RESOLUTION = 0.04  # lowest error for fewer sets that some collections can show, relative to Base's error
+RESOLUTION = 0.04  # lowest error for fewer than MANY sets that collections can show, relative to Base's error
 CLEAR = 0.85  # lowest confidence of a clear choice
 MOST_LOSS = 2.0  # largest loss of a clear choice in any population
 
@@ -69,14 +69,14 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Values:
-    """Queries for all single values; the mean error is over the domain."""
+    """Queries for all single values. The error is the mean over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Queries for sets of values; the mean squared error is over the sets.
+    """Queries for sets of values. The error is the mean over the sets.
 
-    Each set is a sequence of distinct indices. Raises TypeError or ValueError for other sets.
+    Each set is a non-empty sequence of distinct indices. Raises TypeError or ValueError for other sets.
     """
 
     sets: InitVar[Iterable[npt.ArrayLike]]
@@ -100,15 +100,15 @@ class Sets:
 
 
 Queries = Values | Sets | Query
-"""Queries that rank methods: one query, or several with their mean error. The error of a `TopQuery` is over the truly
-most frequent values, at most all."""
+"""Queries for which methods are ranked. The error of several queries is the mean. For a `TopQuery`, the error is the
+mean over the k values that are most frequent in the simulated truth."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Estimated mean squared error of a method, and its standard error.
+    """A method's estimated mean squared error.
 
-    `simulated` is the error in the simulations, without the correction.
+    `std_error` is the standard error of `mse`. `simulated` is the error in the simulations, without the correction.
     """
 
     method: str
@@ -122,10 +122,10 @@ class Ranking:
     """Ranking of the methods for a query.
 
     Attributes:
-        rows: methods by ascending error; equal errors in the paper's order.
-        confidence: probability that the first method's error is at most `NEAR` times the lowest error. It is the share
-            of resamples, of few simulations and of the real estimate's error, in which this is true. It is the lowest
-            share of the four populations. For few sets, the error must also be at least `RESOLUTION` of Base's error.
+        rows: methods by ascending error. Methods with equal errors are in the paper's order.
+        confidence: estimated probability that the first method's error is at most `NEAR` times the lowest error. Each
+            population gives the share of resamples in which this condition is true. The confidence is the lowest share.
+            For fewer than `MANY` sets, the error must also be at least `RESOLUTION` times Base's error.
         weight: weight of the correction, 0 to ½; 0 for a `TopQuery`.
         loss: the first method's simulated error, relative to the lowest, in the population where this ratio is largest.
     """
@@ -150,14 +150,13 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
     """Ranks the methods by their errors on a query.
 
     Args:
-        estimate: f̃ over the domain.
-        query: one query, or `Values` or `Sets`.
+        estimate: Base over the whole domain.
+        query: a `SetQuery` or `TopQuery`, or several queries as `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
-        repeats: number of simulated collections, a quarter from each population, at least 8.
+        repeats: number of simulated collections, at least 8. A quarter of them are from each population.
 
     Returns:
-        All methods, ranked. Methods that coincide are in the paper's order. O(repeats · (d log d + the sizes of the
-        sets)): 0.3 s for d = 1,024.
+        All methods, ranked. O(repeats · (d log d + the sizes of the sets)): 0.3 s for d = 1,024.
 
     Raises:
         TypeError: an estimate, query, number of repeats or generator of the wrong type.
@@ -181,10 +180,10 @@ def choose_all(
     repeats: int = 50,
     methods: Sequence[str] = NAMES,
 ) -> list[Ranking]:
-    """Ranks the methods for many queries with one simulation; see `choose`.
+    """Ranks the methods for many queries by one simulation; see `choose`.
 
-    A query's ranking does not depend on the other queries. A subset as ``methods`` restricts the
-    ranking and the comparison to these methods.
+    A query's ranking does not depend on the other queries. Only the given `methods` are compared and ranked. Raises
+    ValueError if there is no method or an unknown method.
     """
     check_estimate(estimate)
     check_generator(rng, "a numpy Generator")
@@ -234,7 +233,7 @@ def _few(query: Queries) -> bool:
 def _simulate(
     estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Queries], rng: np.random.Generator
 ) -> list[Vector]:
-    """Simulates R populations; returns (2, R, 11) per query."""
+    """Returns a (2, R, 11) array of errors and distances for each query."""
     oracle, made = estimate.oracle, []
     for one in weights:
         population = apportion(one, estimate.n)
@@ -246,14 +245,14 @@ def _simulate(
 
 
 def all_methods(estimate: Estimate) -> Vector:
-    """Applies all methods in the order of `METHODS`, Base first: (11, d)."""
+    """Returns the (11, d) results of all methods, in the order of `METHODS`."""
     return np.stack([*by_method(estimate, NAMES).values()])
 
 
 def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
-    """Returns the mean squared error of each method for a query: (11,).
+    """Returns the (11,) mean squared errors of the methods for a query.
 
-    `vectors` are (11, d), from `all_methods`; `truth` is (d,). The values of a `TopQuery` are the k largest of `truth`.
+    `vectors` are from `all_methods`, and `truth` is (d,). A `TopQuery` uses the k values with the largest `truth`.
     """
     query = _as_sets(query)
     if isinstance(query, Sets):
@@ -271,7 +270,7 @@ def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
 
 
 def _distances(query: Queries, vectors: Vector) -> Vector:
-    """Returns the mean squared distance of each method to Base: (11,)."""
+    """Returns the (11,) mean squared distances of the methods to Base."""
     # 0 for a TopQuery, because Base is biased for the values at the top
     return np.zeros(len(vectors)) if isinstance(query, TopQuery) else mean_squares(query, vectors, vectors[0])
 
@@ -285,11 +284,11 @@ def _rank(
     visible: float = 0.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """Ranks m methods by errors and squared distances to Base.
+    """Ranks m methods by the errors and distances of R simulated collections.
 
-    Both are (populations, R, m). `seen` are the distances in the real estimate, (m,). For each resample, `resamples`
-    are the weights of the R collections, and `noises` the collection that provides the observed distance. `visible` is
-    the lowest error that counts.
+    `errors` and `distances` are (populations, R, m). `seen` are the (m,) distances in the real estimate. For each
+    resample, `resamples` has the weights of the collections, and `noises` has the collection that gives the noise.
+    `visible` is the lowest error that counts.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -324,9 +323,10 @@ def _check(query: Queries, domain_size: int) -> None:
 
 
 def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
-    """Apportions users to (d,) weights ≥ 0 by largest remainder: (d,) int64.
+    """Apportions users by (d,) weights with the largest-remainder method.
 
-    The result has the sum `users` < 2⁵³. Each number is within 1 of its exact share. O(d log d).
+    The (d,) int64 result sums to `users`, which must be below 2⁵³. Each number is within 1 of the exact share.
+    O(d log d).
 
     Example:
         >>> apportion(np.array([2.0, 1.0, 0.0]), 4).tolist()

@@ -1,6 +1,6 @@
 """Compares accuracy and cost of all protocols.
 
-The results are computed, not measured: accuracy follows from p and q, costs are numbers of bytes and steps.
+The results are computed, not measured. Accuracy follows from p and q. Costs are numbers of bytes and steps.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ldp.arguments import MAX_DOMAIN, as_integer
 from ldp.oracles import ORACLES, Oracle
 
 TOLERANCE = 1.05
-"""Ratio of standard errors that counts as equal; 10 % more reports compensate for it."""
-MISS = 0.05  # Probability of each error in the definition of `Candidate.detectable`
+"""Largest ratio of standard errors that counts as equal; 10 % more reports compensate for it."""
+MISS = 0.05  # Probability of a false positive, and of a miss, in the definition of `Candidate.detectable`
 
 _COUNTER = 8
 _COSTS = {
@@ -34,11 +34,11 @@ class Candidate:
     """One protocol of a plan.
 
     Attributes:
-        document: the protocol's part of a stream's public document, with the best integers for this ε and d.
+        document: the protocol's part of a stream's public document, with the best integer parameters for ε and d.
         standard_error: σ of f̃ for an absent value (Equation 5).
         detectable: smallest frequency that is detected with 95 % power at a 5 % false-positive rate over d absent
-            values: f = z₁·σ(0) + z₂·σ(f) with z₁ the quantile at 1 − 0.05/d and z₂ at 0.95. Errors are normal, which is
-            rough if n·q is below 10. None if even f = 1 is not detected.
+            values: f = z₁·σ(0) + z₂·σ(f), with the normal quantiles z₁ at 1 − 0.05/d and z₂ at 0.95. The normal
+            approximation is rough if n·q is below 10. None if even f = 1 is not detected.
         frame_bytes: size of a binary frame with one report.
         cost: number of units that the server processes per report.
         unit: "counter" (one increment), "bit" (added to its counter), or "hash" (computed and compared).
@@ -66,7 +66,7 @@ class Candidate:
 class Plan:
     """Comparison of all protocols for one ε, d and number of reports.
 
-    `rows` are the recommended protocol, then the others by standard error. `reason` explains the recommendation;
+    `rows` lists the recommended protocol, then the other protocols by standard error. `reason` explains the choice.
     `not_applicable` maps a protocol to the reason why it cannot be used.
     """
 
@@ -94,11 +94,12 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     """Compares all registered protocols, each with its own best parameters.
 
     Among the protocols with a standard error within 5 % of the lowest, it recommends the protocol with the lowest cost
-    per report; ties go to the smallest frame, state, then number of decoding steps. ε is as for `ldp.oracle`; d is at
-    least 2; `reports` is the expected number n ≥ 1 of reports in a snapshot.
+    per report. Ties are broken by the smallest frame, then the smallest state, then the fewest decoding steps.
+    `epsilon` is as for `ldp.oracle`, and `domain_size` is at least 2. `reports` is the expected number of reports in a
+    snapshot.
 
     Raises:
-        TypeError: a float ε, a domain size or number of reports that is not an int.
+        TypeError: a float ε; a domain size or number of reports that is not an int.
         ValueError: an ε, domain size or number of reports that is not allowed.
 
     Example:
@@ -151,7 +152,7 @@ def _candidate(oracle: Oracle, n: int) -> Candidate:
 
 
 def _detectable(d: int, absent: float, present: float) -> float | None:
-    """Returns the larger root f of (f − T)² = z²·((1−f)·absent + f·present)."""
+    """Returns `Candidate.detectable` for the variances at f = 0 and f = 1."""
     z = NormalDist().inv_cdf(1 - MISS)
     threshold = -NormalDist().inv_cdf(MISS / d) * math.sqrt(absent)
     if threshold > 1:
@@ -172,7 +173,7 @@ def percent(share: float) -> str:
 
 
 def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
-    """Returns the recommended row and the reason; rows ascend by error."""
+    """Returns the recommended row and the reason. `rows` are sorted by error."""
     least = rows[0]
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
     best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])

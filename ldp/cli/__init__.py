@@ -1,4 +1,4 @@
-"""The command line ``ldp``: one module per command, `command` is shared.
+"""The command line ``ldp``: one module per command, and shared modules.
 
 Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict of `audit-client`.
 """
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Runs ``ldp``. Exits with 1 on an OSError."""
     try:
         cli(prog_name="ldp")
     except OSError as error:  # such as a full disk behind stdout

@@ -68,7 +68,7 @@ def aggregate(
     A record is a line or a binary frame. Malformed records are skipped as a whole, and stderr lists their number,
     reasons and places. Exit code 1 means that no report was counted.
 
-    ldp merge adds state files, and ldp estimate reads them. --state writes the file even without any report.
+    ldp merge adds state files, and ldp estimate reads them. --state writes the file even if no report is counted.
     """  # noqa: D301
     from ldp import kernels
     from ldp.files import Aggregator
@@ -94,7 +94,7 @@ def aggregate(
 
 
 class _Rejections:
-    """Collects places per reason, and writes rejected records to a file."""
+    """Lists where records were rejected, and writes the records to a file."""
 
     def __init__(self, file: TextIO | None) -> None:
         self.places: dict[str, list[str]] = {}
@@ -117,7 +117,6 @@ class _Rejections:
 
 
 def _print_rejected(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
-    """Reports malformed records on stderr."""
     from ldp.frames import Reason, reasons_of
 
     rejected = aggregator.rejected

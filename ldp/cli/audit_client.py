@@ -80,14 +80,14 @@ def audit_client(
 
     The test finds frames that a worker would reject, and coins that repeat in a second run or in the next report. It
     compares the frequencies of reports with the protocol's probabilities, value by value and for all values together,
-    by exact tails and by χ². It computes a lower bound of the ε spent. If the client answers line by line, it also
-    compares the times of different values. The tested values are the first, the last, and some between.
+    by exact tails and by χ². It computes a lower bound of the spent ε. If the client answers line by line, the test
+    also compares the times of different values. The tested values are the first, the last, and some in between.
 
     A pass states the excess of ε that the test would have found. A client has an excess if its reports support their
     value too often, or other values too rarely.
 
     --vectors takes a file or a folder, such as tests/vectors/wire-1/reports of the source tree, and tests a client with
-    scripted coins. A seed in hexadecimal precedes each value, and the frames must equal those of the vectors.
+    scripted coins. A seed in hexadecimal precedes each value, and the frames must equal the frames of the vectors.
 
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301
@@ -112,7 +112,7 @@ def audit_client(
 
 
 def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: bool) -> int:
-    """Prints the streams that differ from the vectors; returns the exit code."""
+    """Prints the streams that differ from the vectors. Returns the exit code."""
     from ldp.conformance.vectors import differences, read
 
     try:

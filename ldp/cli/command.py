@@ -1,4 +1,4 @@
-"""Shared parts of the commands: --document, reading and writing files.
+"""Parts that the commands share, such as --document and file access.
 
 Commands import heavy modules when they run, so that --help is fast.
 """
@@ -109,14 +109,14 @@ def domain_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Rejects an output file in a missing folder before any work."""
+    """Returns the path; raises BadParameter if its folder does not exist."""
     if path is not None and not path.resolve().parent.is_dir():
         raise click.BadParameter(f"folder {path.resolve().parent} does not exist")
     return path
 
 
 def write(parts: Iterable[bytes]) -> None:
-    """Writes to stdout; raises ClickException if the disk is full."""
+    """Writes to stdout. Raises ClickException on errors such as a full disk."""
     out = sys.stdout.buffer
     try:
         for part in parts:
@@ -129,7 +129,7 @@ def write(parts: Iterable[bytes]) -> None:
 
 
 def write_state(state: State, path: Path) -> None:
-    """Writes a state; raises ClickException if the file cannot be written."""
+    """Writes a state. Raises ClickException if the file cannot be written."""
     try:
         state.write(path)
     except OSError as error:
@@ -140,7 +140,7 @@ def write_state(state: State, path: Path) -> None:
 def opened(
     paths: Sequence[str], status: Callable[[], str], *, quiet: bool = False
 ) -> Iterator[Iterator[tuple[str, Readable]]]:
-    """Yields names and open files in turn; shows progress and `status`."""
+    """Opens files one after another. Shows progress and `status` on stderr."""
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 
@@ -201,5 +201,5 @@ def file_size(file: BinaryIO | str) -> int | None:
 
 
 def amount(number: int, what: str) -> str:
-    """Returns a number with its noun, in the singular for one."""
+    """Returns a number and a noun, which is plural unless the number is 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -37,8 +37,8 @@ def document(
 ) -> None:
     """Write the public document of a stream, which clients need.
 
-    Clients make reports with the document, and workers count them with the same one. It contains the protocol, the
-    budget and the values, and no secrets.
+    Clients such as ldp perturb make reports with the document. Workers and ldp aggregate count the reports with the
+    same document. It contains the protocol, the budget and the values, and no secrets.
 
     \b
     ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json

@@ -35,10 +35,10 @@ def estimate(stream: Stream | None, file: Path, printing: Printing, reports: int
     \b
     ldp estimate colours.ldp --top 3
 
-    Use counts for reports that another system counted, such as a database. Counts are a JSON object. "supports" has the
-    number of reports that support each value. Alternatively, "counters" has the protocol's state: for hadamard and pgr,
-    how often each message was reported. Both are a list of all numbers, or an object with the nonzero numbers by label
-    or index.
+    Use counts for reports that were counted elsewhere: in a database, or by an aggregator that sees only their sum.
+    Counts are a JSON object. "reports" is the number of reports. "supports" has the number of reports that support
+    each value. Instead of "supports", "counters" can have the protocol's state (for hadamard and pgr, how often each
+    message was reported). Write all numbers as a list, or the nonzero numbers as an object by label or index.
 
     \b
     ldp estimate --document colours.json counts.json --top 3
@@ -68,7 +68,6 @@ def estimate(stream: Stream | None, file: Path, printing: Printing, reports: int
 
 
 def _of_state(data: bytes, stream: Stream | None) -> Found:
-    """Returns the stream, the estimate and the offsets of a state."""
     from ldp.state import State
 
     state = State.from_bytes(data)

@@ -24,15 +24,15 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
     """Add states of one stream.
 
     A state has the counts of some of a stream's reports. ldp aggregate --state and jobs on Spark or Beam write states.
-    The sum is the state of all their reports, and does not depend on the order of the files.
+    The sum is the state of the reports of all files, and does not depend on the order of the files.
 
     \b
     ldp merge monday.ldp tuesday.ldp -o both.ldp
     ldp estimate both.ldp --top 3
 
-    The command rejects states with different documents, and states known to share reports because their ranges of a
-    Kafka log, or their windows, overlap. A state without a Kafka log can be added twice unnoticed, so make sure that
-    no other state has its reports.
+    The command rejects states with different documents. It rejects overlapping ranges of a Kafka log, and different
+    windows that overlap, because such states share reports. A state without a Kafka log can be added twice unnoticed,
+    so make sure that no two states have the same reports.
     """  # noqa: D301
     from ldp.state import State
 

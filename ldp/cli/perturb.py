@@ -37,13 +37,13 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
     """Turn values into private reports.
 
     Reads one value per line from files or stdin (-). A value is a label, or an index that starts at 0 if the stream
-    has no labels. Writes one report per value to stdout, in frames: the format of records on the reports topic and
-    of the input of ldp aggregate.
+    has no labels. Writes one report per value to stdout, in frames. Records on the reports topic and the input of
+    ldp aggregate have the same format.
 
     \b
     printf 'red\\ngreen\\n' | ldp perturb --document colours.json > reports.jsonl
 
-    Each run draws new secret coins, so a second run over the same values spends their budget again. A line that is
+    Each run draws new secret coins, so a second run over the same values spends the budget again. A line that is
     not a value ends the command with exit code 1.
     """  # noqa: D301
     from ldp.files import perturbed, values

@@ -48,12 +48,12 @@ def plan(
     decoding     steps of a snapshot's transform: K·log2(K) for K counters
 
     --poisoning-effect shows the largest effect of one poisoning report, in users. An honest report adds 1 user to its
-    user's value on average, and 0 to the others. No protocol of LDP prevents poisoning, so clients are trusted.
+    user's value on average, and 0 to the others. No LDP protocol prevents poisoning, so clients must be trusted.
 
     \b
     up           users that the report adds to a value of its choice
     down         users that the report takes from a value of its choice
-    values       values raised at once; for olh, by a search of all seeds
+    values       values raised at once (for olh, after a search of all seeds)
     in all       users that the report adds to these values in total
     1 std error  share of poisoning reports among N that moves the
                  estimate of a value by one standard error
@@ -102,7 +102,6 @@ def _effects(made: Plan, effects: Sequence[PoisoningEffect]) -> str:
 
 
 def _joined(lines: Sequence[tuple[str, ...]], notes: list[str], made: Plan) -> str:
-    """Returns a table, notes, chosen parameters and inapplicable protocols."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     notes += [f"{row.protocol}, best with {own}" for row in made.rows if (own := _parameters(row))]
@@ -126,7 +125,7 @@ def _cells(row: Candidate) -> tuple[str, ...]:
 
 
 def _rounded(number: int) -> str:
-    """Returns a number and a space; from 100,000 on with a prefix k, M or G."""
+    """Formats a number, with a prefix k, M or G if it is 100,000 or more."""
     for prefix, power in (("G", 9), ("M", 6), ("k", 3)):
         if number >= max(10**power, 100_000):
             return f"{number / 10**power:,.1f} {prefix}"
@@ -134,6 +133,5 @@ def _rounded(number: int) -> str:
 
 
 def _parameters(row: Candidate) -> str:
-    """Returns the parameters that the plan chose for a protocol."""
     common = ("protocol", "epsilon", "domain_size")
     return ", ".join(f"{key} = {value}" for key, value in row.document.items() if key not in common)

@@ -1,4 +1,4 @@
-"""Options and functions that print an estimate as a snapshot or table."""
+"""Output options, and functions that print a snapshot or table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Printing:
-    """Output options: `top` is None for a snapshot, `methods` empty for all."""
+    """Output options. Without `top`, the output is a snapshot, not a table."""
 
     name: str
     top: int | None
@@ -29,7 +29,10 @@ class Printing:
     of: Of
 
     def named(self, stream: Stream) -> Stream:
-        """Returns the stream with the name of --name, if the methods apply to it."""
+        """Returns the stream, renamed to the value of --name.
+
+        Raises BadParameter for an invalid name, or for a method that does not apply to the stream.
+        """
         from ldp.consistency import chosen
 
         try:
@@ -42,7 +45,7 @@ class Printing:
             raise click.BadParameter(str(error), param_hint="--name") from None
 
     def show(self, stream: Stream, estimate: Estimate, offsets: Mapping[int, int]) -> None:
-        """Prints an estimate; `offsets` is empty for counts."""
+        """Prints a snapshot or table. For external counts, `offsets` is empty."""
         from ldp.snapshot import Cut
 
         if self.top is None:
@@ -73,7 +76,6 @@ class Printing:
 
 
 def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns distinct methods; raises BadParameter for unknown ones."""
     if methods:
         from ldp.consistency import METHODS
 
@@ -107,7 +109,7 @@ _OPTIONS = (
 
 
 def printing_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options, which the command receives as ``printing``."""
+    """Adds the output options, which the command receives as ``printing``."""
 
     @functools.wraps(command)
     def printed(

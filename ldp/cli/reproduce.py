@@ -33,7 +33,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     \b
     distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs
     full-domain                   error of single values over epsilon
-    users                         users that Base needs for a method's error
+    users                         users that Base needs to match a method's error
     set-value, set-value-small    error of random sets
     set-case                      error of the subgroups of emoji
     synthetic                     methods' error on synthetic data, and the
@@ -86,7 +86,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
-    """Yields a function that adds a progress bar and returns its step."""
+    """Yields a function that adds a bar and returns a function to advance it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

@@ -1,9 +1,11 @@
-"""Compares a client's reports with the protocol's law.
+"""Compares a client's reports with the protocol.
 
-A `Rate` counts the reports with one event and is tested by exact binomial tails. `Cells` partition all reports
-and are tested by Pearson's χ², with enough expected reports in each cell for the χ² tail to be near the exact one.
-Reports are independent, so the counts of several values with the same law add up to another `Rate` or `Cells`. This
-sum (`pooled`) shows a smaller deviation if all values have it.
+A `Rate` counts the reports with an event, such as support of a certain value. It is tested by exact binomial tails.
+`Cells` partition all reports, and are tested by Pearson's χ². The expected number of reports in each cell is so large
+that the χ² tail is near the exact tail.
+
+Reports are independent, so the counts of several values with the same probabilities add up to another `Rate` or
+`Cells`. This sum (`pooled`) shows a smaller deviation if all values have it.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ if TYPE_CHECKING:
     Reports = npt.NDArray[np.void]
 
 OWN, OTHER_BITS = "reports that support it", "1 bits of other values"
-_EXPECTED = 50  # Least expected reports of a cell: with fewer, χ² understates tails of 10⁻⁹
+_EXPECTED = 50  # Fewest expected reports of a cell: with fewer, χ² understates tails of 10⁻⁹
 _BINS = 64  # Largest number of cells after grouping
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of reports with an event, and its probability under the law.
+    """Number of reports with an event, and the probability of the event.
 
     `value` is the reported value, or None for all values.
     """
@@ -60,14 +62,14 @@ class Rate:
 
     @property
     def summary(self) -> str:
-        """The measured and the expected rate."""
+        """The measured and the expected rate, as text."""
         rate = self.count / max(self.n, 1)
         return f"{_what(self)}: {rate:.4%} of {self.n:,}, expected {self.probability:.4%}"
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A partition of all reports: (m,) counts, and (m,) probabilities."""
+    """A partition of all reports into m cells, with counts and probabilities."""
 
     value: int | None
     event: str
@@ -80,14 +82,14 @@ class Cells:
 
     @property
     def p_value(self) -> float:
-        """The p-value of Pearson's χ²."""
+        """The p-value of Pearson's χ² test."""
         expected = self.probabilities * self.counts.sum()
         statistic = float((((self.counts - expected) ** 2) / expected).sum())
         return float(chdtrc(self.counts.size - 1, statistic))
 
     @property
     def summary(self) -> str:
-        """The cell with the largest deviation."""
+        """The cell with the largest deviation, as text."""
         expected = self.probabilities * self.counts.sum()
         worst = int((abs(self.counts - expected) / np.sqrt(expected)).argmax())
         return (
@@ -115,7 +117,7 @@ def pooled(compared: Iterable[Rate | Cells]) -> Iterator[Rate | Cells]:
 
 
 def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the (n,) reports that support a value."""
+    """Returns an (n,) mask of the reports that support a value."""
     found: npt.NDArray[np.bool_]
     if isinstance(oracle, OLH):
         values = np.full(reports.size, value, np.int64)
@@ -137,7 +139,7 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
 
 
 def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]) -> Iterator[Rate | Cells]:
-    """Yields comparisons of (n,) reports, including support of `others`."""
+    """Tests a value's (n,) reports, including how often they support `others`."""
     if isinstance(oracle, RatedResponse):
         yield from _rated(oracle, value, reports)
         return
@@ -158,7 +160,6 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
 
 
 def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate]:
-    """Compares the reports of each rate separately."""
     for i, rate in enumerate(oracle.rates):
         at = reports["value"][reports["rate"] == i]
         event = f"{OWN}, at the rate {rate}"
@@ -168,7 +169,7 @@ def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate
 def _pairs(
     oracle: Oracle, value: int, of: dict[int, npt.NDArray[np.bool_]], others: Sequence[int]
 ) -> Iterator[Rate]:
-    """Compares support of two values: (own, other) and (other, other)."""
+    """Tests how often a report supports two values at once."""
     own, neighbours = pair_probabilities(oracle)
     if own is None or neighbours is None:
         return
@@ -181,9 +182,10 @@ def _pairs(
 
 
 def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
-    """Probabilities that a report supports (own, other) and (other, other).
+    """Returns the probabilities that a report supports two values at once.
 
-    None if the probability depends on the values (OLH, protocols of messages); other tests cover these.
+    The first result is for the user's value and another value. The second result is for two other values. Both are None
+    for OLH and for protocols whose report is an index. The second is None for Subset Selection with d = 2.
     """
     p, q, d = oracle.p, oracle.q, oracle.domain_size
     if isinstance(oracle, SubsetSelection):
@@ -219,7 +221,7 @@ def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_
 
 
 def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:
-    """Compares the frequency of each message, with rare messages grouped."""
+    """Tests the frequencies of messages. Rare messages are grouped."""
     K = oracle.fields["index"]
     everything = np.arange(K).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
     preferred = supports(oracle, everything, value)
@@ -231,7 +233,7 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
 
 
 def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
-    """Probabilities of a message with and without the user's value."""
+    """Returns the probabilities of a message with support and one without."""
     if isinstance(oracle, PreferredMessages):
         whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
         return oracle.E / whole, 1 / whole
@@ -246,7 +248,7 @@ def _even(value: int, event: str, numbers: npt.NDArray[np.int64], m: int) -> Ite
 def _grouped(
     value: int, event: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> Iterator[Cells]:
-    """Groups cells until each expects enough reports, and compares the groups."""
+    """Groups cells until each group expects enough reports."""
     n = int(counts.sum())
     least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
     below = np.cumsum(probabilities) - probabilities / 2

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def collision(oracle: Oracle) -> float:
-    """Probability that two reports of one value are equal: Σ P²."""
+    """Returns Σ P², the probability that two reports of one value are equal."""
     d = oracle.domain_size
     if isinstance(oracle, OLH):
         return float(_two(oracle.p, (1 - oracle.p) / (oracle.g - 1), oracle.g)) / 2**32
@@ -40,7 +40,7 @@ def collision(oracle: Oracle) -> float:
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
-    """Yields rates of repeated reports in two runs of (n,) reports each."""
+    """Yields rates of equal reports, between two runs and within each run."""
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
@@ -55,14 +55,14 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
 
 
 def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """Returns the law of the most common rate, and its reports in both runs."""
+    """Returns the protocol and the report pairs of the most common rate."""
     commonest = int(np.bincount(first["rate"]).argmax())
     both = (first["rate"] == commonest) & (second["rate"] == commonest)
     return RatedResponse([oracle.rates[commonest]]), first[both], second[both]
 
 
 def _two(likely: Fraction, unlikely: Fraction, messages: int, preferred: int = 1) -> Fraction:
-    """Σ P² over messages with two different probabilities."""
+    """Returns Σ P² if each message has one of two probabilities."""
     return preferred * likely**2 + (messages - preferred) * unlikely**2
 
 

@@ -26,13 +26,13 @@ _PLACES = 3
 
 
 class ClientError(RuntimeError):
-    """Raised if a client exits early, or writes wrong frames or lines."""
+    """Raised if a client fails, times out or writes invalid output."""
 
 
 class Command:
-    """A client's command for one stream, with the document in a file.
+    """A client's command, with one stream's document in a temporary file.
 
-    `PLACE` in the command stands for the document's path; `seconds` is the time limit of one run.
+    `PLACE` in the command stands for the document's path. `seconds` is the time limit of one run.
     """
 
     def __init__(self, command: Sequence[str], stream: Stream, seconds: float) -> None:
@@ -58,11 +58,11 @@ class Command:
         return self.stream.labels[value]
 
     def report(self, values: npt.NDArray[np.int64]) -> Reports:
-        """Runs the client; returns one report per value. Raises ClientError."""
+        """Runs the client. Returns one report per value. Raises ClientError."""
         return decoded(self.stream, self.answers([self.name(int(value)) for value in values]))
 
     def answers(self, lines: Sequence[str]) -> list[bytes]:
-        """Runs the client on lines; returns its output. Raises ClientError."""
+        """Runs the client; returns one line per input line. Raises ClientError."""
         given = "".join(f"{line}\n" for line in lines).encode()
         try:
             done = subprocess.run(
@@ -84,7 +84,7 @@ class Command:
 
 
 def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
-    """Decodes lines that have one report each. Raises ClientError."""
+    """Decodes one report per line. Raises ClientError for any other line."""
     records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
     sizes = np.cumsum([0, *map(len, records)])
     # no weight check, because `channel` tests how frequent unlikely reports are

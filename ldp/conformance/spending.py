@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spent:
-    """A lower bound of the spent ε, from an event of `value` and `other`."""
+    """A lower bound of the spent ε, with the event and values that imply it."""
 
     epsilon: float
     event: str
@@ -34,10 +34,9 @@ class Spent:
 def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent:
     """Returns a lower bound of the spent ε, wrong with probability ≤ `alarm`.
 
-    An event with probability a for reports of v and b for reports of w needs ε ≥ log(a/b). Events: the report supports
-    v and not w; the report does not support w; the report is a certain message, or a certain value at a certain rate.
-    Clopper and Pearson's intervals (1934) bound each probability, and share the risk. `reports` maps two or more
-    values to their reports.
+    If an event has probability a in reports of v and b in reports of w, then ε ≥ log(a/b). The events are: the report
+    supports v but not w; the report does not support w; the report equals a given message, or a given value at a given
+    rate. Clopper–Pearson intervals (1934) bound each probability. `reports` has the reports of two or more values.
     """
     found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))
     risk = alarm / (2 * max(len(asked), 1))
@@ -54,7 +53,7 @@ Count = tuple[int, int]
 
 
 def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[str, int, int, Count, Count]]:
-    """Returns events for pairs of values with both values' counts and totals."""
+    """Returns each event with two values, and a (count, total) for each value."""
     values, found = list(reports), []
     of = {v: {u: supports(oracle, reports[v], u) for u in values} for v in values}
     for v in values:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ldp.conformance.running import Command
 
 WAIT_SECONDS = 5.0  # Time limit for the answer to one line
-APART = 1.2  # Least reported ratio of medians: an observer on a network cannot resolve smaller ones
+APART = 1.2  # Smallest reported ratio of medians: an observer on a network cannot resolve smaller ones
 
 
 @dataclass(frozen=True)
 class Times:
-    """Median seconds per value, and Kruskal and Wallis's p-value."""
+    """Median seconds per value, and the p-value of a Kruskal–Wallis test."""
 
     medians: dict[int, float]
     p_value: float
@@ -36,13 +36,13 @@ class Times:
 
     @property
     def summary(self) -> str:
-        """The values with the largest and the smallest median."""
+        """The values with the largest and the smallest median, as text."""
         slow, fast = (pick(self.medians, key=self.medians.__getitem__) for pick in (max, min))
         return f"time: a report of value {slow} takes {self.ratio:.2f} times as long as one of value {fast}"
 
 
 def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
-    """Times a client line by line; None if it does not answer by line."""
+    """Times the client's answers to lines; None if an answer is too late."""
     seconds = np.empty(order.size)
     with subprocess.Popen(
         command.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -57,17 +57,16 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
                     client.stdin.flush()
                 except BrokenPipeError:
                     raise ClientError("the client exited before the end of its input") from None
-                if not _answers(client.stdout):
+                if not _line_arrives(client.stdout):
                     return None
                 seconds[i] = time.perf_counter() - began
         finally:
             client.kill()
-    settled = slice(order.size // 10, None)  # the first ones compile and load
+    settled = slice(order.size // 10, None)  # the first answers include the time to load and compile
     parts = {int(v): seconds[settled][order[settled] == v] for v in np.unique(order)}
     medians = {v: float(np.median(part)) for v, part in parts.items()}
     return Times(medians, float(stats.kruskal(*parts.values()).pvalue) if len(parts) > 1 else 1.0)
 
 
-def _answers(stdout: IO[bytes]) -> bool:
-    """Returns whether a line arrives in time."""
+def _line_arrives(stdout: IO[bytes]) -> bool:
     return bool(select.select([stdout], [], [], WAIT_SECONDS)[0]) and bool(stdout.readline())

@@ -1,7 +1,7 @@
-"""Compares a client's frames with test vectors, with scripted coins.
+"""Tests a client that has scripted coins against test vectors.
 
-The vectors are in ``tests/vectors/wire-1/reports``; tests/vectors/README.md defines the coins of a
-seed. Production clients have no option for scripted coins, so the command is a test build of the client.
+The vectors are in ``tests/vectors/wire-1/reports``. tests/vectors/README.md defines how a seed determines the coins.
+Production clients have no option for scripted coins, so the tests need a special build of the client.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ldp.stream import Stream
 
 
 def read(path: Path) -> dict[str, list[Any]]:
-    """Returns {"streams": …} of a file, or of a folder's files by name.
+    """Returns the vectors of a file or folder, as {"streams": […]}.
 
-    Raises OSError, ValueError for invalid JSON or no files, TypeError or AttributeError for JSON without streams.
+    Raises OSError, ValueError for invalid JSON or an empty folder, and TypeError or AttributeError for other content.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
@@ -32,10 +32,10 @@ def read(path: Path) -> dict[str, list[Any]]:
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yields a client's first difference in each stream of vectors (`read`).
+    """Yields each stream's first difference from the vectors, as text.
 
-    The command reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each. Raises
-    KeyError for invalid vectors.
+    `vectors` has the format that `read` returns. The command reads lines with a seed in hexadecimal, a space and a
+    value. For each line it writes a frame. Raises KeyError for invalid vectors.
     """
     for vector in vectors["streams"]:
         stream = Stream.from_document("vectors", vector["document"])

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"
 MOST_VALUES = 8  # Values that the client reports
-OTHERS = 16  # Further values with tested support
+OTHERS = 16  # Further values whose support is tested
 SHOWN = 0.75
-"""Least ratio of the lower bound to ε: with a smaller ratio the test could miss a client that spends much more."""
+"""Smallest ratio of the lower bound to the document's ε for a pass. Below it, the test could miss a large excess."""
 LARGE = 3.0  # Cap on ε in this ratio: for a larger ε the events are too rare to count
 _TIMED = 200  # Timed reports per value
 _SEED = 1
@@ -34,8 +34,8 @@ _SEED = 1
 class Verdict:
     """The result of a conformance test, with the strongest findings first.
 
-    `spent` is None for a single value, and `times` is None if the client does not answer line by line. `excess` is None
-    for a single value, an infinite ε, or too few reports.
+    `spent` is None if only one value is tested. `times` is None if the client does not answer line by line. `excess` is
+    None if only one value is tested, if ε is infinite, or if there are too few reports.
     """
 
     verdict: str
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-    """Returns values to report and others to test, including `own`."""
+    """Returns the values to report, including `own`, and other values to test."""
     rng = np.random.default_rng(_SEED)
     drawn = (
         rng.permutation(d)[: MOST_VALUES + OTHERS].tolist()
@@ -62,8 +62,8 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
 def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()) -> Verdict:
     """Runs a client twice on the same values, and returns the verdict.
 
-    A conforming client fails with probability `alarm` at most. `own` are additional values to test. Raises ClientError
-    if the client makes no reports, or a report that a worker would reject.
+    A conforming client fails with a probability of at most `alarm`. `own` are additional values to test. Raises
+    ClientError if the client fails or makes a report that a worker would reject.
     """
     oracle = command.stream.oracle
     values, others = chosen(oracle.domain_size, own)
@@ -93,7 +93,7 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
 
 
 def _least_promised(oracle: Oracle) -> float:
-    """Returns the detectable ε of a conforming client."""
+    """Returns the ε that the test can detect in a conforming client."""
     return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 

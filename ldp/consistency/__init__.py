@@ -1,4 +1,4 @@
-"""Post-processing: Base, the paper's ten methods (Section IV), one more."""
+"""Base, the ten methods of the paper (Section IV), and empirical Bayes."""
 
 from __future__ import annotations
 

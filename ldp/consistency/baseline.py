@@ -14,7 +14,7 @@ FALSE_POSITIVES = 2
 
 
 def base(estimate: Estimate) -> Vector:
-    """Base: a copy of the unbiased estimates (Section IV): (d,) float64. O(d).
+    """Base: a copy of the unbiased estimates (Section IV). O(d).
 
     Example:
         >>> import ldp
@@ -38,15 +38,15 @@ def base_pos(estimate: Estimate) -> Vector:
 def post_pos(estimate: Estimate) -> Vector:
     """Post-Pos: sets negative answers of queries to 0 (Section IV.A). O(d).
 
-    The result, (d,) float64, answers queries for single values, where Post-Pos equals Base-Pos. The answer for a set is
-    the clamped sum of Base, which `ldp.answer` computes.
+    The result contains the answers for single values, which are the same as under Base-Pos. The answer for a set is the
+    sum of Base over the set, or 0 if this sum is negative. `ldp.answer` computes it.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
 
 
 def clamped(estimate: Estimate, indices: Indices, _frequencies: Vector) -> float:
-    """Returns Post-Pos's answer for a set: the sum of Base, at least 0. O(m)."""
+    """Returns Post-Pos's answer for a set: the sum of Base, or 0 if negative."""
     return max(exact_sum(estimate.frequencies[indices]), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Empirical Bayes with a nonparametric prior, which is not in the paper."""
+"""Empirical Bayes with a nonparametric prior (not in the paper)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from ldp.estimate import Estimate, Vector, check_estimate
 BIN = 1 / 8  # width of a bin of estimates, in σ
 ATOM = 1 / 4  # step of the grid of the prior's frequencies, in σ
 LOWEST, HIGHEST = -8.0, 100.0  # range of the model in σ; higher estimates are not shrunk
-SPREAD = 2.0  # values per σ that the prior has in addition to the fit,
-CLEAR = 2.0  # from this many σ above Base-Cut's threshold
-REACH = 20.0  # largest distance of an estimate from frequencies in its mean, in σ
-START = 8  # grid points between the atoms of the initial prior
-TOLERANCE = 1e-6  # largest possible gain of the mean log-likelihood at the end
+SPREAD = 2.0  # values per σ that the prior has in addition to the fit
+CLEAR = 2.0  # distance from Base-Cut's threshold to the first of these values, in σ
+REACH = 20.0  # largest distance between an estimate and the frequencies in its posterior mean, in σ
+START = 8  # the initial prior has an atom at every 8th grid point
+TOLERANCE = 1e-6  # largest gain in the mean log-likelihood that the result may miss
 MOST_ROUNDS = 100
 
 
 def empirical_bayes(estimate: Estimate) -> Vector:
     """Posterior mean under the maximum-likelihood prior, then Norm-Sub.
 
-    The method is not in the paper. The prior may be any distribution on frequencies ≥ 0 on a grid of σ/4: the
-    maximum-likelihood mixing distribution of Kiefer and Wolfowitz, given f̃ ~ N(f, σ²) with the σ of Equation 5.
-    Against overfitting of sparse estimates, the prior contains two additional values per σ, spread evenly from 2σ above
-    Base-Cut's threshold to the largest estimate. docs/guides/choose-a-method.md compares the errors.
-    Returns (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 865 bins.
+    The method is not in the paper. The prior may be any distribution of frequencies ≥ 0 on a grid of step σ/4. It is
+    the maximum-likelihood mixing distribution of Kiefer and Wolfowitz, given f̃ ~ N(f, σ²) with the σ of Equation 5. To
+    avoid overfitting if estimates are sparse, the prior contains two additional values per σ, spread evenly from 2σ
+    above Base-Cut's threshold to the largest estimate. docs/guides/choose-a-method.md compares the errors of the
+    methods.
+    Returns (d,) float64, non-negative, with sum 1. O(d), plus a fit on at most 865 bins.
 
     Example:
         >>> import ldp
@@ -42,7 +43,7 @@ def empirical_bayes(estimate: Estimate) -> Vector:
 
 
 class Fit:
-    """Maximum-likelihood prior of an estimate, and posteriors."""
+    """The maximum-likelihood prior for an estimate, and the posteriors."""
 
     def __init__(self, estimate: Estimate) -> None:
         self._estimate = estimate
@@ -62,7 +63,7 @@ class Fit:
         self._weights = len(self._z) * fitted + spread
 
     def means(self) -> Vector:
-        """Returns the posterior means, projected on the simplex: (d,)."""
+        """Returns the (d,) posterior means, projected onto the simplex."""
         means = posterior_means(self._bins, self._weights)
         means = np.maximum.accumulate(means)  # they ascend, except for rounding
         cell = self._cell
@@ -72,7 +73,7 @@ class Fit:
         return project_on_simplex(np.where(self._z > HIGHEST, self._estimate.frequencies, shrunk))
 
     def draws(self, rng: np.random.Generator) -> Iterator[Vector]:
-        """Yields draws from the posteriors: (d,) weights ≥ 0, not all 0. O(d)."""
+        """Yields draws from the posteriors, as (d,) weights ≥ 0, not all 0. O(d)."""
         sums = np.cumsum(self._likelihoods * self._weights, axis=1)
         # one ascending list for all bins: the steps of bin i lie between i and i + 1
         steps = (sums / sums[:, -1:] + np.arange(len(sums))[:, None]).ravel()
@@ -87,19 +88,19 @@ class Fit:
 
 
 def likelihood(z: Vector, atoms: Vector) -> Vector:
-    """Returns N(z; atom, 1) up to a constant factor: (len(z), len(atoms))."""
+    """Returns N(z; atom, 1) per z (row) and atom, up to a constant factor."""
     densities: Vector = np.exp(-0.5 * (z[:, None] - atoms) ** 2)
     return densities
 
 
 def posterior_means(z: Vector, weights: Vector) -> Vector:
-    """Returns E[atom | z] under weights of the grid 0, ATOM, 2·ATOM, ….
+    """Returns E[atom | z] for weighted atoms at 0, ATOM, 2·ATOM, ….
 
-    It uses two convolutions with the Gaussian.
+    The means are computed by two convolutions with the Gaussian.
 
     Args:
-        z: (m,) consecutive multiples of BIN, each well within REACH of an atom with a weight.
-        weights: (k,) non-negative, with any scale.
+        z: (m,) consecutive multiples of BIN, each well within REACH of an atom with a positive weight.
+        weights: (k,) non-negative weights of the atoms, on any scale.
 
     Returns:
         (m,) float64. O(m·REACH/BIN).
@@ -116,12 +117,12 @@ def posterior_means(z: Vector, weights: Vector) -> Vector:
 
 
 def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
-    """Maximises Σ counts·log(likelihoods·w) over w ≥ 0 with Σw = 1: (k,).
+    """Returns w ≥ 0 with sum 1 that maximizes Σ counts·log(likelihoods·w).
 
-    Each round adds the atoms with the largest gains for a small weight, optimises a quadratic approximation over the
-    atoms in use (non-negative least squares), and halves the step until the likelihood rises. At the end no w of this
-    concave problem is better by more than TOLERANCE in the mean logarithm. likelihoods are (m, k), with any scale per
-    row; counts are (m,).
+    Each round adds the atoms where additional weight raises the likelihood most. It optimizes a quadratic approximation
+    over all atoms in use (non-negative least squares), and halves the step until the likelihood rises. Rounds end
+    when, by concavity, no w has a mean log-likelihood that is higher by more than TOLERANCE. `likelihoods` is (m, k),
+    with any scale in each row. `counts` is (m,), and the result is (k,).
     """
     from scipy.optimize import nnls  # takes 0.3 s to import
 
@@ -153,7 +154,7 @@ def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
         part = 1.0
         while part > 1e-12:
             ratios = (1.0 - part) + part * towards / mixture
-            # If a mixture nearly vanishes somewhere, quadratic approximations need many rounds to recover.
+            # If the mixture nearly vanishes somewhere, quadratic approximations need many rounds to recover.
             if float(ratios.min()) > 0.1 and float(shares @ np.log(ratios)) >= part * promised / 3.0:
                 break
             part /= 2.0

@@ -9,19 +9,19 @@ from ldp.summation import exact_sum
 
 
 def mle_apx(estimate: Estimate) -> Vector:
-    """MLE-Apx: the f' on the simplex that minimises Σ (f' − f̃)²/(Q + f'·B).
+    """MLE-Apx: the f' on the simplex that minimizes Σ (f' − f̃)²/(Q + f'·B).
 
     With Q = q(1−q) and B = (p−q)(1−p−q), Q + f'·B is proportional to the variance of f̃ (Equation 3). As in the paper,
-    the likelihood omits the logarithm of the variance. With β = B/Q, the m kept estimates and their sum S, the
-    conditions of Karush, Kuhn and Tucker give
+    the likelihood omits the logarithm of the variance. Let m be the number of estimates that are kept (f' > 0), S the
+    sum of these estimates, and β = B/Q. Then the Karush-Kuhn-Tucker conditions give
 
-        f' = ((m + β)·f̃ + 1 − S) / (m + β·S)    for kept estimates, else 0
+        f' = ((m + β)·f̃ + 1 − S) / (m + β·S)    for kept estimates, else 0.
 
-    (the printed solution has sign errors; this is f' = (A·f̃ + Q·x)/(A − B·x) with A = p − q and x = A(1 − S)/(m·Q +
-    B)). Let u_j be the j-th largest estimate. From j to j + 1, the numerator at u_j with m = j changes by
-    −(j + β)·(u_j − u_{j+1}) ≤ 0, because β > −1. The kept set is therefore the longest prefix with a positive
-    numerator. An f̃ that is impossible for counts in 0..n is first moved to the nearest possible f̃.
-    Returns (d,) float64, non-negative, with sum 1. O(d log d).
+    The solution printed in the paper has sign errors. The correct form is f' = (A·f̃ + Q·x)/(A − B·x) with A = p − q
+    and x = A(1 − S)/(m·Q + B). Let u_j be the j-th largest estimate, and N_j the numerator for f̃ = u_j if the j
+    largest estimates are kept. Then N_{j+1} − N_j = −(j + β)·(u_j − u_{j+1}) ≤ 0, because β > −1. Therefore, the kept
+    estimates are the u_j with N_j > 0. An f̃ that is impossible for counts in 0..n is first moved to the nearest
+    possible f̃. Returns (d,) float64, non-negative, with sum 1. O(d log d).
 
     Example:
         >>> import ldp

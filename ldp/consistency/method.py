@@ -19,7 +19,7 @@ as the bit of a yes/no question, does not."""
 
 
 def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
-    """Returns the sum over a set, as all methods but Post-Pos do. O(m)."""
+    """Returns the sum over a set: the answer of all methods except Post-Pos."""
     return exact_sum(frequencies[indices])
 
 
@@ -45,7 +45,7 @@ class Method:
         function: maps an Estimate to a new (d,) float64 vector that keeps the weak order of the estimates.
         non_negative: whether all frequencies of the vector are at least 0 (Table I).
         sums_to_one: whether the sum of the vector is 1 (Table I).
-        of_paper: whether it is Base or one of the paper's ten methods.
+        of_paper: whether the method is Base or one of the paper's ten methods.
         answer: maps the estimate, a set's indices and the method's vector to the set's frequency.
     """
 
@@ -57,9 +57,10 @@ class Method:
     answer: Callable[[Estimate, Indices, Vector], float] = field(default=summed, repr=False)
 
     def __call__(self, estimate: Estimate) -> Vector:
-        """Returns estimated shares among the n reports: (d,) float64.
+        """Applies the method to an estimate.
 
-        Raises ValueError for one value and a method that is not in `FOR_ONE_VALUE`.
+        Returns the (d,) estimated shares among the n reports. Raises ValueError for one value and a method that is not
+        in `FOR_ONE_VALUE`.
         """
         check_estimate(estimate)
         if estimate.oracle.domain_size == 1 and self.name not in FOR_ONE_VALUE:

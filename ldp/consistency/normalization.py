@@ -22,13 +22,13 @@ def norm(estimate: Estimate) -> Vector:
         (array([0.75, 0.  , 0.  , 0.  ]), array([0.625, 0.375, 0.   , 0.   ]))
     """
     check_estimate(estimate)
-    # Differences to the largest estimate keep the rounding error of δ independent of the size of the estimates.
+    # Differences from the largest estimate keep the rounding error of δ independent of the size of the estimates.
     shifted = estimate.frequencies - float(estimate.frequencies.max())
     return shifted + (1.0 - exact_sum(shifted)) / len(shifted)
 
 
 def norm_mul(estimate: Estimate) -> Vector:
-    """Norm-Mul: sets negative estimates to 0, multiplies the others by a γ.
+    """Norm-Mul: sets negative estimates to 0, and multiplies the others by γ.
 
     Source: Section IV.B. If no estimate is positive, no γ > 0 makes the sum 1, and every value gets 1/d.
     Returns (d,) float64, non-negative, with sum 1. O(d).
@@ -43,16 +43,16 @@ def norm_mul(estimate: Estimate) -> Vector:
 
 
 def norm_cut(estimate: Estimate) -> Vector:
-    """Norm-Cut: sets estimates below θ to 0, keeps the others (IV.B).
+    """Norm-Cut: sets estimates below θ to 0, and keeps the others (IV.B).
 
     If the positive estimates sum to at most 1, only negative estimates become 0. Otherwise θ is the smallest positive
     estimate for which the kept estimates sum to at most 1. Equal estimates are kept or cut together, and no estimate is
-    rescaled, so the sum may be below 1. If even the largest estimate exceeds 1, only it is kept, as 1 (m equal
-    estimates as 1/m). Returns (d,) float64, non-negative, with a sum of at most 1 (up to rounding). O(d log d).
+    rescaled, so the sum may be below 1. If the m ≥ 1 largest estimates are equal and sum to more than 1, they become
+    1/m and the others become 0. Returns (d,) float64 ≥ 0 with a sum of at most 1 (up to rounding). O(d log d).
     """
     check_estimate(estimate)
     frequencies = estimate.frequencies
-    # Estimates that sum to exactly 1, as under GRR, must not fail the comparison because f̃ is rounded.
+    # The rounding of f̃ must not make estimates that sum to exactly 1, as under GRR, fail the comparison.
     p, q = estimate.oracle.p, estimate.oracle.q
     one = 1.0 + 4.0 * np.finfo(np.float64).eps * (1.0 + len(frequencies) * float(q / (p - q)))
     positive = np.maximum(frequencies, 0.0)
@@ -70,19 +70,19 @@ def norm_cut(estimate: Estimate) -> Vector:
 def norm_sub(estimate: Estimate) -> Vector:
     """Norm-Sub: f' = max(f̃ + δ, 0) with the δ that makes the sum 1 (IV.B).
 
-    It solves constrained least squares (Section IV.C, Appendix A): the Euclidean projection of f̃ on the simplex.
-    Negative estimates influence δ: setting them to 0 first changes the result if the positive estimates sum to less
-    than 1. Returns (d,) float64, non-negative, with sum 1. O(d log d).
+    The result solves constrained least squares (Section IV.C, Appendix A). It is the Euclidean projection of f̃ onto
+    the simplex. Negative estimates influence δ: setting them to 0 first changes the result if the positive estimates
+    sum to less than 1. Returns (d,) float64, non-negative, with sum 1. O(d log d).
     """
     check_estimate(estimate)
     return project_on_simplex(estimate.frequencies)
 
 
 def project_on_simplex(values: Vector) -> Vector:
-    """Projects (d,) finite numbers on the simplex {f ≥ 0, Σf = 1}. O(d log d).
+    """Projects d numbers onto the simplex {f ≥ 0, Σf = 1}. O(d log d).
 
-    Let u be the values in descending order. The j largest values are all positive in the solution exactly if
-    Σ_{i≤j} (u_i − u_j) < 1. This sum grows with j, so the kept set is the longest such prefix.
+    Let u be the values in descending order. The j largest values are all positive in the solution if and only if
+    Σ_{i≤j} (u_i − u_j) < 1. This sum grows with j, so the positive values are the longest such prefix of u.
     """
     shifted = values - float(values.max())
     near = _may_be_kept(shifted)
@@ -99,8 +99,8 @@ def project_on_simplex(values: Vector) -> Vector:
 
 
 def _may_be_kept(shifted: Vector) -> Vector:
-    """Preselects values, with maximum 0, that can be positive in the solution."""
-    # the kept part of any m values sums to at most 1 after −δ is subtracted from each: −δ ≥ (their sum − 1)/m
+    """Selects values that can be positive in the solution; the largest is 0."""
+    # for any m values, Σ(value + δ) ≤ Σ max(value + δ, 0) ≤ 1, so −δ ≥ (Σ value − 1)/m
     near = shifted[shifted > -1.0]
     while True:
         least = (float(near.sum()) - 1.0) / len(near) - 1e-9  # the sum is rounded

@@ -1,17 +1,18 @@
 """Power and PowerNS: posterior means under a power-law prior.
 
-Source: Section IV.E, Equation 11. The paper's prior on [0, 1] is not integrable at 0. Here the prior is on counts: k of
-the n users have a value with probability ∝ k^−α, k = 1..n, and α in [0, 4] makes the prior's mean the mean count n/d.
-With t = n·f̃ and s = n·σ the answer is f' = E[k | t]/n, the mean under weights k^−α·e^{−(t−k)²/2s²}.
+Source: Section IV.E, Equation 11. The paper's prior on [0, 1] is not integrable at 0. Here the prior is on counts: the
+probability that k of the n users have a value is proportional to k^−α for k = 1..n. The exponent α in [0, 4] is chosen
+such that the mean of k is n/d. Let t = n·f̃ and s = n·σ. The result is f' = E[k | t]/n under the weights
+k^−α·e^{−(t−k)²/2s²}.
 
-The sums have n terms. Three facts shorten them, with errors of f' below 1e-7 of σ:
+The sums have n terms. Three approximations shorten these sums, and change f' by less than 1e-7·σ:
 
-- On a block of consecutive integers, Gauss's rule for this discrete measure sums polynomials up to degree 15 with 8
-  nodes. Blocks grow geometrically away from 1 and from n, up to a length of 2s.
+- On a block of consecutive integers, Gauss's rule for sums is exact for polynomials up to degree 15 with 8 nodes.
+  Blocks grow geometrically away from 1 and from n, up to a length of 2s.
 - Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and the integral
   equals its trapezoidal sum with step s/2 to within e^{−8π²}.
-- The posterior mean is smooth in t: on a window of s/4, wider far from 0 and from n, a polynomial of degree 11 fits it.
-  Many estimates are looked up in a table.
+- The posterior mean is smooth in t. A polynomial of degree 11 fits it on a window of s/4, and on wider windows far from
+  0 and n. The means of many estimates are looked up in a table of these polynomials.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from ldp.estimate import Estimate, Vector, check_estimate
 
 ORDER = 8  # nodes per block
 STEEPEST = 4.0  # the largest α
-BELOW, ABOVE = 20.0, 10.0  # weights further below or above t, in s, are negligible
+BELOW, ABOVE = 20.0, 10.0  # weights farther than this below or above t, in units of s, are negligible
 SPAN = 40.0  # length of the node set at an end, in s: more than BELOW + ABOVE
 ROWS = 128  # estimates whose terms are computed together, which fit the second-level cache
-WINDOW, CELL = 46, 39  # log₂ of the steps of a window and a cell of a table: 64 and 64·128 per octave
+WINDOW, CELL = 46, 39  # log₂ of the steps in a window and in a cell; an octave has 64 windows of 128 cells
 DEGREE = 11
 ONE = 1023 << 52  # the bits of 1.0
 PIECE = 8192  # estimates looked up together, which fit the second-level cache
@@ -42,7 +43,7 @@ Steps = npt.NDArray[np.int64]
 def power(estimate: Estimate) -> Vector:
     """Power: the expected frequency given f̃ and a power-law prior on counts.
 
-    Returns (d,) float64 in [1/n, 1]; the sum is not 1. O(d) for every n; for s < 1, O(d log d).
+    Returns (d,) float64 in [1/n, 1]; the sum is usually not 1. O(d) for every n, or O(d log d) if n·σ < 1.
 
     Example:
         >>> import ldp
@@ -69,7 +70,7 @@ def power_ns(estimate: Estimate) -> Vector:
 def prior_exponent(n: int, d: int) -> float:
     """Returns the α in [0, 4] with prior mean Σ k^{1−α} / Σ k^−α = n/d.
 
-    The sums are over k = 1..n, and the mean falls in α. Without such an α it returns the nearer end. O(log n).
+    The sums are over k = 1..n. The mean decreases with α. If no α fits, the nearer end of [0, 4] is returned. O(log n).
     """
     counts, weights = integer_nodes(1, n, n)
     logs = np.log(counts)
@@ -88,12 +89,12 @@ def prior_exponent(n: int, d: int) -> float:
 
 
 def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """Returns E[k | t] for (m,) estimated counts t of standard error s.
+    """Returns E[k | t] for estimated counts t with standard error s.
 
     The weights are k^−α·e^{−(t−k)²/2s²}, k = 1..n.
 
     Returns:
-        (m,) float64 in [1, n], non-decreasing in t. Errors below 1e-7 of s (or the rounding of t).
+        (m,) float64 in [1, n], non-decreasing in t. The error is below 1e-7·s, or is the rounding error of t.
     """
     if s >= 1.0:  # for smaller s the mean is a step function
         scale = _Scale(n, s)
@@ -111,9 +112,10 @@ def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
 def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[Vector], Vector]) -> Vector:
     """Looks up the means at `steps` in a table of the occupied windows.
 
-    `windows` are (m,), `edges` their (2, m) ends in t. In each cell a quadratic through its ends and its middle is
-    evaluated as v + z·(b + z·c) with b ≥ 0, and z = u in [0, 1) if c ≥ 0, else z = u − 1. Each rounded operation still
-    ascends in u, so the means keep the order of t.
+    `windows` contains the m occupied windows, and `edges` the ends of these windows in t, as (2, m). In each cell, the
+    mean is a quadratic through the cell's ends and middle: v + z·(b + z·c) with b ≥ 0. If u in [0, 1) is the position
+    in the cell, z is u for c ≥ 0, and u − 1 for c < 0. Even with rounding, each operation is non-decreasing in u. The
+    means therefore keep the order of t.
     """
     nodes, to_halves = _interpolation()
     t = edges[0, :, None] + (edges[1] - edges[0])[:, None] * nodes
@@ -144,7 +146,7 @@ def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[
 
 
 def _interpolation() -> tuple[Vector, Vector]:
-    """Returns Chebyshev points on [0, 1] and the matrix to half-cell values."""
+    """Returns Chebyshev points and the matrix that interpolates at half-cells."""
     angles = np.arange(DEGREE + 1) * np.pi / DEGREE
     halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
     at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)
@@ -156,9 +158,9 @@ def _interpolation() -> tuple[Vector, Vector]:
 class _Scale:
     """Monotone map from t to integer steps, finest near 0 and n.
 
-    Each doubling of the distance from 0 or n plus about 16s has 2^52 steps. The map uses the bits of a float as an
-    integer, which are linear within an octave and continuous between octaves. The unit, at most 16s, makes 0, n/2 and n
-    boundaries of windows.
+    Let D be the distance of t from the nearer of 0 and n, plus a unit of at most 16s. Each doubling of D has 2^52
+    steps. The map reads the bits of a float as an integer, which is linear within an octave and continuous between
+    octaves. The unit is chosen so that 0, n/2 and n are boundaries of windows.
     """
 
     def __init__(self, n: int, s: float) -> None:
@@ -175,7 +177,7 @@ class _Scale:
         self.end = furthest + 2 * half << WINDOW
 
     def steps(self, t: Vector) -> Steps:
-        """Returns the steps of any t."""
+        """Maps t to steps. Values far outside [0, n] are clipped."""
         steps = np.empty(len(t), dtype=np.int64)
         for start in range(0, len(t), PIECE):
             part = np.clip(t[start : start + PIECE], -self.reach, self.n + self.reach)
@@ -188,7 +190,7 @@ class _Scale:
         return steps
 
     def counts(self, steps: Steps) -> Vector:
-        """Returns the t of steps."""
+        """Maps steps to t, the inverse of `steps`."""
         upper = steps > self.middle
         distance = steps - np.where(upper, self.end, self.zero)
         z = self.unit * ((np.abs(distance) + ONE).view(np.float64) - 1.0)
@@ -201,10 +203,11 @@ class _Scale:
 def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
     """Returns nodes and weights of a quadrature over the integers low..high.
 
-    Σ weight·φ(node) = Σ φ(k), k = low..high, for φ that are smooth away from both ends. Blocks have 1, 2, 4, …
-    integers, at most `widest`, from both ends towards the middle. On a block of L > 8 integers the nodes are the roots
-    of the 8th polynomial orthogonal over these integers (Gram's), computed as eigenvalues of its Jacobi matrix with
-    off-diagonals √(j²(L²−j²)/(4(4j²−1))). On a shorter block they are the integers.
+    Σ weight·φ(node) ≈ Σ φ(k), k = low..high, for φ that are smooth away from both ends. From both ends towards the
+    middle, the integers are split into blocks of 1, 2, 4, …, but at most `widest`. On a block of L > 8 integers, the
+    nodes are the roots of Gram's polynomial of degree 8, which is orthogonal over these integers. The roots are
+    computed as eigenvalues of the Jacobi matrix with off-diagonals √(j²(L²−j²)/(4(4j²−1))). On a shorter block, the
+    nodes are the integers.
     """
     starts: list[int] = []
     lengths: list[int] = []
@@ -250,7 +253,7 @@ def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
             part = members[start : start + ROWS]
             centre = np.clip(t[part, None], 1.0, n)
             offset, log_weights = terms(centre)
-            # −(t − k)²/2s² without its part that is equal for all k, which avoids cancellation for distant t.
+            # −(t − k)²/2s² without the part that is equal for all k, which avoids cancellation for distant t.
             exponent = log_weights - offset / s * (0.5 * offset / s - (t[part, None] - centre) / s)
             exponent -= exponent.max(axis=1, keepdims=True)
             posterior = np.exp(exponent, out=exponent)
@@ -260,10 +263,10 @@ def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
 
 
 def _regions(t: Vector, n: int, s: float, alpha: float) -> Iterator[tuple[npt.NDArray[np.intp], Terms]]:
-    """Yields the indices of t in each region, with the terms of its short sum.
+    """Yields the indices of t in each region, and the terms of the sum there.
 
-    The terms map the (m, 1) points of [1, n] nearest to t to k minus the point and to the logarithm of the prior's
-    weight of k, broadcast over m rows.
+    The terms are a function of (m, 1) points: for each t, the nearest point in [1, n]. The function returns k minus the
+    point, and the logarithm of the prior weight of k. Both results broadcast over the m rows.
     """
     if s < 1.0:
         near = np.arange(-ABOVE, ABOVE + 1.0)

@@ -17,7 +17,7 @@ def by_method(estimate: Estimate, methods: Iterable[str]) -> dict[str, Vector]:
         methods: keys of `METHODS`.
 
     Returns:
-        Name -> (d,) float64, bit for bit the result of the method. O(d log d).
+        The vector of each method, by name. It equals the result of the method bit for bit. O(d log d).
 
     Example:
         >>> import ldp

@@ -1,5 +1,5 @@
-"""Count an archive of records on Spark or Beam.
+"""Counts an archive of records on Spark or Beam.
 
-Each engine has a module, and `tally` is their shared part. Install the extra ``ldp-worker[spark]`` or
-``ldp-worker[beam]`` on all machines, including those that count.
+The modules `spark` and `beam` both use `tally`. Install the extra ``ldp-worker[spark]`` or ``ldp-worker[beam]`` on the
+machine that starts the job and on all machines that count.
 """

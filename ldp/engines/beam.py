@@ -1,4 +1,4 @@
-"""Beam: a CombineFn that counts records into a state on any runner."""
+"""A Beam CombineFn that counts records into a state, on any runner."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ class Count(beam.CombineFn):  # type: ignore[misc]
     An element is a record's value (bytes or None), or has the attribute ``value``, like the records of
     ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
     records the offset range of each partition, from the lowest offset to the highest. Pass these attributes only
-    if the range has no other records. ``timestamp`` is in milliseconds since the epoch. An import needs one state per
-    partition: use ``CombinePerKey`` with the partition as key. Records count or are rejected as in a worker.
+    if the elements include all records of the range. ``timestamp`` is in milliseconds since the epoch.
+
+    Rejects the same records as a worker. ``ldp-worker import`` needs one state per partition, so use ``CombinePerKey``
+    with the partition as key.
 
     Args:
         stream: the stream of the records.
@@ -55,19 +57,19 @@ class Count(beam.CombineFn):  # type: ignore[misc]
         return tally
 
     def merge_accumulators(self, tallies: Iterable[Tally]) -> Tally:
-        """Adds tallies."""
+        """Returns the sum of tallies."""
         whole = self.create_accumulator()
         for tally in tallies:
             whole.merge(tally.states())
         return whole
 
     def extract_output(self, tally: Tally) -> bytes:
-        """Returns the bytes of the state of all records."""
+        """Returns the state of all records, as bytes."""
         empty = State(self._stream, 0, self._stream.oracle.zeros(), 0)
         return empty.merge(*tally.states()).to_bytes()
 
     def get_accumulator_coder(self) -> Coder:
-        """Returns a coder of tallies as states, which avoids unpickling."""
+        """Returns a coder that writes tallies as states, not as pickles."""
         return _TallyCoder(self._stream, self._most)
 
 

@@ -1,7 +1,7 @@
-"""Spark: counts records on the executors, and adds states in a tree.
+"""Counts records on Spark's executors, and merges the states in stages.
 
-Each task counts its Arrow columns into one state per partition of the log. The executors add the states of a partition
-in `LANES` parallel lanes, and then add the lanes. The driver receives one state per partition.
+Each task counts its records into one state per partition of the log. The executors add the states of a partition in
+`LANES` parallel lanes, and then add the lanes. The driver receives one state per partition.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _STATES = "topic string, partition int, lane int, state binary"
 
 
 def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None) -> list[State]:
-    """Returns the states of a DataFrame's records, one per partition.
+    """Counts a DataFrame's records into states, one per partition.
 
     Args:
         records: a DataFrame with frames in the binary column ``value``. With the columns ``topic``, ``partition`` and
             ``offset`` of Spark's source for Kafka, a state records its offset range, from the lowest offset to the
-            highest. Drop these columns if the range has other records. ``timestamp`` is a timestamp,
-            or milliseconds since the epoch.
+            highest. Drop these columns if the DataFrame lacks records of the range. An optional column ``timestamp``
+            has the type timestamp, or bigint for milliseconds since the epoch.
         stream: the stream of the records.
         most_reports: limit of reports per record, ``streams.most_reports`` of the service; None for no limit.
 
     Returns:
-        States in the order of topics and partitions; a single state without these columns.
+        States in the order of topics and partitions; one state if ``topic``, ``partition`` or ``offset`` is missing.
 
     Raises:
-        ValueError: a column is missing or has another type; a record has no offset; or, inside the job's error, there
-            are more records than offsets: ``dropDuplicates(["topic", "partition", "offset"])`` removes the duplicates.
+        ValueError: if a column is missing or has another type. Spark's error contains a ValueError if a record has no
+            offset, or if records outnumber offsets (use ``dropDuplicates(["topic", "partition", "offset"])``).
     """
     types = dict(records.dtypes)
     for name in ("value", *(name for name in _TYPES if name in types)):
@@ -69,8 +69,6 @@ def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None
 
 
 def _counting(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
-    """Returns the function with which a task counts its records."""
-
     def counting(batches: Batches) -> Batches:
         from pyspark import TaskContext
 
@@ -84,8 +82,6 @@ def _counting(stream: Stream, most_reports: int | None) -> Callable[[Batches], B
 
 
 def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
-    """Returns the function with which a task adds states."""
-
     def adding(batches: Batches) -> Batches:
         tally = Tally(stream, most_reports)
         for batch in batches:
@@ -96,7 +92,7 @@ def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Bat
 
 
 def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns buffer, starts and ends of a binary column without copying."""
+    """Returns a binary column's bytes, and the starts and ends of its values."""
     import pyarrow as pa
 
     values = values.fill_null(b"") if values.null_count else values
@@ -107,7 +103,7 @@ def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
 
 
 def _places(batch: pa.RecordBatch) -> Places | None:
-    """Returns the log positions of a batch's records; None without them."""
+    """Returns a batch's log positions; None without a column ``offset``."""
     if "offset" not in batch.schema.names:
         return None
     for name in _LOG:
@@ -127,7 +123,6 @@ def _places(batch: pa.RecordBatch) -> Places | None:
 
 
 def _rows(states: Iterable[State], lane: int) -> pa.RecordBatch:
-    """Returns states as rows with topic, partition and lane."""
     import pyarrow as pa
 
     rows = [

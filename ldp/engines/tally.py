@@ -1,7 +1,7 @@
 """Counts records in any order, by partition of the log.
 
-Offsets of one partition may interleave between tasks. So the records of one tally may have holes in their range of the
-log; only the sum of all tallies covers a complete range.
+Several tasks may count interleaved offsets of one partition. Therefore, the offset range of one tally may have holes.
+Only the sum of all tallies covers a complete range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ldp.offset_range import TIME_ENDS, OffsetRange, later
 from ldp.state import State
 from ldp.stream import Stream
 
-PENDING_BYTES = 1 << 20  # Total size of pending records at which they are counted
+PENDING_BYTES = 1 << 20  # Total size in bytes of pending records at which they are counted
 PENDING_RECORDS = 1 << 14  # Number of pending records at which they are counted
 
 Ints = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ Partition = tuple[str, int]  # A topic, and the number of one of its partitions
 
 
 class Place(NamedTuple):
-    """Position of a record in Kafka's log, and its timestamp in ms or None."""
+    """A record's position in Kafka's log, and its timestamp in ms or None."""
 
     partition: Partition
     offset: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Log positions of m records; `which` has indices into `partitions`."""
+    """Log positions of m records. `which` has m indices into `partitions`."""
 
     partitions: Sequence[Partition]
     which: npt.NDArray[np.integer]
@@ -51,7 +51,6 @@ class _Part:
     covered: OffsetRange | None = None
 
     def add(self, state: State) -> None:
-        """Adds a state's counts."""
         self.aggregator.state += state.counters
         self.aggregator.reports += state.reports
         self.aggregator.records += state.records + sum(state.rejected.values())
@@ -67,7 +66,7 @@ class _Part:
 
 @dataclass
 class Tally:
-    """Counts of records, with a limit `most_reports` of reports per record.
+    """Counts of records; `most_reports` limits the reports per record.
 
     Example:
         >>> import ldp
@@ -86,7 +85,7 @@ class Tally:
     _pending_bytes: int = 0
 
     def count(self, buffer: npt.NDArray[np.uint8], begins: Ints, ends: Ints, places: Places | None) -> None:
-        """Counts a column's records (see `Aggregator.count`). O(bytes)."""
+        """Counts the records in `buffer`, as `Aggregator.count` does. O(bytes)."""
         if places is None:
             self._part(None).aggregator.count(buffer, begins, ends)
             return
@@ -109,7 +108,7 @@ class Tally:
             self._count_pending()
 
     def merge(self, states: Iterable[State]) -> None:
-        """Adds states of other tallies. Raises ValueError for any other state."""
+        """Adds states. Raises ValueError for another document or several ranges."""
         for state in states:
             if state.stream.document() != self.stream.document() or len(state.log) > 1:
                 raise ValueError("the state has another document or several offset ranges; one is allowed")
@@ -120,7 +119,7 @@ class Tally:
                 part.reach(covered)
 
     def states(self) -> list[State]:
-        """Returns one state per known partition, and one for other records."""
+        """Returns a state per partition, and one for records without a partition."""
         self._count_pending()
         return [
             State.of(part.aggregator, log=() if part.covered is None else (part.covered,))
@@ -134,7 +133,6 @@ class Tally:
         return part
 
     def _count_pending(self) -> None:
-        """Counts the buffered records, one call per partition."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         by_partition: dict[Partition | None, list[tuple[bytes, Place | None]]] = {}
         for value, place in pending:

@@ -1,3 +1,3 @@
-"""Excludes the programs, which tests/unit/ldp/test_examples.py runs."""
+"""Ignores the examples here; tests/unit/ldp/test_examples.py runs them."""
 
 collect_ignore_glob = ["*.py"]

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["duckdb", "ldp-worker"]
 # ///
-"""Counts from SQL: a database sums a stream's frames in JSON lines."""
+"""Estimates from SQL: a database counts the reports of JSON frames."""
 
 import json
 import tempfile
@@ -16,7 +16,7 @@ from ldp import frames
 from ldp.counts import read_counts
 
 stream = ldp.Stream("drinks", ldp.PGR("1", domain_size=4), labels=("water", "tea", "coffee", "milk"))
-rng = np.random.default_rng(2)  # seeded coins: only for simulated users
+rng = np.random.default_rng(2)  # fixed seed: only for simulated users
 reports = stream.oracle.perturb(rng.choice(4, 20_000, p=[0.5, 0.3, 0.2, 0.0]), rng=rng)
 
 with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from ldp.consistency.together import by_method
 stream = ldp.Stream("drinks", ldp.OLH("1", domain_size=4), labels=("water", "tea", "coffee", "milk"))
 oracle = stream.oracle
 
-rng = np.random.default_rng(1)  # seeded coins: only for simulated users
+rng = np.random.default_rng(1)  # fixed seed: only for simulated users
 users = rng.choice(4, 20_000, p=[0.5, 0.3, 0.2, 0.0])
 states = []
 for half in np.array_split(users, 2):  # one half per server

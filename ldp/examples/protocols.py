@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["ldp-worker"]
 # ///
-"""Compares protocols, and the effect of one poisoning report on each."""
+"""Compares protocols, and the effect of one poisoning report under each."""
 
 from ldp.analysis.protocol_selection import plan
 from ldp.oracles import ORACLES

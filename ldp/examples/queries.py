@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["ldp-worker"]
 # ///
-"""Queries: sets by label, most frequent values, best method for a set."""
+"""Queries: sets by label, most frequent values, the best method for a set."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ for name, patterns in {"tea": ["*tea"], "cold": ["iced*", "water", "milk"]}.item
     answer = query.answer(estimate, values, "norm-sub")
     print(f"{name}: {answer:.3f} by Norm-Sub; Base's 95 % interval {low:.3f} to {high:.3f}")
 
-least, most = query.top_interval(estimate, 3)  # 95 % that all three intervals cover
+least, most = query.top_interval(estimate, 3)  # all three intervals cover with probability 95 %
 for place, value in enumerate(query.top(estimate, 3)):
     print(f"{LABELS[value]}: {least[place]:.3f} to {most[place]:.3f}")
 

@@ -1,6 +1,7 @@
-"""Compares the chosen method with the best method (Section V-D).
+"""Compares the method that `choose` picks with the best one (Section V-D).
 
-The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data.
+The comparison has a cell for each data set, ε and query. A method's real error in a cell is its mean squared error
+over many simulated collections of the data.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ HELD_OUT: Mapping[str, Callable[[], Dataset]] = {
 DATASETS = {**CALIBRATION, **HELD_OUT}
 PAPER = ("zipf", "emoji")  # Data with every ε; the other data have ε = 1
 
-SHARE, SETS = 10, 100  # Random sets: 1/SHARE of the domain each, and their number
+SHARE, SETS = 10, 100  # Size of a random set as 1/SHARE of the domain, and number of random sets
 SINGLE = 4  # Number of queries with one set
 BINS = 16  # Number of intervals
 FEWEST = 3  # Fewest clear choices on some data for a share of right choices
 TOP = (3, 16)
-NONE = 1.0 / ZIPF_USERS**2  # Smallest error: one user
+NONE = 1.0 / ZIPF_USERS**2  # Smallest squared error: an error of one user
 TRUTHS = 16  # Collections per repeat for the truth
 REPEATS = 50  # Simulations per choice
 BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
@@ -75,11 +76,11 @@ BY_NAME = ("power-ns", "norm-sub")  # Methods to compare a choice with
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """Returns the queries of a data set, with the subgroups of emoji by rank."""
+    """Returns the queries of a data set, by name."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # fixed, so that every seed has the same sets
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
-    groups = list(emoji().subgroups.values())
+    groups = list(emoji().subgroups.values())  # the same sets for every data set
     bins = np.array_split(np.arange(d), BINS)
     return {
         "single values": Values(),
@@ -94,7 +95,7 @@ def queries(name: str) -> Mapping[str, Queries]:
 
 
 def choice(scale: Scale) -> list[Job]:
-    """Returns jobs for the real errors, and a third as many for choices."""
+    """Returns jobs that measure errors, and fewer jobs that choose a method."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
@@ -134,7 +135,7 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns the header and rows by kind of query; see `report.CHOICE`."""
+    """Returns a table by kind of query; `report.CHOICE` explains its columns."""
     values = _values(rows)
     lines: list[tuple[str, ...]] = []
     groups: dict[str, list[Row]] = {}
@@ -190,7 +191,7 @@ def _cells(rows: Sequence[Row]) -> list[Row]:
 
 
 def _ratios(values: Mapping[tuple[str, str, float, str], float], cell: Row) -> Vector:
-    """Returns each method's real error divided by the lowest."""
+    """Returns each method's real error divided by the lowest real error."""
     errors = np.maximum(_methods(values, cell, "MSE"), NONE)
     ratios: Vector = errors / errors.min()
     return ratios

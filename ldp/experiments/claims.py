@@ -1,4 +1,4 @@
-"""The claims of the paper's Section V, each with a test on the rows.
+"""The claims of the paper's Section V, each with a test of its figures.
 
 The module has 78 claims of a few lines each; that is why it is longer than others.
 """
@@ -29,7 +29,7 @@ RANDOM = (SETS, SMALL)
 ERRORS = (FULL, SETS, SMALL, CASE, TOP)  # The figures whose value is an MSE
 
 SUM_TO_ONE = ("norm", "norm-mul", "norm-sub", "mle-apx", "norm-cut", "power-ns")
-"""The methods that sum to 1, by the paper's classification."""
+"""The methods whose results sum to 1 according to the paper."""
 
 OTHERS = tuple(method for method in METHODS if method not in SUM_TO_ONE)
 ALIKE = 1.02  # Meaning of "the same" and "very close": within 2 %
@@ -39,7 +39,7 @@ TIE = 1.01  # Methods within 1 % of the best count as best
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of Section V with its figures, test and data (or all data)."""
+    """A sentence of Section V and its test. Empty `data` means all data sets."""
 
     section: str
     quote: str
@@ -49,7 +49,7 @@ class Claim:
     data: tuple[str, ...] = ()
 
     def found(self, rows: Evidence) -> Finding:
-        """Returns the measurement and the verdicts, overall and per data set."""
+        """Returns the measurement, the overall verdict and one per data set."""
         by_data = {name: self.assess(rows.of(name)).verdict for name in self.data or rows.common(self.needs)}
         return Finding(self.assess(rows).measured, overall(by_data), by_data)
 
@@ -58,7 +58,7 @@ CLAIMS: list[Claim] = []  # The claims, in the paper's order
 
 
 def assess(rows: Evidence) -> list[tuple[Claim, Finding]]:
-    """Returns every claim that the rows can assess, with its finding."""
+    """Returns the claims whose figures have rows, each with its finding."""
     return [(claim, claim.found(rows)) for claim in CLAIMS if rows.figures.issuperset(claim.needs)]
 
 
@@ -75,7 +75,7 @@ def claim(
 
 
 class Bias:
-    """Figures 1 to 3 for one method, in counts: Zipf, ε = 1."""
+    """One method's results in Figures 1 to 3, as counts (Zipf, ε = 1)."""
 
     def __init__(self, rows: Evidence, method: str) -> None:
         curve = rows.curve("bias", "zipf", method)
@@ -95,7 +95,7 @@ class Bias:
         return z
 
     def octaves(self, values: Vector) -> Vector:
-        """Returns (10,) means over the ranks 1, 2 to 3, 4 to 7, … and from 512 on."""
+        """Returns 10 means, over the ranks 1, 2 to 3, 4 to 7, …, 512 and above."""
         edges = [*(1 << np.arange(10)) - 1, len(values)]
         return np.array([values[low:high].mean() for low, high in pairwise(edges)])
 
@@ -103,7 +103,7 @@ class Bias:
 def best(
     figures: Sequence[str], method: str, among: Sequence[str] = tuple(METHODS), worst: bool = False
 ) -> Callable[[Evidence], Finding]:
-    """Tests that a method has the lowest (or largest) error at every point."""
+    """Returns a test that a method's error is always the lowest (or largest)."""
 
     def finding(rows: Evidence) -> Finding:
         errors = {name: np.concatenate([rows.values(figure, name) for figure in figures]) for name in among}
@@ -126,7 +126,7 @@ def best(
 def ratio(
     figures: Sequence[str], method: str, to: str, low: float, high: float
 ) -> Callable[[Evidence], Finding]:
-    """Tests that the ratio of two methods' errors is between two numbers."""
+    """Returns a test that the ratio of two methods' errors is in a range."""
 
     def finding(rows: Evidence) -> Finding:
         parts = []
@@ -144,7 +144,7 @@ def ratio(
 
 
 def lower(figures: Sequence[str], method: str, than: str) -> Callable[[Evidence], Finding]:
-    """Tests that a method has a lower error than another."""
+    """Returns a test that a method has a lower error than another."""
     return ratio(figures, method, than, 0.0, np.nextafter(1.0, 0.0))
 
 
@@ -335,7 +335,7 @@ def _variance_flat(rows: Evidence) -> Finding:
 
 @bias("Norm being slightly better (smaller) than Base", COUNTS, "mean variance 0 to 10 % smaller")
 def norm_smaller(rows: Evidence) -> Finding:
-    """Tests that Norm's mean variance is 0 to 10 % below Base's variance."""
+    """Tests that Norm's mean variance is up to 10 % lower than Base's."""
     quotient = float(Bias(rows, "norm").variance.mean() / Bias(rows, "base").variance.mean())
     return graded([0.9 < quotient < 1.0], f"mean variance, Norm / Base: {quotient:.4f} (expected 1 − 1/d)")
 

@@ -19,7 +19,7 @@ EMOJI_USERS = 884_427  # n of the paper's Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population: (d,) users per value in descending order; labels, sets."""
+    """A population. `histogram` has the users per value."""
 
     name: str
     histogram: npt.NDArray[np.int64]
@@ -33,27 +33,28 @@ class Dataset:
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """The true frequencies: (d,) float64."""
+        """The (d,) true frequencies."""
         frequencies: npt.NDArray[np.float64] = self.histogram / self.users
         return frequencies
 
 
 def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT) -> Dataset:
-    """Returns the paper's Zipf data: frequencies ∝ 1/v^1.5 over 1..1024."""
+    """Returns Zipf data: frequencies ∝ 1/v^exponent, or 1/v^1.5 by default."""
     weights = np.arange(1, domain_size + 1, dtype=np.float64) ** -exponent
     return Dataset("zipf", apportion(weights, users), None, {})
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
-    """Returns 10⁶ users by (d,) weights ≥ 0."""
+    """Returns a population of 10⁶ users in proportion to (d,) weights ≥ 0."""
     return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
-    """Returns 845 emoji, by their use on Twitter, with 93 subgroups.
+    """Returns a population of `users` over 845 emoji, in 93 subgroups.
 
-    Uses are counted until 2020-06-16. The paper's 1,573 emoji, from an emoji keyboard, are no longer public.
+    The frequencies are those of the emoji on Twitter until 2020-06-16. The paper's data, 1,573 emoji from an emoji
+    keyboard, are no longer public.
     """
     text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))

@@ -1,7 +1,7 @@
 """Compares empirical Bayes with PowerNS and Norm-Sub (not in the paper).
 
-The data are Emoji and Zipf as in the other figures, and three populations of 10⁶ users over 1,024 values: uniform, and
-geometric with the ratio 0.99 or 0.95.
+The data are Emoji, Zipf, and three populations of 10⁶ users with 1,024 values: one is uniform, and two are geometric
+with the ratios 0.99 and 0.95.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
 def eleventh(scale: Scale) -> list[Job]:
     """Returns jobs for the root mean square errors of three methods.
 
-    The case "" has all values, "top 16" the 16 most frequent, and "top 16: mean error" their mean of estimate minus
-    truth. Only empirical Bayes has "over power-ns", "over norm-sub" and "top 16 over …": the relative difference of
-    its error to the other method's error on the same draw.
+    The case "" has the errors of all values, and "top 16" has the errors of the 16 most frequent values. "top 16: mean
+    error" is the mean of estimate minus truth for these 16 values. The cases "over power-ns", "over norm-sub" and "top
+    16 over …" are the relative difference between empirical Bayes's error and the other method's error on a draw.
     """
     return [
         Job(("eleventh", name, epsilon, repeat), partial(_errors, name=name, epsilon=epsilon))
@@ -84,7 +84,7 @@ the mean of estimate minus truth, which is below 0 if a method shrinks them."""
 
 
 def table(rows: Sequence[Row], case: str = "") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns a table's header and rows, for all values or the case "top 16"."""
+    """Returns a table's header and rows. `case` is "" or "top 16"."""
     of = {(row.case, row.dataset, row.x, row.method): row for row in rows if row.figure == "eleventh"}
     cells = [(dataset, x) for other, dataset, x, method in of if other == case and method == NAME]
     head = ["data", "ε", *COMPARED, *(f"over {peer}" for peer in PEERS)]

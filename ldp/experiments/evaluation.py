@@ -39,7 +39,7 @@ FITS: Mapping[str, Callable[[Estimate], Vector]] = {"norm-sub": norm_sub, "power
 
 @cache
 def olh(epsilon: str, domain_size: int) -> ldp.OLH:
-    """Returns the protocol of all experiments."""
+    """Returns the protocol that all experiments use."""
     return ldp.OLH(epsilon, domain_size)
 
 
@@ -64,7 +64,7 @@ def _jobs(
 
 
 def bias(scale: Scale) -> list[Job]:
-    """Returns jobs for distribution, bias and variance of counts: Zipf, ε = 1."""
+    """Returns jobs for the mean, bias and variance of counts (Zipf, ε = 1)."""
     starts = range(0, scale.runs, BATCH)
     return [
         Job(("bias", "zipf", start), partial(_counts, runs=min(BATCH, scale.runs - start)))
@@ -104,7 +104,7 @@ def _over_runs(figure: str, case: str, method: str, x: Vector, values: Vector) -
 
 
 def full_domain(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of single values, ε from 0.2 to 4."""
+    """Returns jobs for the error of single values (ε from 0.2 to 4)."""
     return _jobs(("full-domain",), scale, _full_domain, name=DATASETS, epsilon=scale.thin(EPSILONS))
 
 
@@ -120,7 +120,7 @@ def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Samp
 
 
 def users(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of single values by n: Zipf, ε = 1."""
+    """Returns jobs for the error of single values (n ≤ 2,000,000, ε = 1)."""
     return _jobs(("users", "zipf"), scale, _users, n=scale.thin(USERS))
 
 
@@ -131,7 +131,7 @@ def _users(rng: np.random.Generator, n: int) -> list[Sample]:
 
 
 def worth(rows: list[Row]) -> list[Row]:
-    """Converts MSE to n', the number of users for which Base has this MSE.
+    """Converts each MSE to n', the number of users that Base needs for it.
 
     n' follows from Equation 3, averaged over the domain. The deviation of n' is a first-order approximation.
     """
@@ -154,7 +154,7 @@ def worth(rows: list[Row]) -> list[Row]:
 
 
 def set_value(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of random sets by size, ε = 1."""
+    """Returns jobs for the error of random sets by size (ε = 1)."""
     work = partial(_set_value, large=scale.thin(LARGE), small=scale.thin(SMALL))
     return _jobs(("set-value",), scale, work, name=DATASETS)
 
@@ -173,7 +173,7 @@ def _set_value(rng: np.random.Generator, name: str, large: list[int], small: lis
 
 
 def set_case(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of the subgroups of emoji, ε from 0.2 to 4."""
+    """Returns jobs for the error of the subgroups of emoji (ε from 0.2 to 4)."""
     return _jobs(("set-case", "emoji"), scale, _set_case, epsilon=scale.thin(EPSILONS))
 
 
@@ -185,7 +185,7 @@ def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 
 def synthetic(scale: Scale) -> list[Job]:
-    """Returns jobs for errors of subgroups on synthetic data."""
+    """Returns jobs for the error of subgroups of emoji on synthetic data."""
     return _jobs(("synthetic", "emoji"), scale, _synthetic, epsilon=scale.thin(EPSILONS))
 
 
@@ -214,7 +214,7 @@ def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
 
 
 def top_k(scale: Scale) -> list[Job]:
-    """Returns jobs for the error of the k most frequent values, ε = 1."""
+    """Returns jobs for the error of the k most frequent values (ε = 1)."""
     return _jobs(("top-k",), scale, partial(_top_k, ks=scale.thin(TOP)), name=DATASETS)
 
 
@@ -231,7 +231,7 @@ def _top_k(rng: np.random.Generator, name: str, ks: list[int]) -> list[Sample]:
 def each(
     figure: str, dataset: str, x: float, values: npt.NDArray[np.float64], case: str = ""
 ) -> list[Sample]:
-    """Returns samples of one repeat, one per method."""
+    """Returns one sample per method, from the values of one repeat."""
     return [
         once(figure, dataset, method, x, value, case) for method, value in zip(METHODS, values, strict=True)
     ]

@@ -29,13 +29,13 @@ NAMES = {
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
 OTHER = "not on other emoji"
-"""Verdict on a claim that fails on these emoji and holds on Zipf, or does not cover Zipf; the paper had other emoji."""
+"""Verdict on a claim that fails only on these emoji, which are not the paper's emoji."""
 NEARLY_ALL, HALF = 0.95, 0.5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A measurement in words, and the verdicts, overall and per data set."""
+    """A measurement in words, the overall verdict and one per data set."""
 
     measured: str
     verdict: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 def graded(cases: npt.ArrayLike, measured: str) -> Finding:
-    """Grades cases: holds if 95 % are true, in part if half are true."""
+    """Grades a claim: it holds if 95 % of cases are true, in part if half are."""
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
     verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS
@@ -55,7 +55,7 @@ def graded(cases: npt.ArrayLike, measured: str) -> Finding:
 def overall(by_data: Mapping[str, str]) -> str:
     """Combines the verdicts on each data set into the verdict on a claim.
 
-    Zipf decides, because the paper used the same data. The emoji differ from the paper, so they cannot fail a claim.
+    Zipf decides, because the paper used the same data. The paper has other emoji, so results on emoji refute no claim.
 
     Example:
         >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"zipf": IN_PART, "emoji": FAILS})
@@ -80,7 +80,7 @@ def number(value: float) -> str:
 
 
 class Evidence:
-    """The rows of an evaluation by curve; `figures` has the figures' names."""
+    """The rows of an evaluation by curve. `figures` has the figure names."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -94,7 +94,7 @@ class Evidence:
         return Evidence([row for row in self._rows if row.dataset == dataset])
 
     def common(self, figures: Sequence[str]) -> tuple[str, ...]:
-        """Returns the data sets with rows of any case in each of the figures."""
+        """Returns the data sets that have rows in all of the figures."""
         has = {(figure, dataset) for figure, dataset, _, _ in self._curves}
         names = dict.fromkeys(row.dataset for row in self._rows)
         return tuple(name for name in names if all((figure, name) in has for figure in figures))
@@ -104,15 +104,15 @@ class Evidence:
         return self._curves[figure, dataset, method, case]
 
     def datasets(self, figure: str) -> list[str]:
-        """Returns the data sets of a figure."""
+        """Returns the data sets for which a figure has rows without a case."""
         return list(dict.fromkeys(of for name, of, _, case in self._curves if name == figure and not case))
 
     def x(self, figure: str, dataset: str, case: str = "", method: str = "base") -> Vector:
-        """Returns the (m,) x values of a figure."""
+        """Returns the (m,) x values of one curve."""
         return np.array([row.x for row in self.curve(figure, dataset, method, case)])
 
     def values(self, figure: str, method: str, dataset: str | None = None, case: str = "") -> Vector:
-        """Returns the (m,) values of a method, on one data set or on all in turn."""
+        """Returns a method's (m,) values, on all data sets if `dataset` is None."""
         datasets = self.datasets(figure) if dataset is None else [dataset]
         return np.array([row.value for name in datasets for row in self.curve(figure, name, method, case)])
 

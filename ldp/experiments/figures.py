@@ -1,4 +1,4 @@
-"""The figures' axes, and the rows with their data."""
+"""Axes of the figures, and the rows that contain their data."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ BAR = (0.16, 0.84)  # Quantiles of the repeats: mean ± 1 standard deviation of 
 class Row:
     """One point of a figure: mean and deviation of `repeats` values at x.
 
-    `case` is "" for the plotted curves. The figure "synthetic" plots the cases "real", "norm-sub" and "power-ns", by
-    the data of the errors. Further cases are numbers for the report: "sum" of "bias" (over the domain, at x = d),
-    "zeros" of "distribution" (share of zeros in the less frequent half), "threshold" of "full-domain" (smallest kept
-    frequency), "picked on …" of "synthetic" (share of repeats in which the data pick the method). `low` and `high` are
-    the quantiles `BAR` of the repeats, or None if the samples have only a mean.
+    `case` is "" for plotted curves. Only the figure "synthetic" also plots other cases: "real" has the errors on the
+    real data, and "norm-sub" and "power-ns" have the errors on data made by these methods. Cases for the report:
+
+    - "sum" of the figure "bias": sum over the domain, at x = d
+    - "zeros" of "distribution": share of zeros in the less frequent half of the values
+    - "threshold" of "full-domain": smallest estimate above 0
+    - "picked on …" of "synthetic": share of repeats in which the method is best on the synthetic data
+
+    `low` and `high` are the quantiles `BAR` of the repeats, or None if only a mean is known.
     """
 
     figure: str
@@ -35,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure's axes and experiment; `paper` is its number, or ""."""
+    """A figure's axes and experiment. `paper` is "" for additional figures."""
 
     name: str
     paper: str
@@ -67,7 +71,7 @@ FIGURES: dict[str, Figure] = {
     )
 }
 # fmt: on
-"""Name -> figure, in the paper's order, followed by two figures that the paper does not have."""
+"""Name -> figure, in the paper's order, followed by two figures that are not in the paper."""
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs an evaluation as jobs with separate seeds, on many processes."""
+"""Runs an evaluation as jobs with separate seeds, in many processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scale:
     stride: int
 
     def thin(self, points: Sequence[Point]) -> list[Point]:
-        """Returns every stride-th point, and the last."""
+        """Returns every `stride`-th point, and the last point."""
         return [*points[: -1 : self.stride], points[-1]]
 
 
@@ -43,9 +43,9 @@ QUICK = Scale(repeats=5, runs=500, stride=4)  # Enough to see the shape of every
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Mean of `count` repeats at (m,) points, and sums of squared deviations.
+    """Mean and sum of squared deviations of `count` repeats at m points.
 
-    `each` has the (count, m) repeats, or is None if only the mean is known.
+    `each` has the (count, m) values of the repeats, or is None if only the mean is known.
     """
 
     figure: str
@@ -87,20 +87,20 @@ def once(
     value: float | Sequence[float] | Vector,
     case: str = "",
 ) -> Sample:
-    """Returns the sample of one repeat: numbers at one or (m,) points."""
+    """Returns the sample of one repeat, at one point or m points."""
     points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
     return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1, values[None])
 
 
 @dataclass(frozen=True)
 class Job:
-    """Picklable work with a unique key, which determines its coins."""
+    """Picklable work with a unique key, which seeds the random numbers."""
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]
 
     def run(self, seed: int) -> list[Sample]:
-        """Does the work with a generator from seed and key."""
+        """Runs the work with a generator that is seeded by `seed` and the key."""
         key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in self.key]
         return self.work(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)))
 
@@ -108,9 +108,9 @@ class Job:
 def run(
     jobs: Sequence[Job], seed: int, work: Workers = map, on_done: Callable[[], object] = lambda: None
 ) -> list[Row]:
-    """Runs jobs, and combines their samples by curve in the order of the jobs.
+    """Runs jobs in order, and combines the samples of each curve.
 
-    A seed always gives the same rows, bit for bit, with any number of processes. Calls `on_done` after each job.
+    The same seed gives the same rows, bit for bit, with any number of processes. Calls `on_done` after each job.
     """
     merged: dict[tuple[str, str, str, str, bytes], Sample] = {}
     for samples in work(partial(Job.run, seed=seed), jobs):
@@ -123,7 +123,7 @@ def run(
 
 @contextmanager
 def workers(processes: int) -> Iterator[Workers]:
-    """Yields the map function of a pool, or the builtin for one process."""
+    """Yields the map function of a process pool, or `map` for one process."""
     if processes == 1:
         yield map
         return

@@ -34,7 +34,7 @@ COLOURS = {
 MARKERS = dict(zip(COLOURS, "os1^xXD+vP*", strict=True))
 LEFT = ("base", "base-pos", "post-pos", "norm", "norm-mul", "norm-sub")
 RIGHT = ("base", "norm-sub", "mle-apx", "base-cut", "norm-cut", "power", "power-ns")
-"""The paper's methods in left and in right panels."""
+"""The methods in the left and in the right panels of the paper's figures."""
 
 CASES = {
     "": "",
@@ -45,7 +45,7 @@ CASES = {
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Draws a figure as PNG. Raises ModuleNotFoundError or ValueError."""
+    """Draws a figure as PNG; raises ModuleNotFoundError without matplotlib."""
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("matplotlib is missing; plots need it: pip install '.[plots]'")
     from matplotlib import style
@@ -60,7 +60,6 @@ def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
 
 
 def _grid(high: int, wide: int, *, shared: bool) -> tuple[Picture, list[list[Axes]]]:
-    """Returns an empty picture and its grid of panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Picture
 
@@ -74,7 +73,7 @@ def _of(rows: Sequence[Row], dataset: str, case: str, method: str) -> list[Row]:
 
 
 def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws two panels per data set or case; bars show 68 % of the repeats."""
+    """Draws two panels per data set and case; bars show 68 % of the repeats."""
     cases = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case in CASES))
     picture, axes = _grid(len(cases), 2, shared=False)
     for (dataset, case), band in zip(cases, axes, strict=True):
@@ -107,7 +106,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
 
 
 def _ranks(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """Draws a panel per method; the line is the truth, 0 or Base's variance."""
+    """Draws a panel per method, with a grey line for comparison."""
     picture, axes = _grid(4, 3, shared=True)
     sums = {row.method: row for row in rows if row.case == "sum"}
     base = _of(rows, "zipf", "", "base")

@@ -37,8 +37,7 @@ class Reproduced:
     pictures: bool
 
 
-def _drawable() -> bool:
-    """Returns whether matplotlib can be imported."""
+def _has_matplotlib() -> bool:
     try:
         import_module("matplotlib.figure")
     except ImportError:
@@ -47,7 +46,7 @@ def _drawable() -> bool:
 
 
 def experiments_of(figures: Iterable[str]) -> list[str]:
-    """Returns the experiments of some figures. Raises ValueError."""
+    """Returns the experiments of figures; raises ValueError for unknown names."""
     wanted = set()
     for name in figures:
         if name not in FIGURES:
@@ -67,10 +66,10 @@ def reproduce(
 ) -> Reproduced:
     """Computes figures, assesses the claims, and writes the output folder.
 
-    Each figure also computes the other figures of its experiment: "bias" also writes "distribution" and "variance". A
-    seed always gives the same files for the same scale and version of numpy, with any number of processes. `on_begin`
-    receives the name and number of steps of each part, and returns the callback for each step. Raises ValueError for an
-    unknown figure, and OSError.
+    An experiment always writes all its figures: "bias" also writes "distribution" and "variance". The files depend on
+    the seed, the scale and the version of numpy, but not on the number of processes. Each experiment passes its name
+    and number of jobs to `on_begin`, and calls the returned function after each job. Raises ValueError for an unknown
+    figure, and OSError if a file cannot be written.
     """
     names = experiments_of(figures)
     out.mkdir(parents=True, exist_ok=True)
@@ -80,7 +79,7 @@ def reproduce(
             jobs = EXPERIMENTS[name](scale)
             made = run(jobs, seed, work, on_begin(name, len(jobs)))
             rows += evaluation.worth(made) if name == "users" else made
-    drawn = pictures and _drawable()
+    drawn = pictures and _has_matplotlib()
     written: list[Path] = []
     for figure in FIGURES.values():
         if figure.experiment in names:

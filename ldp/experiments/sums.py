@@ -1,4 +1,4 @@
-"""Compares the sums of Figure 2 over the domain with the published sums."""
+"""Compares Figure 2's errors, summed over the domain, with published sums."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESCALED = "differs: by definition the sum is at most n; the published 0 comes f
 
 @dataclass(frozen=True)
 class Sum:
-    """A method's published, calculated (or None) and measured sum."""
+    """A method's sums; `published` and `calculated` can be None."""
 
     method: str
     published: int | None
@@ -46,20 +46,20 @@ class Sum:
 
 
 def sums(rows: Sequence[Row]) -> list[Sum]:
-    """Compares the sums of the figure "bias" with the published ones.
+    """Compares the sums of the figure "bias" with the published sums.
 
-    Two means over runs agree within 4 standard errors of their difference. Power may differ by 2 %, because its prior
-    differs slightly from the paper.
+    Two sums agree if they differ by at most 4 standard errors of the difference. Power's sums may differ by 2 %,
+    because its prior differs slightly from the paper's prior.
     """
     found = {row.method: row for row in rows if row.figure == "bias" and row.case == "sum"}
     return [_compare(found[method]) for method in METHODS if method in found]
 
 
 def calculated(method: str) -> float | None:
-    """Returns the expected sum for counts X ~ N(k, s²) with true counts k.
+    """Returns the expected sum of errors for counts X ~ N(k, s²).
 
-    s² is Base's variance. Base-Pos (T = 0) and Base-Cut keep X ≥ T: E X·1{X ≥ T} = k·Φ(z) + s·φ(z), z = (k − T)/s.
-    Returns None for other methods whose sum is not 1.
+    k is a true count, and s² is Base's variance. Base-Pos, Post-Pos (both with T = 0) and Base-Cut keep X ≥ T:
+    E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with z = (k − T)/s. Returns None for Power and Norm-Cut.
 
     Example:
         >>> round(calculated("base-cut"))

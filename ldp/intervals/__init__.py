@@ -1,1 +1,1 @@
-"""Score intervals, bounds by binomial tails, and confidence sequences."""
+"""Score intervals, bounds from binomial tails, and confidence sequences."""

@@ -1,4 +1,4 @@
-"""Tail bounds of support counts, where the normal distribution fails.
+"""Tail bounds of support counts, also for tails that are far from normal.
 
 Reports are independent given the users' values. If n·f users have a value, its support count is the sum of two
 binomials, Bin(nf, p) + Bin(n(1−f), q), for every protocol. At n·q = 1 a count of 6 or more is 2,000 times as likely as
@@ -18,16 +18,17 @@ from ldp.intervals.score import Of
 
 Vector = npt.NDArray[np.float64]
 
-_SHORT = 0.2  # largest shortfall of the saddlepoint tail relative to the exact tail; 0.14 was observed
-_ROUGH = 30  # variance of C above which the shortfall is negligible for the tails of all levels
+_SHORT = 0.2  # allowance for the relative shortfall of the saddlepoint tail; the largest observed is 0.14
+_ROUGH = 30  # variance of C above which the allowance decreases
 _HALVINGS = 53
 
 
 def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
-    """Returns the lowest f with Pr[C ≥ c] ≥ risk for each count.
+    """Returns a lower bound of the frequency for each count c.
 
-    The bound fails with a probability of at most `risk` ≤ ½. `counts` are (k,) whole numbers in 0..n. A report supports
-    its user's value with probability p, any other with q < p. An upper bound is
+    The bound is the lowest frequency f at which the count C satisfies Pr[C ≥ c] ≥ risk. It exceeds the true frequency
+    with a probability of at most `risk` ≤ ½. `counts` contains k whole numbers in 0..n. A report supports its user's
+    value with probability p, and any other value with probability q < p. An upper bound is
     1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk). The result is (k,) float64 in [0, 1], by bisection. O(k).
 
     Example:
@@ -51,9 +52,9 @@ def top_bounds(
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous bounds for the k most frequent of d values.
 
-    See `query.top_interval`. `counts` are (k,), p and q as for `lower_bound`; all intervals cover simultaneously
-    with probability `level` in (0, 1). For a sampled population the counts are Bin(n, q + f(p−q)), and the bounds are
-    those of Clopper and Pearson (1934). O(k).
+    See `query.top_interval`. `counts` is (k,), and p and q are as for `lower_bound`. The probability that all intervals
+    contain the frequencies is at least `level`, in (0, 1). For a sampled population, the counts are Bin(n, q + f(p−q)),
+    and the bounds are those of Clopper and Pearson (1934). O(k).
     """
     risk = (1.0 - level) / 2.0
     if of == "population":
@@ -72,19 +73,19 @@ def _least(counts: Vector, n: int, risk: float) -> Vector:
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
-    """Bounds Pr[C ≥ c] from above for C ~ Bin(nf, p) + Bin(n(1−f), q): (k,).
+    """Returns upper bounds of Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q).
 
-    It is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels (1987)
-    for integers, raised by its possible shortfall: a fifth if C has a small variance, almost 0 if the variance is
-    large. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is a sum of two
-    binomials, too. The result is 1 for counts up to the mean; n·f need not be an integer. counts and f are (k,). O(k).
+    The bound is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels
+    (1987) for integers, plus an allowance for its error. The allowance is a fifth if C has a small variance, and almost
+    0 if the variance is large. The tilted count is also a sum of two binomials, so the saddlepoint is log y for the
+    positive root y of a quadratic. The result is 1 for counts up to the mean. n·f need not be an integer. `counts`, `f`
+    and the result are (k,). O(k).
     """
     return _tail(counts / n, n, *_floats(p, q), f)
 
 
 def _floats(p: Fraction, q: Fraction) -> tuple[float, float, float, float]:
-    """Returns p, q, 1 − p and 1 − q, each rounded once."""
-    return float(p), float(q), float(1 - p), float(1 - q)
+    return float(p), float(q), float(1 - p), float(1 - q)  # each rounded once
 
 
 def _tail(x: Vector, n: int, p: float, q: float, not_p: float, not_q: float, f: Vector) -> Vector:

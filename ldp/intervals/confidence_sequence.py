@@ -3,36 +3,37 @@
 A pointwise 95 % interval covers at one fixed time. A confidence sequence covers simultaneously at all times, so you may
 look at every snapshot and stop at any time.
 
-**Martingale.** Given the users' values, in any order, reports are independent. The contribution of a report to a count
-C has one law for a user with the value (or with a value of the set), and another law for other users. Let a(λ) and b(λ)
-be the logarithms of E e^(λ·contribution) under the two laws. With f the frequency among the first n users,
+**Martingale.** Given the users' values and their order, reports are independent. Let X be the contribution of a report
+to a count C, of a value or of a set. X has one law (distribution) for users with the value, or with a value of the set,
+and another law for other users. Let a(λ) and b(λ) be log E e^(λX) under these two laws, and let f be the frequency
+among the first n users. Then
 
     E_n(λ) = exp(λ·C_n − n·(f·a(λ) + (1 − f)·b(λ)))
 
-is a martingale of mean 1. The mean of E_n(λ) over K fixed λ is a martingale of mean 1, too. By Ville's inequality, the
-probability that it reaches 1/r at any n is at most r. A mean of K non-negative numbers is at least 1/K of the largest.
-With probability 1 − r, therefore, at every n and for each of K λ > 0,
+is a martingale of mean 1. The mean of E_n(λ) over K fixed λ is also a martingale of mean 1. By Ville's inequality, the
+probability that this mean reaches 1/r at any n is at most r. A mean of K non-negative numbers is at least 1/K of the
+largest. Therefore, with probability 1 − r, at every n and for each of the K values λ > 0,
 
-    f ≥ (λ·C_n − n·b(λ) − log(K/r)) / (n·(a(λ) − b(λ))),
+    f ≥ (λ·C_n − n·b(λ) − log(K/r)) / (n·(a(λ) − b(λ))).
 
-and the largest of these K numbers is a lower bound. −λ gives the upper bound; each bound has half of the risk.
+The largest of these K numbers is a lower bound. The values −λ give the upper bound. Each bound gets half of the risk.
 
-**Choice of λ.** The best λ for n reports is about z/(s√n), with s the standard deviation of a contribution: between
-those of the two laws, depending on f. The λ are powers of 2 apart, from the best one for n = 100 and the smaller s to
-the best one for n = 10¹³ and the larger s. If s² ≪ 1, a λ above log(1/s²), about the largest logarithm of a likelihood
-ratio, cannot help. This keeps K at 6 to 25. The interval is 1.6 to 2.1 times as wide as the pointwise interval. If the
-channel is expected to change fewer than one report, the pointwise interval is narrower than a user, and the
-anytime-valid interval is at most 14 users wide.
+**Choice of λ.** The best λ for n reports is about 3.5/(s√n), where s is the standard deviation of a contribution. s
+lies between the standard deviations under the two laws, depending on f. Each λ is half of the previous one, from the
+best one for n = 100 and the smaller s to the best one for n = 10¹³ and the larger s. If s² ≪ 1, a λ above log(1/s²),
+about the largest logarithm of a likelihood ratio, cannot help. This keeps K at 6 to 25. Intervals are 1.6 to 2.1 times
+as wide as pointwise ones. If the channel is expected to change fewer than one report, the pointwise interval is
+narrower than one user, and the anytime-valid interval is at most 14 users wide.
 
 **Laws.** A report supports a value with probability p or q. For a set, the contribution has a known mean and variance
 (`Oracle.set_variances`), and lies between 0 and the largest number of the set's values that a report supports. Bennett
-(1962) bounds a(λ) and b(λ) by the worst law with this mean, variance and end. Except for Hadamard and PGR, the law of
-independent supports is another bound; the smaller one counts.
+(1962) bounds a(λ) and b(λ) by those of the worst law with this mean, variance and upper end. Except for Hadamard and
+PGR, the law of independent supports gives another bound, and the smaller of the two bounds is used.
 
-**Several rates.** Reports at several rates (`RatedEstimate`) have a λ for each rate, such that a(λ) − b(λ) is the same
-γ at all rates: e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f, with slope n·γ.
-A rate requires γ < log(p/q). If γ exceeds half of this, the rate uses the half, which only lowers the bound. The upper
-bound is 1 minus the lower bound of the other value.
+**Several rates.** For reports at several rates (`RatedEstimate`), each rate has its own λ, such that a(λ) − b(λ) is the
+same γ at all rates. This gives e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f,
+with slope n·γ. A rate requires γ < log(p/q). If γ exceeds half of this limit, the rate uses half of the limit, which
+only lowers the bound. The upper bound is 1 minus the lower bound of the other value.
 
 Sources: Ville (1939); Robbins (1970), "Statistical methods related to the law of the iterated logarithm"; Howard,
 Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences"; Joag-Dev and
@@ -62,16 +63,16 @@ Moments = tuple[float, float]  # Mean and variance of a report's contribution
 
 _FROM, _TIMES, _LINES = 100.0, 4.0, 19
 _UNTIL = _FROM * _TIMES ** (_LINES - 1)
-_BLOCK = 16384  # Number of counts that fit the processor's cache while all λ are tried
+_BLOCK = 16384  # Number of counts that fit in the processor's cache while all λ are tried
 _DEVIATIONS = 3.5
 """Approximate distance of the interval's ends in standard deviations, for which the λ are optimal."""
 
 
 def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of (k,) support counts of n reports.
+    """Returns anytime-valid intervals from support counts of n reports.
 
-    A report supports its user's value with probability p, any other with q < p. For one value, f is inside its interval
-    at every n with a probability of at least `level`, in (0, 1).
+    A report supports its user's value with probability p, and any other value with probability q < p. For one value,
+    the probability that the interval contains f at every n is at least `level`, in (0, 1).
 
     Returns:
         (low, high), each (k,) float64, in [0, 1]. O(k).
@@ -92,11 +93,11 @@ def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple
 def of_sets(
     totals: Vector, n: int, inside: Moments, outside: Moments, laws: Laws, level: float
 ) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of sets from (k,) sums of supports.
+    """Returns anytime-valid intervals of sets from k sums of supports.
 
-    Let X be the number of the set's values that a report supports. `inside` is the mean of X, and an upper bound of its
-    variance, if the report's user has a value of the set. `outside` is the same for other users, with a smaller mean.
-    `laws` are those of `SetVariance.laws`. Level and result are as for `of_values`.
+    Let X be the number of the set's values that a report supports. `inside` contains the mean of X and an upper bound
+    of the variance of X, for users with a value of the set. `outside` contains the same for other users, with a smaller
+    mean. `laws` are those of `SetVariance.laws`. Level and result are as for `of_values`.
     """
     variances = inside[1], outside[1]
     if not any(variances):  # reports are not random
@@ -108,8 +109,8 @@ def of_sets(
 def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: float) -> tuple[Vector, Vector]:
     """Returns anytime-valid intervals of pooled frequencies at several rates.
 
-    `counts` are (rates, 2), not all 0; `channels` are p and q of each rate, p + q = 1. Level and result are as for
-    `of_values`.
+    `counts` is (rates, 2), not all 0. `channels` contains p and q of each rate, with p + q = 1. `level` is as for
+    `of_values`. Returns low and high, each of shape (2,).
     """
     check_level(level)
     p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))
@@ -129,7 +130,7 @@ def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: flo
 
 
 def value_laws(p: float, q: float) -> Laws:
-    """Returns log E e^(λX) for X = 1 with probability p, and with q."""
+    """Returns the functions log E e^(λX) for Bernoulli(p) and Bernoulli(q)."""
 
     def law(probability: float) -> Callable[[Vector], Vector]:
         return lambda lam: _log_mean(probability, lam)
@@ -145,7 +146,7 @@ def _log_mean(p: float, lam: Vector) -> Vector:
 
 
 def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
-    """Returns bounds of log E e^(λX) for X in 0..`most` with these moments."""
+    """Bounds log E e^(λX) for X in 0..`most` with the moments of the two laws."""
 
     def law(mean: float, variance: float) -> Callable[[Vector], Vector]:
         def bound(lam: Vector) -> Vector:
@@ -174,7 +175,7 @@ def least_laws(bounds: Laws, p: float, q: float, m: int) -> Laws:
 
 
 def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
-    """Returns the largest log E e^(λX), λ > 0, for X ≤ end with mean 0."""
+    """Bounds log E e^(λX) for λ > 0 and X ≤ `end` with mean 0."""
     if not variance:
         return np.zeros_like(lam)
     share = variance / (variance + end * end)

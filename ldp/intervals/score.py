@@ -26,12 +26,13 @@ def check(level: float, of: Of) -> None:
 def interval(
     estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float, of: Of
 ) -> tuple[Vector, Vector]:
-    """Returns score intervals around (k,) estimates f̃.
+    """Returns score intervals around k estimates f̃.
 
-    They are {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of the set's
-    values that a report supports. `inside` is the variance of X if the report's user has a value of the set, `outside`
-    for other users; `difference` is p − q. With b = a·(inside − outside)/2 and w = a·(variance at f = f̃), the ends are
-    f̃ plus the roots of x² − 2bx − w. The root of larger magnitude is computed directly, the other as −w divided by it.
+    An interval is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). Let X be the number of values
+    of the estimated set that a report supports. `inside` is the variance of X if the report's user has a value of the
+    set, and `outside` is the variance for other users. `difference` is p − q. With b = a·(inside − outside)/2 and
+    w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w. The root of larger magnitude is computed
+    first, and the other root is −w divided by it.
 
     If the users are an independent sample of a population with the share f, X has the additional variance f(1−f)(p−q)².
     For one value the result is then Wilson's interval of the count.
@@ -40,13 +41,13 @@ def interval(
         (low, high), each (k,) float64; f̃ lies between them. O(k).
 
     Raises:
-        ValueError: level, the coverage, is not strictly between 0 and 1; another `of`.
+        ValueError: `level`, the coverage, is not strictly between 0 and 1, or `of` is not a value of `Of`.
     """
     check(level, of)
     z = -float(ndtri((1.0 - level) / 2.0))
     a = z * z * float(1 / (n * difference**2))
     b = a * (inside - outside) / 2.0
-    # negative by rounding, or for estimates outside of [0, 1] if the variance nearly vanishes at that end
+    # could be negative by rounding, or for estimates outside [0, 1] if the variance nearly vanishes at that end
     w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
     low, high = _roots(np.full_like(w, b), w)
     if of == "population":

@@ -1,10 +1,10 @@
-"""Compiled loops: hashing, bits, subsets, a transform, frames.
+"""Compiled loops for hashes, bits, subsets, transforms and frames.
 
-The first call of a kernel compiles it and caches it on disk. `warm` compiles all kernels, and
-`ldp.compiling.warm` those of a stream. The cache key contains the CPU and the time stamp of the kernel's
-file, so kernels do not call kernels of other files. All kernels release the GIL, and none allocates memory in
-proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast after each step keeps a
-loop narrow.
+The first call of a kernel compiles it and caches it on disk. `warm` compiles all kernels, and `ldp.compiling.warm`
+compiles those of a stream. The cache key contains only the CPU and the timestamp of the kernel's own file. A kernel
+must therefore not call kernels in other files. All kernels release the GIL, and no kernel allocates memory in
+proportion to n·d. numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic. A cast after each step of a loop
+keeps integers narrow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts reports of bits: unary encoding, and subsets encoded as bits."""
+"""Counts the bits of reports, for unary encoding and Subset Selection."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, uint8, uint32
 
-RUN = 2048  # bytes of bits counted together: one sum in bytes per bit fits the first-level cache
+RUN = 2048  # bytes counted together; their eight 1-byte sums each fit the first-level cache
 
 
 @njit(cache=True, nogil=True)
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
-    """Adds to state[v], (d,) int64, the number of reports whose bit v is set.
+    """Adds to each state[v] the number of reports whose bit v is set.
 
-    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time. A run contains several short
-    reports. bits is (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, padding 0.
+    Counters of 1 byte add at most 255 runs of bytes, and are then added to the state. A run is a part of a long report,
+    or several short reports. `state` is (d,) int64. `bits` is (n, ⌈d/8⌉) uint8 and contiguous. Value v is bit v mod 8
+    of byte v div 8, and padding is 0.
     """
     n, size = bits.shape
     wire = bits.reshape(-1)
@@ -43,13 +44,13 @@ def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> Non
 
 @njit(cache=True, nogil=True)
 def count_ones(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Returns the number of set bits per row of (n, size) uint8: (n,) int64."""
+    """Returns the number of set bits in each row of `bits`, as (n,) int64."""
     ones = np.empty(len(bits), np.int64)
     for i in range(len(bits)):
         row = bits[i]
         total = uint32(0)
         for j in range(row.size):
-            x = row[j]  # sums of two, then four, then eight neighbouring bits
+            x = row[j]  # sums of two, then four, then eight adjacent bits
             x = uint8(x - uint8(uint8(x >> uint8(1)) & uint8(0x55)))
             x = uint8(uint8(x & uint8(0x33)) + uint8(uint8(x >> uint8(2)) & uint8(0x33)))
             total = uint32(total + uint32(uint8(x + uint8(x >> uint8(4))) & uint8(0x0F)))

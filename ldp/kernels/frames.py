@@ -1,7 +1,7 @@
-"""Decodes binary and JSON frames of many records, with a verdict on each.
+"""Decodes the binary and JSON frames of many records, with verdicts.
 
-One pass over the bytes without allocation or recursion. The parser stops at the first byte that is invalid at its
-position. After the end of a record it reads NUL, which no JSON token contains.
+The parser makes one pass over the bytes, without allocation or recursion. It stops at the first byte that is invalid at
+its position. After the end of a record, it reads NUL, which no JSON token contains.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ldp.wire import FINGERPRINT_BYTES, HEADER_BYTES, JSON_BEGINS, base64_bytes
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Bytes = npt.NDArray[np.uint8]
 
-# no reference counts, because no kernel here owns an array: they would make a byte of text five times as expensive
+# no reference counting: no kernel here owns an array, and it would make parsing a byte of text five times as slow
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 _INNER: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # compile faster
 _compiled: Callable[[_F], _F] = njit(**_OPTIONS)
 _called: Callable[[_F], _F] = njit(**_INNER)
 _inlined: Callable[[_F], _F] = njit(forceinline=True, **_INNER)
 
-_WORD = 8  # bytes copied together
+_WORD = 8  # bytes copied at once
 _HEAD = (1 << 8 * HEADER_BYTES) - 1
 
 _QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(ord, '",-:=\\')
@@ -46,7 +46,7 @@ _SIXES[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
 class Verdict(IntEnum):
-    """Verdict on a record, in the order of `ldp.frames.VERDICTS`."""
+    """Verdict on a record, in the same order as `ldp.frames.VERDICTS`."""
 
     ACCEPTED = 0
     EMPTY = 1
@@ -61,16 +61,16 @@ class Verdict(IntEnum):
 
 
 def frames_capacity(span: int, size: int, fields: int) -> int:
-    """Returns the most bytes that `read_frames` writes for `span` bytes.
+    """Returns the most bytes that `read_frames` writes for `span` input bytes.
 
-    `size` is the bytes of a report; `fields` the number of its integers, 0 for a vector.
+    `size` is the size of a report in bytes. `fields` is the number of integers in a report, or 0 for a vector report.
     """
-    # plus one report, for items beyond the limit, and one word, because writes are in full words
+    # plus one report for items beyond the limit, and one word because writes are whole words
     return max(span, span // least_text(size, fields) * size) + size + _WORD
 
 
 def least_text(size: int, fields: int) -> int:
-    """Returns the fewest bytes of a report in JSON, with its comma or bracket."""
+    """Returns the smallest size of a report in JSON, with a comma or bracket."""
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
@@ -89,23 +89,23 @@ def read_frames(
 ) -> int:
     """Classifies records and copies the reports of accepted records; O(bytes).
 
-    Integers in JSON are checked against their bounds; the content of binary reports and vectors is not checked.
+    Integers in JSON are checked against their bounds. The content of binary reports and vectors is not checked.
 
     Args:
         data: the records' bytes.
-        begins: (m,) int64, starts.
-        ends: (m,) int64, ends.
+        begins: (m,) int64, the start of each record.
+        ends: (m,) int64, the end of each record.
         header: the version byte and the fingerprint.
-        rules: bytes of a report, its `least_text`, and the limit of reports per record.
-        fields: (f, 2) int64, the bound of each integer of a report and its bytes; f is 0 for a vector.
-        reports: (`frames_capacity`,) uint8, written.
-        counts: (m,) int64, written: reports of each accepted record, else 0.
-        verdicts: (m,) uint8, written: a `Verdict` each.
+        rules: the size of a report in bytes, the `least_text` of a report, and the limit of reports per record.
+        fields: (f, 2) int64, exclusive bound and size in bytes of each integer in a report. For a vector, f is 0.
+        reports: (`frames_capacity`,) uint8, output: the reports of accepted records.
+        counts: (m,) int64, output: the number of reports of each accepted record, 0 for other records.
+        verdicts: (m,) uint8, output: the `Verdict` on each record.
         json: True; or None to compile without the parser of JSON, and to stop before JSON.
 
     Returns:
-        The number of reports; −1 if the records are not ascending ranges of the data; −2 if `json` is None
-        and a record is JSON.
+        The number of reports; −1 if the records are not ascending ranges of the data; −2 if `json` is None and a record
+        is JSON.
     """
     size, _, most = rules
     common = HEADER_BYTES + size if size <= _WORD and most else -1
@@ -148,7 +148,6 @@ def _read_binary(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Copies the reports of a binary frame; returns number and verdict."""
     size, _, most = rules
     body = end - begin - HEADER_BYTES
     if end == begin:
@@ -191,7 +190,7 @@ def _put(reports: _Bytes, place: int, word: int) -> None:
         reports[at + uint64(k)] = uint8(word >> uint64(8 * k))
 
 
-# JSON frames: a function parses the text at an index and returns the index after it, or −1 if it does not match
+# JSON frames: each function parses text at an index and returns the index after it, or −1 if it does not match
 
 
 @_called
@@ -205,7 +204,6 @@ def _read_json(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int]:
-    """Writes the reports of a JSON frame; returns number and verdict."""
     count, verdict, same, first = 0, Verdict.ACCEPTED.value, False, -1
     at = _space(data, begin + 1, end)
     for turn in range(2):
@@ -242,10 +240,9 @@ def _reports(
     reports: _Bytes,
     place: int,
 ) -> tuple[int, int, int]:
-    """Parses the list of reports; returns also their number and the verdict."""
     size, least, most = rules
     kept = (end - at) // least
-    kept = kept if kept < most else most  # more reports are never accepted and overwrite one place
+    kept = kept if kept < most else most  # further reports are rejected and overwrite one place
     count, verdict = 0, Verdict.ACCEPTED.value
     at = _mark(data, at, end, _LIST)
     if _byte(data, at, end) == _LIST_ENDS:
@@ -271,7 +268,6 @@ def _reports(
 def _numbers(
     data: _Bytes, at: int, end: int, fields: npt.NDArray[np.int64], reports: _Bytes, to: int
 ) -> tuple[int, int]:
-    """Parses an integer or a list of integers as a report, with a verdict."""
     listed = _byte(data, at, end) == _LIST
     found, verdict = 0, Verdict.ACCEPTED.value
     if listed:
@@ -302,7 +298,6 @@ def _numbers(
 
 @_inlined
 def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """Parses an integer of any length; returns also its value up to `_LARGE`."""
     negative = _byte(data, at, end) == _MINUS
     at += negative
     digit = _byte(data, at, end)
@@ -321,7 +316,6 @@ def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int) -> tuple[int, int]:
-    """Parses the rest of a string as canonical base64, with a verdict."""
     whole, letters, length = size // 3 * 4, -(-size * 4 // 3), -(-size // 3) * 4
     found = bits = word = 0
     good = True
@@ -354,7 +348,6 @@ def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int
 
 @_inlined
 def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, bool]:
-    """Parses a lower-case fingerprint and compares it with the header."""
     if _byte(data, at, end) != _QUOTE:
         return -1, False
     at += 1
@@ -369,7 +362,6 @@ def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, 
 
 @_inlined
 def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
-    """Parses a string that equals an ASCII text, escaped or not."""
     if _byte(data, at, end) != _QUOTE:
         return -1
     at += 1
@@ -382,7 +374,7 @@ def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
 
 @_inlined
 def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
-    """Parses a character of a string; returns code −1 at the string's end."""
+    """Parses a character of a string; code −1 is the string's end or an error."""
     byte = _byte(data, at, end)
     if _PLAIN[byte]:
         return at + 1, byte
@@ -422,7 +414,7 @@ def _wide(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _mark(data: _Bytes, at: int, end: int, mark: int) -> int:
-    """Parses one structural character with white space on both sides."""
+    """Parses a structural character, and white space on both sides of it."""
     at = _space(data, at, end)
     return _space(data, at + 1, end) if _byte(data, at, end) == mark else -1
 
@@ -439,5 +431,5 @@ def _space(data: _Bytes, at: int, end: int) -> int:
 
 @_inlined
 def _byte(data: _Bytes, at: int, end: int) -> int:
-    """Returns a byte of a record, or 0 after its end or if `at` is −1."""
+    """Returns a byte, or 0 if `at` is −1 or is not before `end`."""
     return int64(data[at]) if 0 <= at < end else int64(0)  # type: ignore[return-value]

@@ -19,7 +19,6 @@ _inner: Callable[[_F], _F] = njit(**_INNER)
 
 @_inner
 def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
-    """Runs the steps on counters at a distance of `half` or more."""
     while half < counters.size:
         for start in range(0, counters.size, 2 * half):
             low = counters[start : start + half]
@@ -32,9 +31,10 @@ def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
-    """Transforms (K,) int64 in place, K a power of two; O(K·log K).
+    """Applies the Walsh–Hadamard transform in place. O(K·log K).
 
-    Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]. The first steps run block by block.
+    The number K of counters is a power of two. Entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j]. The first
+    steps run on blocks that fit the cache.
     """
     for start in range(0, counters.size, BLOCK):
         _butterflies(counters[start : start + BLOCK], 1)

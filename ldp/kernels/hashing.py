@@ -1,7 +1,7 @@
-"""Hashes and counts reports of OLH, with mul32 and xxh32.
+"""Computes the hashes mul32 and xxh32 of OLH, and counts OLH reports.
 
-numba widens 32-bit integers to 64 bits in arithmetic. The steps of a hash therefore use `_add`, `_multiply` and so on,
-which stay in 32 bits: the hash needs this modulus, and loops vectorise at full width.
+The hashes are defined modulo 2³², and a vector register holds twice as many 32-bit words as 64-bit words. numba widens
+32-bit integers to 64 bits in arithmetic. The hashes therefore use `_add`, `_multiply` and so on, which keep 32 bits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from numba import njit, types, uint32
 from numba.extending import intrinsic
 
-TILE = 2048  # reports counted together: three words each fit the first-level cache
-GROUP = 64  # a tile is padded to a multiple of this with reports that support no value, so that no loop has a tail
-STEPS = 4  # most steps of xxHash32 over up to eight digits: for seven digits, a lane and three bytes
+TILE = 2048  # reports counted together; with three words each, they fit the first-level cache
+GROUP = 64  # tiles are padded to a multiple of this with reports that support no value, so that no loop has a tail
+STEPS = 4  # most steps of xxHash32 for up to eight digits: seven digits are one lane and three bytes
 
 
 _PRIME1 = 0x9E3779B1
@@ -63,7 +63,6 @@ _inner: Callable[[_F], _F] = njit(**_INNER)
 
 @njit(cache=True, nogil=True, inline="always")
 def _shifted(x: np.uint32, by: int) -> np.uint32:
-    """Returns x XOR x>>by, a step of both hashes."""
     return _xor(x, _right(x, by))
 
 
@@ -92,7 +91,7 @@ def _mul32(seed: np.uint32, e: np.uint32, a: np.uint32, b: np.uint32, c: np.uint
 
 @njit(cache=True, nogil=True, inline="always")
 def _avalanche(h: np.uint32) -> np.uint32:
-    """Applies the finaliser of xxHash32."""
+    """Applies the finalizer of xxHash32."""
     h = _multiply(_shifted(h, 15), _PRIME2)
     h = _multiply(_shifted(h, 13), _PRIME3)
     return _shifted(h, 16)
@@ -105,7 +104,6 @@ def _rotate(x: np.uint32, by: int) -> np.uint32:
 
 @njit(cache=True, nogil=True, inline="always")
 def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32:
-    """Applies one step of xxHash32, for a lane or a byte."""
     return _multiply(_rotate(_add(h, add), turn), multiplier)
 
 
@@ -119,7 +117,7 @@ def _tiles(number: int) -> npt.NDArray[np.uint32]:
 
 @_inner
 def _text(value: int, text: Any) -> int:
-    """Writes the decimal digits of a value and returns their number."""
+    """Writes a value's decimal digits into `text`; returns their number."""
     length = 1
     rest = value // 10
     while rest:
@@ -134,7 +132,7 @@ def _text(value: int, text: Any) -> int:
 
 @_inner
 def _next_text(text: Any, length: int) -> int:
-    """Increments digits; returns the first changed place, or −1 if longer."""
+    """Increments decimal text; returns the first new place, −1 if it grows."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48
@@ -167,7 +165,7 @@ def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
 
 @njit(cache=True, nogil=True)
 def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """Returns the "mul32" bucket of each value under its seed: (n,) int64."""
+    """Returns the "mul32" bucket for each pair of seed and value."""
     buckets = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         e, a, b, c = _words_of(values[i])
@@ -178,7 +176,7 @@ def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 
 @njit(cache=True, nogil=True)
 def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """Returns the "xxh32" bucket of each value under its seed: (n,) int64."""
+    """Returns the "xxh32" bucket for each pair of seed and value."""
     buckets = np.empty(seeds.size, np.int64)
     text = np.empty(20, np.int64)
     for i in range(seeds.size):
@@ -195,11 +193,11 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Adds to state[v] the reports whose "mul32" hash of v is their bucket.
+    """Adds to state[v] the number of reports that support v, for "mul32".
 
-    ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit product.
-    The words of a value are computed once for a tile of reports. state is (d,) int64; seeds and buckets are (n,)
-    uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
+    A report with bucket r supports v if its word x for v (see `_mul32`) is in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉). This test
+    takes one subtraction and one comparison. The words of a value are computed once per tile of reports. `state` is
+    (d,) int64. `seeds` and `buckets` are (n,) uint32. Each bucket is below g, and 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
     one = uint32(g if g < 1 else 1)  # 1, hidden from the compiler, so that it uses one masked addition
@@ -230,7 +228,7 @@ def count_mul32(
 
 @_inner
 def _divisor(g: int) -> tuple[int, int, np.uint32]:
-    """Returns m, 32 − k and the inverse of m modulo 2³², for g = 2^k·m, m odd."""
+    """Returns m, 32 − k and 1/m modulo 2³², for g = 2^k·m with an odd m."""
     odd, back = g, 32  # rotr by k is rotl by 32 − k
     while odd % 2 == 0:
         odd //= 2
@@ -243,7 +241,7 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
 
 @_inner
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
-    """Fills the constants that test h mod g = b, for each b of a tile."""
+    """Fills in the constants of `count_xxh32` for the buckets of a tile."""
     odd, _, inverse = _divisor(g)
     for i in range(buckets.size):
         b = buckets[i]
@@ -258,19 +256,19 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Adds to state[v] the reports whose "xxh32" hash of v is their bucket.
+    """Adds to state[v] the number of reports that support v, for "xxh32".
 
-    A value shares with its predecessor all steps of xxHash32 before the first changed digit. Their results are stored,
-    so the cost is mostly the last step and the finaliser. h mod g = b needs no division: with g = 2^k·m, m odd, the
-    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋, or a mask if g is a power of two. The arguments are those of
-    `count_mul32`.
+    Two consecutive values share all steps of xxHash32 before the first digit that differs. The results of these steps
+    are stored, so most of the cost is the last step and the finalizer. A report with bucket b supports v if the hash h
+    of v satisfies h mod g = b. If g is a power of two, the test is a mask. Otherwise, g = 2^k·m with an odd m, and the
+    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋. The arguments are those of `count_mul32`.
     """
     _wide()
     one = uint32(g if g < 1 else 1)  # as in count_mul32
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
-    after = _tiles(STEPS)  # the hash after each number of steps; after 0 steps the seed
+    after = _tiles(STEPS)  # row s is the hash after s steps; row 0 is the seed
     tiles = _tiles(2)
     offset, limit = tiles[0], tiles[1]
     for start in range(0, seeds.size, TILE):

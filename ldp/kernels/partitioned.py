@@ -1,4 +1,4 @@
-"""Counts the reports of each run into one of several states."""
+"""Counts runs of reports into several states, and groups reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def _pointer(_typing: Any, _address: Any) -> Any:
-    """Returns a pointer to counters, which is faster than a list of arrays."""
+    """Converts an address to a pointer, because a list of arrays is slower."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -36,10 +36,11 @@ def address_of(state: Ints) -> int:
 def count_indices_partitioned(
     addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]
 ) -> None:
-    """Adds 1 to counter ``indices[i]`` of the state of i's run, for each i.
+    """Counts runs of indices, each run into one of several states.
 
-    addresses are (m,), from `address_of`, of contiguous int64 states. runs are (2, r): the state of each run and the
-    index after its last item. indices are (n,) uint8, uint16 or uint32, below the length of every state.
+    `addresses` contains the addresses of m contiguous int64 states, from `address_of`. `runs`, of shape (2, r),
+    contains the state of each run and the position after the run's last index. `indices` is (n,) uint8, uint16 or
+    uint32. Each index is below the length of a state.
     """
     first = 0
     for run in range(runs.shape[1]):
@@ -51,10 +52,11 @@ def count_indices_partitioned(
 
 @njit(cache=True, nogil=True)
 def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
-    """Groups items of `size` bytes by the place of their run, in order.
+    """Sorts runs of items by group, in a stable order.
 
-    runs are (2, r): the place of each run and the index after its last item. The kernel writes out, (n·size,) uint8,
-    and ends, (m,) int64, the index in ``out`` after the last item of each place.
+    An item has `size` bytes. `runs`, of shape (2, r), contains the group of each run and the index after the run's last
+    item. `out` receives the items of one group after another, as (n·size,) uint8. `ends` receives the index after the
+    last item of each of m groups.
     """
     for place in range(ends.size):
         ends[place] = 0

@@ -11,14 +11,14 @@ from numba import njit, uint32
 
 @njit(cache=True, nogil=True)
 def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
-    """Adds to state[u] the number of indices u, (n,) uint8, uint16 or uint32."""
+    """Adds 1 to state[u] for each index u of type uint8, uint16 or uint32."""
     for i in range(indices.size):
         state[indices[i]] += 1
 
 
 @njit(cache=True, nogil=True)
 def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the strictly ascending rows of (n, k): (n,) bool."""
+    """Returns an (n,) mask of the rows that are strictly ascending."""
     good = np.empty(len(indices), np.bool_)
     for i in range(len(indices)):
         row = indices[i]
@@ -33,10 +33,10 @@ def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.boo
 def choose_subsets(
     draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
 ) -> None:
-    """Turns draws, (n, k) int64, into subsets of 0..m−1 in place.
+    """Turns each row of random draws into a subset of 0..m−1, in place.
 
-    It uses Floyd's algorithm like `ldp.sampling.subset`. Draw j of each row is uniform below m−k+j. Row i contains
-    symbols[i] exactly if own[i] is true. Members are unordered.
+    The kernel uses Floyd's algorithm, like `ldp.sampling.subset`. `draws` is (n, k) int64. Draw j of each row is
+    uniform below m−k+j. Subset i contains symbols[i] if and only if own[i] is true. Members are unordered.
     """
     k = draws.shape[1]
     taken = np.zeros(m, np.bool_)

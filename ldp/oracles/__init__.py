@@ -1,4 +1,4 @@
-"""Frequency oracles, one protocol per file, and the registry `PROTOCOLS`."""
+"""Frequency oracles and `PROTOCOLS`, the registry of oracle classes."""
 
 from collections.abc import Collection
 
@@ -48,7 +48,7 @@ PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in 
 
 
 def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
-    """Returns the class of a protocol name; keys distinguish its classes.
+    """Returns the protocol's class that best fits a document's keys.
 
     Raises:
         ValueError: an unknown name.
@@ -63,6 +63,6 @@ def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
-    """Returns the parameters of the protocols of a name, without ε and d."""
+    """Returns the names of a protocol's parameters, except ε and d."""
     takes = (key for one in PROTOCOLS[name] for key in (*one.exact, *one.own_parameters))
     return tuple(dict.fromkeys(key for key in takes if key != "epsilon"))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ldp.sampling import written
 
-INFINITE = "infinite"  # The ε in a document of a channel without privacy
+INFINITE = "infinite"  # the value of ε in the document of a channel without privacy
 
 
 class Described:
@@ -15,9 +15,9 @@ class Described:
 
     Attributes:
         name: name of the protocol.
-        exact: names of the rationals in the document: ε, or the probabilities of a channel.
-        own_parameters: names of the protocol's other parameters, without d.
-        epsilon: exact ε of one report; for an explicit channel rounded up to a millionth, or infinity.
+        exact: names of the rational parameters in the document: ε, or the probabilities of a channel.
+        own_parameters: names of the protocol's other parameters, except d.
+        epsilon: exact ε of one report; explicit channels round it up to six decimal places, or set it to infinity.
         domain_size: d; the values are 0..d−1.
     """
 

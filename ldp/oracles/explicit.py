@@ -15,8 +15,8 @@ class ExplicitChannel(Oracle):
     """A protocol that is configured with probabilities instead of ε.
 
     Attributes:
-        E: e^ε, the exact largest ratio of a report's probabilities under two values; undefined if ε is infinite.
-        epsilon: ln E, rounded up to a millionth; infinity without E.
+        E: the exact largest ratio of a report's probabilities under two values. It is not set if ε is infinite.
+        epsilon: ln E rounded up to six decimal places, or infinity if a report can reveal its value.
     """
 
     def _set_epsilon(self, ratio: tuple[Fraction, Fraction], given: str | None) -> None:
@@ -48,7 +48,7 @@ class ExplicitChannel(Oracle):
 
     @property
     def spent(self) -> str:
-        """The ε of one report as in documents: "num/den" or "infinite"."""
+        """The ε of one report as written in documents: "num/den" or "infinite"."""
         return INFINITE if isinstance(self.epsilon, float) else written(self.epsilon)
 
     def parameters(self) -> dict[str, Any]:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class GRR(Oracle):
     """Generalized Randomized Response, also called direct encoding or k-RR.
 
-    The device reports its user's value with probability p = E/(E+d−1) and any other with q = 1/(E+d−1) each. The ratio
-    of two users' probabilities for one report is therefore at most p/q = E ≤ e^ε. The variance grows with d; GRR has
-    the lowest variance for d < 3E + 2, roughly.
+    The device reports its user's value with probability p = E/(E+d−1) and each other value with q = 1/(E+d−1). The
+    ratio of a report's probabilities under two values is therefore at most p/q = E ≤ e^ε. The variance grows with d. It
+    is lower than that of OLH if d is less than about 3E + 2.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment per report.
+    Report: ``index`` (1, 2 or 4 bytes). State: d counters. Server: one increment per report.
 
-    `epsilon` and `domain_size` are as for `ldp.oracle`.
+    See `ldp.oracle` for `epsilon` and `domain_size`.
 
     Example:
         >>> grr = GRR("1", domain_size=4)
@@ -56,10 +56,9 @@ class GRR(Oracle):
         kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Keeps a value with probability p − q, else draws from the domain."""
         import numpy as np
 
-        kept = rng.binomial(histogram, float(self.p - self.q))
+        kept = rng.binomial(histogram, float(self.p - self.q))  # the other users draw a uniform value
         others = int(histogram.sum() - kept.sum())
         counts: npt.NDArray[np.int64] = kept + rng.multinomial(
             others, np.full(self.domain_size, 1 / self.domain_size)
@@ -74,14 +73,13 @@ class GRR(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """1: see `Oracle.most_supported`."""
+        """1, because a report supports exactly one value."""
         return 1
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns (1, 1) for the whole domain, else (0, 1)."""
+        """Returns (1, 1) for the whole domain, and (0, 1) for any other set."""
         return int(subset.size == self.domain_size), 1
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """Returns variances of whether the one supported value is in the set."""
         present, absent = self.p + (m - 1) * self.q, m * self.q
         return present * (1 - present), absent * (1 - absent)

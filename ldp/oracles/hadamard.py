@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 
 class HadamardResponse(PreferredMessages):
-    """Hadamard Response: the report is a column of a Hadamard matrix.
+    """Hadamard Response: the report is a column index of a Hadamard matrix.
 
-    K is the smallest power of two above d, and the K×K Hadamard matrix has (−1)^popcount(r AND j) in row r and column
-    j. Value v has row v+1, which is +1 in half of the columns. The report is one of these columns with probability
-    p = E/(E+1), else one of the other half, so the ratio of two users' probabilities for one column is at most
-    E ≤ e^ε. A report supports the values whose rows are +1 in its column: its user's value with p, any other with
-    q = 1/2. The variance equals that of OLH with two buckets.
+    K is the smallest power of two above d. The K×K Hadamard matrix has the entry (−1)^popcount(r AND j) in row r and
+    column j. Row v+1 belongs to value v and is +1 in half of the columns. The report is one of these columns with
+    probability p = E/(E+1), and otherwise a column of the other half. The ratio of a report's probabilities under two
+    values is therefore at most E ≤ e^ε. A report supports each value whose row is +1 in the reported column. It
+    supports its user's value with probability p, and any other value with q = 1/2. The variance equals that of OLH with
+    two buckets.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment per report, and one fast
-    Walsh–Hadamard transform to decode, O(K·log K).
+    Report: ``index`` (1, 2 or 4 bytes). State: K counters. Server: one increment per report. Decoding is one fast
+    Walsh–Hadamard transform, O(K·log K).
 
-    `epsilon` and `domain_size` are as for `ldp.oracle`.
+    See `ldp.oracle` for `epsilon` and `domain_size`.
 
     Example:
         >>> hadamard = HadamardResponse("1", domain_size=845)
@@ -54,7 +55,7 @@ class HadamardResponse(PreferredMessages):
         row = self._checked_value(value) + 1
         column, own = sampling.integer(self.state_size), sampling.coin(self.p)
         odd = (column & row).bit_count() % 2
-        # flipping the row's lowest bit in the column changes the sign and so pairs the columns of both halves
+        # flipping the row's lowest set bit in a column index changes the sign, so it maps one half to the other
         return (column ^ (row & -row) * (odd == own),)
 
     def _perturb(
@@ -69,33 +70,31 @@ class HadamardResponse(PreferredMessages):
         reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the support counts, (d,) int64; row 0 of the transform is n."""
+        """Returns the number of reports that support each value, as (d,) int64."""
         from ldp import kernels
 
         rows = super().support(state)
         kernels.walsh_hadamard(rows)
-        counts: npt.NDArray[np.int64] = (rows[0] + rows[1 : self.domain_size + 1]) // 2
+        counts: npt.NDArray[np.int64] = (rows[0] + rows[1 : self.domain_size + 1]) // 2  # rows[0] is n
         return counts
 
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Returns columns where the row is +1; only its lowest bit is fixed."""
         import numpy as np
 
         rows = values + 1
         bit = rows & -rows
-        columns: npt.NDArray[np.int64] = places + (places & -bit)  # inserts a 0 at the row's lowest bit
-        columns |= bit * (np.bitwise_count(columns & rows) & 1)
+        columns: npt.NDArray[np.int64] = places + (places & -bit)  # inserts a 0 at the row's lowest set bit
+        columns |= bit * (np.bitwise_count(columns & rows) & 1)  # sets this bit if the sign would be −1
         return columns
 
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns (m + transform of the set's rows)/2; the matrix is symmetric."""
         from ldp import kernels
 
         columns = self.zeros()
         columns[subset + 1] = 1
         kernels.walsh_hadamard(columns)
-        columns += subset.size
+        columns += subset.size  # half of this sum is the support, because the matrix is symmetric
         columns //= 2
         return columns

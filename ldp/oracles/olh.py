@@ -20,12 +20,12 @@ _STEP = 0x9E3779B1
 
 
 def mul32(seed: int, value: int, g: int) -> int:
-    """Hashes a value below 2²⁴ to a bucket with "mul32" and a seed below 2³².
+    """Returns the "mul32" bucket of a value below 2²⁴ under a 32-bit seed.
 
-    Four words of the value, e, a, b and c, turn the seed s into x: y = (s XOR e)·a, x = (y XOR y>>11 XOR b)·c, all
-    modulo 2³²; the bucket is ⌊x·g / 2³²⌋. For each value, s → x is a bijection of 32-bit words, so exactly ⌊2³²/g⌋ or
-    ⌈2³²/g⌉ seeds lead to each bucket. `python -m tests.long.attack` searches for pairs of values that collide under
-    more than 1/g of the seeds.
+    Four 32-bit words e, a, b and c are derived from the value. They map the seed s to x = (y XOR y>>11 XOR b)·c with
+    y = (s XOR e)·a, modulo 2³². The bucket is ⌊x·g / 2³²⌋. For each value, this map is a bijection of 32-bit words, so
+    exactly ⌊2³²/g⌋ or ⌈2³²/g⌉ seeds lead to each bucket. `python -m tests.long.attack` searches for pairs of values
+    that collide under more than 1/g of the seeds.
 
     Example:
         >>> [mul32(12345, v, 3) for v in range(6)]
@@ -40,7 +40,7 @@ def mul32(seed: int, value: int, g: int) -> int:
 
 
 def _mixed(x: int) -> int:
-    """Mixes x bijectively so that every bit depends on every bit of x."""
+    """Mixes x bijectively, so that each output bit depends on all bits of x."""
     x ^= x >> 16
     x = x * 0x7FEB352D & _WORD
     x ^= x >> 15
@@ -49,9 +49,9 @@ def _mixed(x: int) -> int:
 
 
 def xxh32(seed: int, value: int, g: int) -> int:
-    """Hashes a value below 10¹⁵ to xxHash32 of its decimal string, modulo g.
+    """Returns the xxHash32 of a value's decimal string, modulo g.
 
-    pure-ldp, multi-freq-ldpy and the paper's authors use the same function.
+    The value must be below 10¹⁵. pure-ldp, multi-freq-ldpy and the paper's authors use the same function.
 
     Example:
         >>> [xxh32(12345, v, 3) for v in range(6)]
@@ -78,16 +78,17 @@ HASHES: dict[str, Callable[[int, int, int], int]] = {"mul32": mul32, "xxh32": xx
 
 
 class OLH(Oracle):
-    """Optimized Local Hashing; Binary Local Hashing with ``g=2``.
+    """Optimized Local Hashing, or Binary Local Hashing if g is 2.
 
-    The device draws a hash function H from the domain to g buckets (a 32-bit seed), and reports it with a bucket: H(v)
-    with probability p = E/(E+g−1), any other with 1/(E+g−1) each. For every H, the ratio of two users' probabilities
-    for one bucket is at most E ≤ e^ε. A report supports the values whose hash is its bucket: its user's value with
-    probability p, any other with q = 1/g. The variance does not depend on d. It is lowest for g = h+1 with h the
-    smallest integer with E ≤ √(h(h+1)); the paper's "closest integer to E+1" differs in narrow ranges of ε. Another
-    name of Binary Local Hashing is random matrix projection.
+    The device draws a 32-bit seed, which selects a hash function H from the domain to g buckets. It reports the seed
+    and a bucket. The bucket is H(v) for the user's value v with probability p = E/(E+g−1). Each other bucket has
+    probability 1/(E+g−1). For every H, the ratio of a bucket's probabilities under two values is at most E ≤ e^ε. A
+    report supports each value that H maps to the reported bucket. It supports its user's value with probability p, and
+    any other value with q = 1/g. The variance does not depend on d. It is lowest for g = h+1, where h is the smallest
+    integer with E ≤ √(h(h+1)). The paper's "closest integer to E+1" differs in narrow ranges of ε. Binary Local Hashing
+    is also called random matrix projection.
 
-    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, 2 for g > 256). State: d counters. Server: d hashes per report.
+    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, or 2 if g > 256). State: d counters. Server: d hashes per report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -123,7 +124,7 @@ class OLH(Oracle):
 
     @property
     def cost(self) -> int:
-        """Steps to count one report: a hash for each value."""
+        """Steps to count one report: one hash per value."""
         return self.domain_size
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
@@ -133,12 +134,12 @@ class OLH(Oracle):
         return seed, sampling.respond(self._bucket(seed, value), self.g, self.E)
 
     def _bucket(self, seed: int, value: int) -> int:
-        """Returns H(v) in constant time, with one xxHash32 per possible length."""
+        """Returns H(v) in a time that does not depend on the secret value."""
         bucket = HASHES[self.hash]
         if self.hash != "xxh32":
             return bucket(seed, value, self.g)
         found, digits = 0, len(str(value))
-        for length in range(1, len(str(self.domain_size - 1)) + 1):
+        for length in range(1, len(str(self.domain_size - 1)) + 1):  # one hash for each number of digits
             own = length == digits
             found += own * bucket(seed, (10 ** (length - 1), value)[own], self.g)
         return found
@@ -157,7 +158,7 @@ class OLH(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """Expected size of the largest of 2³²·g buckets of an ideal hash."""
+        """Expected size of the largest of the 2³²·g buckets of an ideal hash."""
         from scipy.stats import binom
 
         return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
@@ -181,7 +182,7 @@ class OLH(Oracle):
 
 
 def best_g(E: Fraction) -> int:
-    """Returns the best g: h+1 for the smallest h with E ≤ √(h(h+1)).
+    """Returns the g with the lowest variance, at most `MAX_G`; see `OLH`.
 
     Example:
         >>> best_g(Fraction(3)), best_g(Fraction(7, 5)), best_g(Fraction(3, 2))

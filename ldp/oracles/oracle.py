@@ -1,8 +1,8 @@
 """Base class of frequency oracles.
 
-Each protocol is "pure": a report supports a set of values, which contains its user's value with probability p and any
-other value with probability q < p. The server's state is a vector of integers that is linear in the reports, so states
-add.
+Each protocol is "pure": a report supports a set of values. The set contains the user's value with probability p, and
+any other value with probability q < p. The server's state is a vector of integers that is linear in the reports, so
+states can be added.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     from ldp.estimate import Estimate
 
-_PLACES = 5  # malformed reports that an error lists
+_PLACES = 5  # number of malformed reports that an error lists
 
 
 class Oracle(Described, ABC):
-    """A frequency oracle: Ψ perturbs values, Φ counts supported values.
+    """A frequency oracle: Ψ perturbs on the device, Φ counts on the server.
 
     Attributes:
-        E: the rational just below e^ε that determines coins, p and q: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square); for an explicit
-            channel exactly e^ε.
+        E: the rational number that determines p, q and all random draws: ⌊e^ε·2⁶⁴⌋/2⁶⁴, just below e^ε. In `SUE`, E is
+            a square (see there). In explicit channels, E is exactly e^ε.
         p: probability that a report supports its user's value.
         q: probability that a report supports any other value.
-        fields: names and exclusive bounds of a report's integers, in the order of the wire.
-        length: number of integers in the only field of a vector report (bits, indices), else None.
+        fields: names and exclusive upper bounds of a report's integers, in wire order.
+        length: number of integers in the single field of a vector report (bits or indices); None for other reports.
         own_bits: whether each value has an independent bit, so that one value is a yes/no question.
     """
 
@@ -55,9 +55,10 @@ class Oracle(Described, ABC):
 
     @abstractmethod
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """Perturbs one value with exact secret coins into a report's integers.
+        """Perturbs one value into the integers of a report.
 
-        It does not need numpy. Each call draws a fresh report and spends ε again.
+        The probabilities are exact, and randomness comes from the system's CSPRNG. The method does not need numpy. Each
+        call draws a fresh report and spends ε again.
 
         Raises:
             TypeError: a value that is not an int.
@@ -85,19 +86,19 @@ class Oracle(Described, ABC):
     def perturb(
         self, values: npt.ArrayLike, *, rng: np.random.Generator | None = None
     ) -> npt.NDArray[np.void]:
-        """Perturbs values into one report each, Ψ; each call spends ε again.
+        """Perturbs each value into one report (Ψ); each call spends ε again.
 
         Args:
             values: (n,) integers, 0 ≤ v < d.
-            rng: a numpy generator, only for simulation: its coins are predictable and may be rounded to floats.
-                Without `rng` the coins are exact and come from the system's CSPRNG.
+            rng: a numpy generator, for simulation only. The draws are then predictable, and probabilities may be
+                rounded to floats. Without `rng`, probabilities are exact and randomness comes from the system's CSPRNG.
 
         Returns:
             (n,) array of `report_dtype`.
 
         Raises:
-            TypeError: values that are not a vector of integers, or an rng that is not a numpy generator.
-            ValueError: values outside the domain, or in several dimensions.
+            TypeError: values that are not a vector of integers, or an `rng` that is not a numpy generator.
+            ValueError: values outside the domain, or an array that is not one-dimensional.
         """
         import numpy as np
 
@@ -112,7 +113,7 @@ class Oracle(Described, ABC):
 
     @cached_property
     def report_dtype(self) -> np.dtype[np.void]:
-        """Structured dtype of reports, with the bytes of the binary format."""
+        """Structured dtype of reports, with the byte layout of the binary format."""
         import numpy as np
 
         shape = () if self.length is None else (self.length,)
@@ -122,7 +123,7 @@ class Oracle(Described, ABC):
 
     @property
     def report_bytes(self) -> int:
-        """Bytes of a report, the item size of `report_dtype`, without numpy."""
+        """Size of a report in bytes, computed without numpy."""
         return wire.report_bytes(self.fields.values(), self.length)
 
     @property
@@ -132,25 +133,25 @@ class Oracle(Described, ABC):
 
     @property
     def cost(self) -> int:
-        """Steps to count one report: increments, bytes of bits, or hashes."""
+        """Steps to count one report, such as increments or hashes."""
         return 1 if self.length is None else self.length
 
     def zeros(self) -> npt.NDArray[np.int64]:
-        """Returns an empty state: (state_size,) int64."""
+        """Returns an empty state of shape (state_size,)."""
         import numpy as np
 
         return np.zeros(self.state_size, np.int64)
 
     def check(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the well-formed reports: (n,) bool."""
+        """Returns an (n,) mask of the well-formed reports."""
         arguments.check_reports(reports, self.report_dtype)
         return self._well_formed(reports)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of reports that pass the Hamming weight check: (n,) bool.
+        """Returns an (n,) mask of the reports that pass the Hamming weight check.
 
-        Only unary encoding has unlikely reports, with too few or too many 1 bits. For each value, an honest client
-        sends an unlikely report with a probability of at most 10⁻¹².
+        A report fails only under unary encoding, if it has too few or too many 1 bits. For each value, the report of an
+        honest client fails with a probability of at most 10⁻¹².
         """
         import numpy as np
 
@@ -158,18 +159,18 @@ class Oracle(Described, ABC):
         return np.ones(reports.size, np.bool_)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of reports whose rate, if any, is declared: (n,) bool."""
+        """Returns an (n,) mask of the reports whose rate, if any, is declared."""
         import numpy as np
 
         arguments.check_reports(reports, self.report_dtype)
         return np.ones(reports.size, np.bool_)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Counts (n,) well-formed reports into a state in place; states add.
+        """Adds n well-formed reports to a state in place.
 
         Raises:
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
-            ValueError: a state of another shape or not writable and contiguous, or a malformed report.
+            ValueError: a malformed report, or a state that has another shape or is not writable and contiguous.
         """
         arguments.check_counting(state, self.state_size)
         good = self.check(reports)
@@ -179,15 +180,15 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def accumulate_checked(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Counts reports without checks; a malformed report corrupts counts."""
+        """Counts reports without `check`; a malformed report can corrupt memory."""
         arguments.check_counting(state, self.state_size)
         arguments.check_reports(reports, self.report_dtype)
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports that support each value: (d,) int64.
+        """Returns the number of reports that support each value, as (d,) int64.
 
-        For reports at several rates, these are the reports of each value at each rate: (2·rates,).
+        For reports at several rates, the result has the number of reports of each value at each rate, (2·rates,).
         """
         arguments.check_state(state, self.state_size)
         return state.copy()
@@ -202,9 +203,9 @@ class Oracle(Described, ABC):
             n: the number of reports, n ≥ 1.
 
         Raises:
-            TypeError: counts or an n that are not integers.
-            ValueError: no report, a count outside 0..n, a number of counts other than d, or an impossible sum (the sum
-                is n under GRR, k·n under Subset Selection; for Hadamard and PGR see `PreferredMessages`).
+            TypeError: `counts` or `n` that are not integers.
+            ValueError: n below 1, a count outside 0..n, a number of counts other than d, or an impossible sum. The sum
+                is n under GRR and k·n under Subset Selection; for Hadamard and PGR see `PreferredMessages`.
 
         Example:
             >>> import ldp
@@ -220,11 +221,11 @@ class Oracle(Described, ABC):
         return Estimate(frequencies, n, self, counts=counts)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
-        """Returns the estimate from (n,) reports; see `estimate`.
+        """Returns the estimate from n reports; see `estimate`.
 
         Raises:
             TypeError: an array that is not of `report_dtype`.
-            ValueError: malformed reports, no report, or not one dimension.
+            ValueError: malformed reports, no reports, or an array that is not one-dimensional.
         """
         import numpy as np
 
@@ -239,32 +240,34 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
         return self.estimate(self.support(state), reports.size)
 
-    # The law of Φ over Ψ, for simulation and for the error of sets
+    # Distribution of the counts, for simulation and for the errors of sets
 
     def simulate(self, histogram: npt.ArrayLike, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draws the support counts of a population: (d,) int64.
+        """Draws the support counts of a population, as (d,) int64.
 
-        `histogram` is the number of users with each value: (d,). The law is exact and includes the dependence between
-        values; OLH has the law of an ideal hash. The coins are predictable. O(d); for Subset Selection
-        O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR O(min(n, d·K) + K log K).
+        `histogram` is (d,), the number of users with each value. The distribution is exact, including the dependence
+        between counts, but assumes an ideal hash for OLH. The cost is O(d·min(n, √k)) per 9·10⁸ users for Subset
+        Selection, O(min(n, d·K) + K log K) for Hadamard and PGR, and O(d) for other protocols.
 
         Raises:
-            TypeError: a histogram that is not integers, or an rng that is not a numpy generator.
+            TypeError: a histogram whose entries are not integers, or an `rng` that is not a numpy generator.
             ValueError: a negative number of users, no users, or a shape other than (d,).
         """
         arguments.check_generator(rng, "a numpy Generator")
         return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
 
     def set_variances(self, subset: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns V_u, variances of a report's supports in a set: (d,) float64.
+        """Returns the variance of a report's support in a set, per user's value.
 
-        Entry u is V_u, the variance of the number of the set's values that a report supports if its user has the value
-        u. The mean of this number is p + (m−1)q if u is one of the set's m values, else mq. The variance of the set's
-        count Σ c is Σ_u n_u·V_u exactly, for any population. O(d), for Hadamard and PGR O(K log K).
+        A report of a user with value u supports X of the set's m values. Entry u of the (d,) result is V_u, the
+        variance of X. The mean of X is p + (m−1)q if u is in the set, and mq otherwise. If n_u users have value u, the
+        variance of the set's count Σ c is exactly Σ_u n_u·V_u. The cost is O(K log K) for Hadamard and PGR, and O(d)
+        for other protocols.
 
         Raises:
             TypeError: indices that are not integers.
-            ValueError: an index outside the domain or repeated, an empty set, or not one vector.
+            ValueError: an index outside the domain, a repeated index, an empty set, or an array that is not
+                one-dimensional.
 
         Example:
             >>> import ldp
@@ -277,15 +280,16 @@ class Oracle(Described, ABC):
         return self._set_variances(indices)
 
     def sum_law(self) -> tuple[float, float]:
-        """Returns the variance per report and the largest step of the sum Σ c.
+        """Returns the variance and the largest step of the sum of all counts.
 
-        The mean of the sum is n(p + (d−1)q). The sum has independent parts: under OLH (with an ideal hash), OUE and SUE
-        each support of each report, under Hadamard and PGR each report. Under GRR and Subset Selection, and PGR with
-        K = d, the sum is constant.
+        The mean of the sum over n reports is n(p + (d−1)q). The sum consists of independent parts. Under OLH (with an
+        ideal hash), OUE and SUE, a part is one report's support for one value. Under Hadamard and PGR, a part is one
+        report. Under GRR and Subset Selection, and under PGR with K = d, the sum is constant.
 
         Returns:
-            (variance, step): the largest variance of a report's share, and the largest distance of one part from its
-            mean; both 0 if the sum is constant. O(1), for Hadamard and PGR O(K log K).
+            (variance, step), both 0 if the sum is constant. `variance` is the largest variance of one report's
+            contribution. `step` is the largest distance of one part from its mean. The cost is O(K log K) for Hadamard
+            and PGR, and O(1) for other protocols.
         """
         variance = float(self._two_variances(self.domain_size)[0])
         return variance, 1.0 if variance else 0.0
@@ -304,8 +308,8 @@ class Oracle(Described, ABC):
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """Returns the fewest and the most values of a set that a report supports.
 
-        Only reports that pass all checks are considered. The set is (m,) distinct indices, not checked. O(m), for
-        Hadamard and PGR O(K log K).
+        Only reports that pass all checks are considered. `subset` contains m distinct indices, which are not checked.
+        The cost is O(K log K) for Hadamard and PGR, and O(m) for other protocols.
 
         Example:
             >>> import ldp, numpy as np
@@ -314,7 +318,7 @@ class Oracle(Described, ABC):
         """
         return 0, int(subset.size)
 
-    # Hooks of the protocols, called with checked arguments
+    # Hooks that protocols override, called with checked arguments
 
     @abstractmethod
     def _perturb(
@@ -330,7 +334,6 @@ class Oracle(Described, ABC):
         return counts
 
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Returns V_u, which depends only on m and on whether u is in the set."""
         import numpy as np
 
         inside, outside = self._two_variances(subset.size)
@@ -339,15 +342,14 @@ class Oracle(Described, ABC):
         return variances
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """Returns V_u inside and outside a set of m, for independent supports."""
+        """Returns V_u of `set_variances`, for u inside and u outside the set."""
         present, absent = self.p * (1 - self.p), self.q * (1 - self.q)
         return present + (m - 1) * absent, m * absent
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """Raises ValueError for impossible sums; by default every sum is possible."""
+        """Raises ValueError for an impossible sum; by default, none is impossible."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of reports below their bounds; vectors override it."""
         import numpy as np
 
         good = np.ones(reports.size, np.bool_)
@@ -359,10 +361,10 @@ class Oracle(Described, ABC):
     def _allowed(self) -> str:
         return f"the bounds are {dict(self.fields)}"
 
-    # Helpers of the protocols
+    # Helpers for protocols
 
     def column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
-        """Returns a read-only field of reports, the only type that kernels accept."""
+        """Returns a field of reports as the read-only array that kernels expect."""
         import numpy as np
 
         column = reports[name]

@@ -23,15 +23,16 @@ def accumulate_partitioned(
     runs: npt.NDArray[np.int64],
     most: int,
 ) -> Iterator[None]:
-    """Counts each of (n,) well-formed reports into one of m states, in steps.
+    """Counts each report into one of m states, in steps.
 
-    It counts like `Oracle.accumulate_checked`. A state may occur twice in `states`. `runs` are (2, r): for each run of
-    consecutive reports of one state the state's number and the index after the last report. A step counts at most
-    `most` reports and yields None; reports of one index are counted in one step.
+    Reports must be well-formed, as for `Oracle.accumulate_checked`. A run is a series of consecutive reports for the
+    same state. `runs`, of shape (2, r), contains the state's index of each run, and the index after the run's last
+    report. `states` may contain the same array twice. Each step counts at most `most` reports and yields None. If a
+    report is a single index and m > 1, one step counts all reports.
 
     Raises:
         TypeError: a state that is not int64, or reports that are not of `report_dtype`.
-        ValueError: a state of another shape or not writable and contiguous.
+        ValueError: a state that has another shape or is not writable and contiguous.
 
     Example:
         >>> import ldp
@@ -60,12 +61,12 @@ def accumulate_partitioned(
 def together(
     reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
 ) -> list[npt.NDArray[np.void]]:
-    """Groups reports by state, in order; O(bytes), without a copy if m is 1."""
+    """Returns the reports of each of m states in order; copies only if m > 1."""
     if m == 1:
         return [reports]
     out, ends = np.empty_like(reports), np.empty(m, np.int64)
     data = np.ascontiguousarray(reports).view(np.uint8)
-    data.flags.writeable = False  # kernels compile for one type
+    data.flags.writeable = False  # the type that `kernels.warm` compiles
     kernels.gather(data, reports.dtype.itemsize, runs, out.view(np.uint8), ends)
     bounds = ends.tolist()
     return [out[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]

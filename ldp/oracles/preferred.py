@@ -19,12 +19,12 @@ _TOGETHER = 1 << 15  # messages drawn together, which fit the second-level cache
 class PreferredMessages(Oracle):
     """A protocol in which each value prefers c of K messages.
 
-    A report is one of the K messages (`state_size`) and supports the values that prefer it. With
-    π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π. It is drawn as a mixture:
-    with probability (E−1)cπ a uniform message of the c preferred ones, else a uniform message of all K.
+    A report is one of the K messages (`state_size`) and supports the values that prefer it. Let π = 1/((E−1)c + K). A
+    device reports each preferred message with probability E·π, and each other message with probability π. To do so, it
+    reports a uniform preferred message with probability (E−1)cπ, and otherwise a uniform message of all K.
 
-    With q̄ = 2 for Hadamard, the first P = 1 + q̄ + … + q̄^(m−1) values are a subspace. Every message supports either
-    (P − 1)/q̄ or all P of these values. `estimate` rejects counts with impossible sums over these first values.
+    For each m, the first P = 1 + q̄ + … + q̄^(m−1) values form a subspace (q̄ is 2 for Hadamard). Every message supports
+    either (P − 1)/q̄ or all P of these values. `estimate` rejects counts with impossible sums over these first values.
 
     Attributes:
         preferred: c.
@@ -39,11 +39,11 @@ class PreferredMessages(Oracle):
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Returns the preferred message of each value at each place 0..c−1: (n,)."""
+        """Returns for each value the preferred message at a place in 0..c−1."""
 
     @abstractmethod
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of values of a set that each message supports: (K,)."""
+        """Returns the number of a set's values that each message supports."""
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels
@@ -51,11 +51,6 @@ class PreferredMessages(Oracle):
         kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draws and decodes the state. O(min(n, d·c) + K log K).
-
-        If more than c users of a value report a preferred message, it draws the number of reports of each message, else
-        the message of each user.
-        """
         import numpy as np
 
         near = rng.binomial(histogram, float(self._near))
@@ -63,7 +58,7 @@ class PreferredMessages(Oracle):
         state: npt.NDArray[np.int64] = rng.multinomial(
             anywhere, np.full(self.state_size, 1 / self.state_size)
         )
-        many = np.flatnonzero(near > self.preferred)
+        many = np.flatnonzero(near > self.preferred)  # draws the number of reports of each message
         rows = max(1, _TOGETHER // self.preferred)
         for start in range(0, many.size, rows):
             values = many[start : start + rows]
@@ -72,7 +67,7 @@ class PreferredMessages(Oracle):
                 users = spread[first : first + _TOGETHER]
                 row, places = np.divmod(np.arange(first, first + users.size), self.preferred)
                 np.add.at(state, self._messages(values[row], places), users)
-        few = np.flatnonzero((near > 0) & (near <= self.preferred))
+        few = np.flatnonzero((near > 0) & (near <= self.preferred))  # draws the message of each user
         ends = np.cumsum(near[few])
         for start in range(0, near[few].sum(), _TOGETHER):
             first, last = np.searchsorted(ends, [start, start + _TOGETHER - 1], side="right")
@@ -82,7 +77,7 @@ class PreferredMessages(Oracle):
         return self.support(state)
 
     def sum_law(self) -> tuple[float, float]:
-        """Returns `Oracle.sum_law` with the largest variance over all values."""
+        """Returns the largest variance and the step; see `Oracle.sum_law`."""
         import numpy as np
 
         everything = np.arange(self.domain_size)
@@ -93,8 +88,7 @@ class PreferredMessages(Oracle):
         return float(self._set_variances(everything).max()), float(np.abs(supported - mean).max())
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
-        """Checks sums over the first subspaces, a necessary condition. O(d)."""
-        some, block, more = 0, 1, 1  # values of the smaller subspace, of this one, and their difference
+        some, block, more = 0, 1, 1  # sizes of the previous subspace and of this one, and their difference
         most = n
         while block <= self.domain_size:
             if block == self.state_size:  # no message supports all values
@@ -117,8 +111,9 @@ class PreferredMessages(Oracle):
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Returns V_u from E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
 
-        X is the number of the set's values that a message supports, minus the integer nearest to its mean m·c/K, so
-        that squares stay small. Σ_u is over the messages that u prefers, so it is the support of u.
+        X is the number of the set's values that a message supports, minus the integer nearest to the mean m·c/K. This
+        keeps X² small. Σ_u sums over the messages that u prefers, so Σ_u X² is the support of u in a state with the
+        counters X².
         """
         import numpy as np
 
@@ -132,4 +127,4 @@ class PreferredMessages(Oracle):
         variances = np.full(self.domain_size, float(everywhere - outside**2))
         variances[subset] = float(everywhere - inside**2)
         variances += float((self.E - 1) * pi) * self.support(squares)
-        return variances.clip(min=0.0)  # below 0 only by rounding, where X is constant
+        return variances.clip(min=0.0)  # rounding can make a variance negative if X is constant

@@ -2,10 +2,11 @@
 
 Source: Feldman, Nelson, Nguyen and Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 
-The projective space is PG(t−1, q̄) over the integers modulo a prime q̄. Its points are non-zero vectors of t coordinates,
-up to a factor. The vector with first non-zero coordinate 1, read as a number in base q̄, is the "word" of a point. The
-points are numbered 0..K−1 in the order of their words, which makes every subspace of vanishing first coordinates a
-prefix. A word of m+1 digits lies in q̄^m..2q̄^m−1 and has the number word − q̄^m + (q̄^m − 1)/(q̄ − 1).
+The projective space is PG(t−1, q̄) over the integers modulo a prime q̄. A point is a non-zero vector of t coordinates,
+and all its non-zero multiples are the same point. One multiple has 1 as its first non-zero coordinate. Read as a number
+in base q̄, this multiple is the point's "word". The points are numbered 0..K−1 in the order of their words, so points
+whose leading coordinates are 0 come first. A word of m+1 digits lies in q̄^m..2q̄^m−1. Its point has the number
+word − q̄^m + (q̄^m − 1)/(q̄ − 1).
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-EXCESS = 4  # largest ratio of state size to domain size by default,
-ALWAYS = 1 << 16  # except that this many points, whose indices fit two bytes, are always allowed
+EXCESS = 4  # largest default ratio of state size to domain size
+ALWAYS = 1 << 16  # number of points that the default may use for any domain size: their indices fit two bytes
 NEAR = Fraction(51, 50)  # allowed ratio to the lowest variance, in exchange for fewer points
 MAX_POINTS = EXCESS * MAX_DOMAIN
 EXACT = 1 << 33  # largest sum of counters that one pass of float transforms decodes exactly
 
 
 class PGR(PreferredMessages):
-    """Projective Geometry Response: about OLH's variance at low cost.
+    """Projective Geometry Response: about OLH's variance at a lower cost.
 
-    Values and reports are the K points of PG(t−1, q̄). Two points are orthogonal if the sum of the products of their
-    coordinates is 0 modulo q̄; c = (q̄^(t−1)−1)/(q̄−1) points are orthogonal to one point, (q̄^(t−2)−1)/(q̄−1) to two
-    points. With π = 1/((E−1)c + K) the device reports each point orthogonal to its user's value with probability E·π
-    and any other point with π, so the ratio of two users' probabilities for one report is at most E ≤ e^ε. A report
-    supports the values orthogonal to it.
+    Reports are the K points of PG(t−1, q̄), and values are the first d points. Two points are orthogonal if their dot
+    product is 0 modulo q̄. Any point has c = (q̄^(t−1)−1)/(q̄−1) orthogonal points, and (q̄^(t−2)−1)/(q̄−1) points are
+    orthogonal to any two points. Let π = 1/((E−1)c + K). The device reports each point orthogonal to its user's value
+    with probability E·π, and each other point with probability π. The ratio of a report's probabilities under two
+    values is therefore at most E ≤ e^ε. A report supports the values orthogonal to it.
 
-    The default prime and dimension have the fewest points within 2 % of the lowest variance, among
-    d ≤ K ≤ max(4d, 2¹⁶). If no such K has a prime near E + 1, the variance is larger: at ε = 8 and d = 30,000 it is 2.7
-    times the variance of OLH. `ldp plan` compares the protocols.
+    By default, K is the smallest for which the variance is within 2 % of the lowest, among d ≤ K ≤ max(4d, 2¹⁶). If no
+    such K has a prime near E + 1, the variance exceeds that of OLH, for example 2.7 times at ε = 8 and d = 30,000. `ldp
+    plan` compares the protocols.
 
-    Report: ``index``, the number of a point, 1, 2 or 4 bytes. State: K counters. Server: one increment per report;
-    decoding is O(K log K) and needs about 50 bytes per counter.
+    Report: ``index``, the number of a point (1, 2 or 4 bytes). State: K counters. Server: one increment per report.
+    Decoding takes O(K log K) time and about 50 bytes per counter.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -94,7 +95,7 @@ class PGR(PreferredMessages):
 
     @property
     def state_size(self) -> int:
-        """Number of points, K."""
+        """K, the number of points."""
         return self.points
 
     def perturb_one(self, value: int) -> tuple[int, ...]:
@@ -117,10 +118,10 @@ class PGR(PreferredMessages):
         reports["index"] = np.where(near, chosen, others)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the exact number of reports that support each value: (d,) int64.
+        """Returns the exact support of each value, as (d,) int64.
 
-        Counters that sum to more than 2³³ are decoded in parts of some binary digits, so that rounding errors stay well
-        below 1/2; see `hyperplane_sums`.
+        If the sum of the counters exceeds 2³³, groups of binary digits are decoded separately. Rounding errors then
+        stay well below 1/2; see `hyperplane_sums`.
 
         Raises:
             TypeError: a state that is not int64.
@@ -133,7 +134,7 @@ class PGR(PreferredMessages):
 
     @property
     def most_supported(self) -> int:
-        """Supported values of the point 1, 0, …, 0: the first c values."""
+        """min(c, d), the number of values that the point (1, 0, …, 0) supports."""
         return min(self.domain_size, self.hyperplane)
 
     def _messages(
@@ -142,13 +143,12 @@ class PGR(PreferredMessages):
         return orthogonals(values, places, self.prime, self.dimension)
 
     def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Decodes the set like a state, because orthogonality is symmetric."""
         members = self.zeros()
         members[subset] = 1
-        return self._sums(members)
+        return self._sums(members)  # like a state, because orthogonality is symmetric
 
     def _sums(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Sums the counters of all points orthogonal to each point: (K,) int64."""
+        """Sums for each point the counters of all points orthogonal to it."""
         import numpy as np
 
         if self.prime == 2:
@@ -163,12 +163,11 @@ class PGR(PreferredMessages):
         return counts
 
     def _binary_sums(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns (F[v] + n)/2 for q̄ = 2, where point v has the word v+1."""
         import numpy as np
 
         from ldp import kernels
 
-        lifted = np.concatenate([[0], state])
+        lifted = np.concatenate([[0], state])  # by word: point v has the word v + 1
         kernels.walsh_hadamard(lifted)
         doubled = lifted[0] + lifted[1:]
         counts: npt.NDArray[np.int64] = (doubled.view(np.uint64) >> 1).view(np.int64)  # 2n is below 2⁶⁴
@@ -182,9 +181,9 @@ def points(prime: int, dimension: int) -> int:
 
 
 def best_geometry(E: Fraction, domain_size: int) -> tuple[int, int]:
-    """Returns the prime q̄ and dimension t with the fewest sufficient points.
+    """Returns the default prime q̄ and dimension t.
 
-    Their variance at f = 0 is within 2 % of the lowest variance among d ≤ K ≤ max(4d, 2¹⁶) points.
+    The pair has the smallest K whose variance at f = 0 is within 2 % of the lowest, for d ≤ K ≤ max(4d, 2¹⁶).
 
     Example:
         >>> best_geometry(Fraction(2), 1024), best_geometry(Fraction(150), 1024), best_geometry(Fraction(150), 10**6)
@@ -212,9 +211,9 @@ def best_geometry(E: Fraction, domain_size: int) -> tuple[int, int]:
 
 
 def _variance(E: Fraction, prime: int, dimension: int) -> Fraction:
-    """Returns n times the variance of the estimate at f = 0, q(1−q)/(p−q)²."""
+    """Returns q(1−q)/(p−q)², n times the variance of an estimate at f = 0."""
     everything, one, two = (points(prime, dimension - k) for k in range(3))
-    support = (E - 1) * two + one  # q/π; the rest is (1 − q)/π
+    support = (E - 1) * two + one  # q/π; the next line is (1 − q)/π
     rest = (E - 1) * (one - two) + everything - one
     return support * rest / ((E - 1) * (one - two)) ** 2
 
@@ -226,8 +225,8 @@ def _is_prime(number: int) -> bool:
 def word(index: int, prime: int, dimension: int) -> int:
     """Returns the word of a point, in constant time.
 
-    A word with m digits after the 1 is index + 1 plus q̄^i − 2q̄^(i−1) for each i = 1..m. The steps do not depend on the
-    index, because their time must not reveal it.
+    A word with m digits after its leading 1 is index + 1 plus the sum of q̄^i − 2q̄^(i−1) over i = 1..m. All indices
+    take the same steps, so that the duration does not reveal a secret index.
 
     Example:
         >>> [word(index, 3, 3) for index in range(6)]
@@ -242,7 +241,7 @@ def word(index: int, prime: int, dimension: int) -> int:
 
 
 def number(word: int, prime: int, dimension: int) -> int:
-    """Returns the number of the point with a word, in constant time."""
+    """Returns the number of the point with a given word, in constant time."""
     found, head = word - 1, 1
     for _ in range(dimension - 1):
         found -= (prime - 2) * head * (word >= head * prime)
@@ -251,14 +250,15 @@ def number(word: int, prime: int, dimension: int) -> int:
 
 
 def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
-    """Returns the point at a place 0..c−1 of a value's hyperplane.
+    """Returns one of the c points that are orthogonal to a value.
 
-    Every point of the hyperplane has exactly one place. Let l be the last non-zero coordinate of the value. The other
-    coordinates of an orthogonal point form any point with t−1 coordinates, and determine coordinate l. If all
-    coordinates before l are 0, coordinate l is 0. The value is secret: no branch or number of steps depends on it.
+    Each place in 0..c−1 selects a different point. Let l be the position of the value's last non-zero coordinate.
+    Without coordinate l, the result is the point of PG(t−2, q̄) whose number is the place. The other coordinates
+    determine coordinate l, which is 0 if all coordinates before it are 0. The value is secret, so no branch and no
+    number of steps depends on it.
 
     Example:
-        >>> [orthogonal(5, place, 3, 3) for place in range(4)]  # value 5 is 101: of 011 and so on
+        >>> [orthogonal(5, place, 3, 3) for place in range(4)]  # value 5 has the word 101, point 1 has the word 010
         [1, 6, 9, 12]
     """
     own, others = word(value, prime, dimension), word(place, prime, dimension - 1)
@@ -281,11 +281,11 @@ def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
 def orthogonals(
     values: npt.NDArray[np.int64], places: npt.NDArray[np.int64], prime: int, dimension: int
 ) -> npt.NDArray[np.int64]:
-    """Applies `orthogonal` to each of (n,) values and places. O(t) per value."""
+    """Applies `orthogonal` to n pairs of value and place. O(t) per pair."""
     import numpy as np
 
     heads = prime ** np.arange(dimension, dtype=np.int64)
-    firsts = np.array([points(prime, m) for m in range(dimension)], np.int64)  # points with these words
+    firsts = np.array([points(prime, m) for m in range(dimension)], np.int64)  # first point with m+1 digits
 
     def words(indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         level = np.searchsorted(firsts, indices, side="right") - 1
@@ -325,27 +325,27 @@ def _inverses(numbers: npt.NDArray[np.int64], prime: int) -> npt.NDArray[np.int6
 
 
 def hyperplane_sums(counters: npt.NDArray[np.int64], prime: int, dimension: int) -> npt.NDArray[np.float64]:
-    """Sums the counters of all points orthogonal to each point; q̄ is odd.
+    """Sums for each point the counters of all points orthogonal to it.
 
-    The sum is linear in the Fourier transform F of the counters lifted to all q̄^t − 1 multiples of the points:
-    (F[v] + n)/q̄. The lift is q̄ − 1 times as long as the counters, so it is not built. With one dimension less, the
-    points (1, a) are all vectors a, the points (0, u) all points u, and
+    Let n be the sum of the counters. Suppose that each counter is copied to all multiples of its point, and that F is
+    the Fourier transform of the copies. Then the sum at v is (F[v] + n)/q̄. The copies would take q̄ − 1 times the
+    memory, so the function adds one dimension at a time. A point is (1, a) for a vector a, or (0, u) for a point u of
+    one dimension less. For λ ≠ 0,
 
-        sum(0, v) = Σ counter(1, a), <a, v> = 0         + sum(v) among the points (0, u)
-        sum(1, λv) = Σ counter(1, a), <a, v> = −1/λ     + sum(v) among the points (0, u)
+        sum(0, v) = Σ counter(1, a) over <a, v> = 0         + sum(v) among the points (0, u)
+        sum(1, λv) = Σ counter(1, a) over <a, v> = −1/λ     + sum(v) among the points (0, u)
         sum(1, 0) = Σ counter(0, u).
 
-    For one v, let g(s) = Σ_{<a, v> = s} counter(1, a) be the first sums. By the slice theorem, the transform of g, of
-    length q̄, is the transform of counter(1, ·) at the multiples λv. So one transform over q̄^(t−1) vectors and one of
-    length q̄ for each direction v suffice. Half of the multiples are enough, because the counters are real.
+    For a point v, let g(s) = Σ counter(1, a) over <a, v> = s. By the Fourier slice theorem, the transform of g (of
+    length q̄) is the transform of counter(1, ·) at the multiples λv. One transform over q̄^(t−1) vectors is therefore
+    enough, followed by one of length q̄ for each point v. Half of the multiples suffice, because the counters are real.
 
-    The error of a result is at most C·2⁻⁵³·n. An axis adds to C at most 2(q̄ + 3) if it is summed directly, and 600·√q̄
-    if it is a convolution with a chirp (q̄ above 80). For K ≤ 2²⁶ this gives C < 2¹⁸, and an error below 1/4 for n up to
-    2³³.
+    The error of a result is at most C·2⁻⁵³·n. An axis adds at most 2(q̄ + 3) to C if it is summed directly, or 600·√q̄
+    if it uses a chirp convolution (q̄ above 80). For K ≤ 2²⁶, C is below 2¹⁸, so the error is below 1/4 for n ≤ 2³³.
 
     Args:
-        counters: (K,) int64, 0 or more, with a sum up to `EXACT`.
-        prime: q̄ ≥ 3.
+        counters: (K,) int64, non-negative, with a sum of at most `EXACT`.
+        prime: q̄, an odd prime.
         dimension: t.
 
     Returns:
@@ -370,14 +370,14 @@ def hyperplane_sums(counters: npt.NDArray[np.int64], prime: int, dimension: int)
 
 
 def _slices(affine: npt.NDArray[np.int64], multiples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Sums the counters at all vectors a with <a, v> = s: (q̄, directions)."""
+    """Returns g(s) of `hyperplane_sums` for each s (row) and point v (column)."""
     import numpy as np
     from scipy import fft
 
     if affine.ndim == 1:
         return affine.astype(np.float64)[:, None]
     prime, half = affine.shape[0], affine.shape[0] // 2
-    # the transform halves the first axis: the multiples of a direction by 1..half begin with 0..half
+    # rfftn keeps only 0..half of the first axis, which contains the multiples of each point by 1..half
     spectrum = fft.rfftn(affine, axes=(*range(1, affine.ndim), 0)).ravel()
     lines = np.empty((half + 1, multiples.shape[1]), np.complex128)
     lines[0] = spectrum[0]
@@ -388,7 +388,7 @@ def _slices(affine: npt.NDArray[np.int64], multiples: npt.NDArray[np.int64]) -> 
 
 
 def _multiples(prime: int, dimension: int) -> npt.NDArray[np.int64]:
-    """Returns λv in base q̄ for λ = 1..q̄−1 and all points v: (q̄−1, points)."""
+    """Returns λv in base q̄ for each λ in 1..q̄−1 (row) and point v (column)."""
     import numpy as np
 
     factors = np.arange(1, prime)[:, None]

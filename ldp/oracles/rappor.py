@@ -14,17 +14,18 @@ from ldp.sampling import epsilon_above, parse_probability
 class Unary(ExplicitChannel, UnaryEncoding):
     """Unary encoding with explicit probabilities p and q.
 
-    A 1 stays with probability p, a 0 becomes 1 with probability q. A report spends ε = ln(p(1−q)/((1−p)q)). Firefox's
-    ``unaryEncodeDiffPrivacy`` uses this channel; Cobalt's levels are (p, q) = (.99, .01), (.9, .1) and (.75, .25).
+    A 1 stays 1 with probability p, and a 0 becomes 1 with probability q. A report spends ε = ln(p(1−q)/((1−p)q)).
+    Firefox's ``unaryEncodeDiffPrivacy`` uses this channel. The privacy levels of Cobalt are (p, q) = (0.99, 0.01),
+    (0.9, 0.1) and (0.75, 0.25).
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: adds d
-    bits per report.
+    Report: ``bits`` (⌈d/8⌉ bytes). Value v is bit v mod 8 of byte v div 8, and padding is 0. State: d counters. Server:
+    d additions per report.
 
     Args:
         p: probability that the bit of the user's value is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
         q: probability that another bit is 1; 0 < q < p.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        epsilon: required as "infinite" if p is 1, because a report then excludes values; otherwise omit it.
+        epsilon: must be "infinite" if p is 1, because a report then rules out values. Otherwise, omit it.
 
     Example:
         >>> unary = Unary("0.75", "0.25", domain_size=100)
@@ -52,17 +53,18 @@ class Unary(ExplicitChannel, UnaryEncoding):
 class RAPPOR(ExplicitChannel, UnaryEncoding):
     """RAPPOR with one bit per value: a permanent and a fresh response.
 
-    Source: Erlingsson, Pihur and Korolova (CCS 2014), where the names p and q are swapped. The permanent response sets
-    a bit to 1 with probability f/2, to 0 with f/2, else keeps it. A client draws it once and stores it. In a report a
-    bit is 1 with probability p if it is 1 in the permanent response, else with probability q. The probabilities of a 1
-    for the bit of the user's value and for another bit are this oracle's `p` and `q`:
+    Source: Erlingsson, Pihur and Korolova (CCS 2014), which swaps the names p and q. The permanent response sets each
+    bit to 1 with probability f/2, to 0 with probability f/2, and otherwise keeps it. The client draws this response
+    once and stores it. A bit of a report is 1 with probability p if it is 1 in the permanent response, and with
+    probability q otherwise. The attributes `p` and `q` are the probabilities of a 1 for the user's value and for
+    another value, p* and q*:
 
         p* = (1−f/2)·p + (f/2)·q   and   q* = (f/2)·p + (1−f/2)·q.
 
-    One report spends ln(p*(1−q*)/((1−p*)q*)). All reports of one permanent response together spend at most
-    2·ln((1−f/2)/(f/2)), the `lifetime`. `perturb` draws both responses for each report.
+    One report spends ln(p*(1−q*)/((1−p*)q*)). All reports of one permanent response together spend at most the
+    `lifetime`, 2·ln((1−f/2)/(f/2)). `perturb` draws both responses for each report.
 
-    Report, state, server: as `Unary`.
+    Report, state and server cost are the same as for `Unary`.
 
     Args:
         f: parameter of the permanent response, 0 < f < 1.
@@ -73,7 +75,7 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
 
     Attributes:
         f: parameter of the permanent response.
-        lifetime: ε of all reports of one permanent response, rounded up to a millionth.
+        lifetime: ε of all reports of one permanent response, rounded up to six decimal places.
 
     Example:
         >>> rappor = RAPPOR("1/2", "3/4", "1/2", domain_size=128)

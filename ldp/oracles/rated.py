@@ -25,24 +25,24 @@ UNDECLARED = 255
 class RatedResponse(Response):
     """Randomized response of two values; each report carries its rate.
 
-    With probability r, the rate, a client replaces its value by a fair coin. A report thus has the value with
-    probability p = 1 − r/2 and the other with q = r/2 (``randomizedTriggerRate`` of the W3C's Navigation Timing). The
-    reports of each rate are counted separately, and `RatedEstimate` combines them. With two values the variance of a
-    count does not depend on the values of the users.
+    The rate r is the probability that a client replaces its value by a fair coin toss. A report therefore has the
+    user's value with probability p = 1 − r/2 and the other value with q = r/2. The W3C's Navigation Timing calls the
+    rate ``randomizedTriggerRate``. The reports of each rate are counted separately, and `RatedEstimate` combines them.
+    The variance of a count does not depend on the users' values, because the domain has only two values.
 
-    Report: ``rate``, an index, and ``value``, one byte each. State: two counters per rate. Server: one increment per
+    Report: ``rate`` (an index) and ``value``, one byte each. State: two counters per rate. Server: one increment per
     report.
 
     Args:
         rates: 1 to 16 ascending rates, each above 0 and below 1, as "1/2", "0.4994798" or a Fraction.
-        domain_size: 2.
+        domain_size: always 2.
         epsilon: omit it.
 
     Attributes:
         rates: the exact rates.
         epsilon: ε at the lowest rate, the largest ε of a report.
-        p: probability at the highest rate, which `perturb` uses.
-        q: probability at the highest rate.
+        p: probability of the user's value at the highest rate, which `perturb` uses.
+        q: probability of the other value at the highest rate.
 
     Example:
         >>> rated = RatedResponse(["0.4994798", "3/4"])
@@ -100,7 +100,7 @@ class RatedResponse(Response):
         return 2 * len(self.rates)
 
     def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the reports with a declared rate: (n,) bool."""
+        """Returns an (n,) mask of the reports whose rate is in `rates`."""
         arguments.check_reports(reports, self.report_dtype)
         known: npt.NDArray[np.bool_] = reports["rate"] < len(self.rates)
         return known
@@ -113,9 +113,9 @@ class RatedResponse(Response):
         kernels.count_indices(state, 2 * reports["rate"] + reports["value"])
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
-        """Returns the estimate `ldp.oracles.rated_estimate.pooled` over all rates.
+        """Returns the pooled estimate; see `ldp.oracles.rated_estimate.pooled`.
 
-        `counts` are (2·rates,): for each rate the reports of both values.
+        `counts` is (2·rates,): for each rate, the number of reports of each value.
         """
         from ldp.oracles.rated_estimate import pooled
 

@@ -1,16 +1,16 @@
-"""Estimates from reports at several rates: pooled, or by inverse variance.
+"""Pooled and inverse-variance estimates from reports at several rates.
 
-Let c_r of n_r reports at the rate r have a value. The frequency of the value among their users is estimated by
-f̃_r = (c_r/n_r − q_r)/(p_r − q_r), with p_r − q_r = 1 − r and the variance
+Suppose that c_r of n_r reports at rate r have a given value. Then f̃_r = (c_r/n_r − q_r)/(p_r − q_r) estimates the
+frequency of the value among the n_r users, with p_r − q_r = 1 − r. The variance of f̃_r is
 
     σ_r² = p_r·q_r/(n_r(1−r)²) = (1/(1−r)² − 1)/(4n_r).
 
-The pooled estimate is f̃ = Σ (n_r/n)·f̃_r. Every report has the same share, as in the W3C's debiasing. The estimate is
+The pooled estimate is f̃ = Σ (n_r/n)·f̃_r. Every report has the same weight, as in the W3C's debiasing. The estimate is
 unbiased for the frequency among all users, even if rates depend on values. Its variance Σ (n_r/n)²·σ_r² equals the
-variance at a single rate whose 1/(1−r)² is the mean over all reports. A pooled estimate is therefore an `Estimate` of
-this one channel. Snapshots use it.
+variance at a single rate r' if 1/(1−r')² is the mean of 1/(1−r)² over all reports. A pooled estimate is therefore an
+`Estimate` with the channel of this single rate. Snapshots contain pooled estimates.
 
-The estimate by inverse variance (`RatedEstimate.combined`) gives less noisy reports more weight. It is valid only if a
+The inverse-variance estimate (`RatedEstimate.combined`) gives less noisy reports more weight. It is valid only if a
 user's rate does not depend on the value.
 """
 
@@ -41,11 +41,11 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class Combined:
-    """The estimate by inverse variance, (2,), with intervals and errors.
+    """The inverse-variance estimate of both values, with intervals.
 
-    Frequencies and intervals are shares among the n reports.
-    `alike` is the p-value of Cochran's χ² test that the estimates of all rates agree (1 for a single rate). If it is
-    small, the rate depends on the value: use the pooled estimate.
+    Frequencies and intervals are shares among the n reports. `alike` is the p-value of Cochran's χ² test that the
+    estimates of all rates agree (1 for a single rate). If the p-value is small, rates appear to depend on values. In
+    that case, use the pooled estimate.
     """
 
     frequencies: Vector
@@ -60,32 +60,33 @@ class RatedEstimate(Estimate):
     """The pooled estimate from reports at several rates.
 
     Attributes:
-        oracle: the response at a single rate with the same error: 1/(p−q)² is the mean of 1/(1−r)² over the reports.
+        oracle: a `Response` with the same standard error; 1/(p−q)² is the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
-        state: (rates, 2) int64, read-only: reports of each value at each rate.
+        state: (rates, 2) int64, the number of reports of each value at each rate; read-only.
     """
 
     rated: RatedResponse = field(kw_only=True)
     state: Counts = field(kw_only=True, repr=False)
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
-        """Yields each rate that has reports, and its estimate."""
+        """Yields each rate that has reports, and the estimate from these reports."""
         for rate, counts in zip(self.rated.rates, self.state, strict=True):
             if counts.any():
                 yield rate, Response(channel(rate)[0], 2).estimate(counts, int(counts.sum()))
 
     def combined(self, level: float = 0.95) -> Combined:
-        """Returns the estimate by inverse variance.
+        """Returns the inverse-variance estimate, with intervals at a level.
 
-        It is valid only if rates do not depend on values.
+        The estimate is valid only if rates do not depend on values.
 
-        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of all users, so
-        f̃_r has the variance v_r = σ_r² + S²/n_r. The weights 1/v_r, scaled to sum 1, minimise the variance around the
-        frequency among these users, 1/Σ(1/v_r) − S²/n. Because f is the estimate itself, clipped to [0, 1], estimate
-        and weights are computed by iteration.
+        Let f be the value's frequency, and S² = f(1−f) the variance of the indicator of the value among all users. The
+        users of a rate are a sample of all users, so f̃_r has the variance v_r = σ_r² + S²/n_r. The weights 1/v_r,
+        scaled to sum to 1, minimize the variance around the frequency among all users. The minimum is
+        1/Σ(1/v_r) − S²/n. The weights depend on f, for which the method uses the estimate, clipped to [0, 1]. Estimate
+        and weights are therefore computed by iteration.
 
         Raises:
-            ValueError: level, the coverage, is not strictly between 0 and 1.
+            ValueError: a level (the coverage) that is not strictly between 0 and 1.
 
         Example:
             >>> from ldp import RatedResponse
@@ -117,8 +118,8 @@ class RatedEstimate(Estimate):
     ) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of the pooled frequencies.
 
-        They are valid even if rates depend on values or change; see `ldp.intervals.confidence_sequence.of_rates`.
-        Raises ValueError for a level that is not strictly between 0 and 1.
+        The intervals are valid even if rates depend on values or change; see `confidence_sequence.of_rates`. Raises
+        ValueError for a level that is not strictly between 0 and 1.
         """
         channels = [channel(rate) for rate in self.rated.rates]
         low, high = confidence_sequence.of_rates(
@@ -128,7 +129,7 @@ class RatedEstimate(Estimate):
         return low[indices], high[indices]
 
     def merge(self, *others: Estimate) -> Estimate:
-        """Returns the estimate of several windows; see `Estimate.merge`."""
+        """Returns one estimate for several windows; see `Estimate.merge`."""
         merged: list[RatedEstimate] = []
         for other in (self, *others):
             if not isinstance(other, RatedEstimate) or other.rated != self.rated:
@@ -156,12 +157,12 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
 
     Args:
         rated: the protocol.
-        counts: (2·rates,) integers: for each rate the reports of both values.
+        counts: (2·rates,) integers: for each rate, the number of reports of each value.
         n: the number of reports, n ≥ 1.
 
     Raises:
         TypeError: counts or an n that are not integers.
-        ValueError: counts of another shape, or whose sum is not n; no report.
+        ValueError: n below 1, or counts that have another shape or do not sum to n.
 
     Example:
         >>> from ldp import RatedResponse
@@ -184,6 +185,6 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
         sums = [before + (count - q * reports) / (1 - rate) for before, count in zip(sums, pair, strict=True)]
         mean += Fraction(reports, n) / (1 - rate) ** 2
     frequencies = np.array([float(each / n) for each in sums])
-    # p − q = 1/√mean is irrational, so it is rounded to a fraction
+    # p − q = 1/√mean can be irrational, so it is rounded down to a multiple of 2⁻⁶⁴
     apart = Fraction(math.isqrt((mean.denominator << 2 * _BITS) // mean.numerator), 1 << _BITS)
     return RatedEstimate(frequencies, n, Response((1 + apart) / 2, 2), rated=rated, state=by_rate)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class Response(ExplicitChannel, GRR):
     """Generalized Randomized Response with explicit p: the channel of `GRR`.
 
-    The device reports its user's value with probability p and any other with q = (1−p)/(d−1) each. A report spends
-    ε = ln(p/q). If a client replaces the value with probability r by a uniform value of all d, p is 1 − r + r/d.
+    The device reports its user's value with probability p and each other value with q = (1−p)/(d−1). A report spends
+    ε = ln(p/q). If a client replaces its value by a uniform random value with probability r, then p = 1 − r + r/d.
 
-    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment per report.
+    Report: ``index`` (1, 2 or 4 bytes). State: d counters. Server: one increment per report.
 
     Args:
         p: probability of the user's value, as "3/4", "0.75" or a Fraction; 1/d < p < 1.
@@ -73,5 +73,5 @@ class Response(ExplicitChannel, GRR):
 
 
 def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
-    """Returns p and q of a rate."""
+    """Returns p and q of binary randomized response at a rate."""
     return 1 - rate / 2, rate / 2

@@ -14,27 +14,28 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_CROWD = 900_000_000  # users simulated together: numpy draws without replacement from less than 10⁹
-_SCRATCH = 1 << 20  # most members drawn together, which bounds the memory of `perturb`
+_CROWD = 900_000_000  # users simulated together: numpy can draw without replacement from fewer than 10⁹
+_SCRATCH = 1 << 20  # limit of reports × d that `perturb` draws together, to bound its memory
 
 
 class SubsetSelection(Oracle):
     """Subset Selection: the report is a random subset of k values.
 
-    Subsets with the user's value are E times as likely as others. A report supports its members: its user's value with
-    p = kE/(kE+d−k), any other with q = [p(k−1)+(1−p)k]/(d−1). The estimates sum to exactly 1. k is an integer next to
-    d/(E+1), and a parameter of the stream. At k = 1, the paper's nearest integer has up to 17 % more variance than the
-    other integer next to d/(E+1).
+    A subset that contains the user's value is E times as likely as a subset that does not. A report supports its k
+    members. The user's value is a member with probability p = kE/(kE+d−k), and any other value with probability
+    q = [p(k−1)+(1−p)k]/(d−1). The estimates sum to exactly 1. By default, k is one of the two integers next to d/(E+1),
+    whichever has the lower variance. The paper uses the integer nearest to d/(E+1). If the paper's k is 2 although 1 is
+    better, the variance is up to 17 % higher.
 
-    Report: the smaller of two forms for d and k, ``indices`` on a tie. ``indices`` are the k members in strictly
-    ascending order (another order could reveal the first one), each in the smallest unsigned integer for d−1. ``bits``
-    are ⌈d/8⌉ bytes with exactly k bits set, value v in bit v mod 8 of byte v div 8, padding 0. State: d counters.
-    Server: k increments per report, or adds d bits.
+    Report: the smaller of two forms, or ``indices`` if the sizes are equal. ``indices`` are the k members in strictly
+    ascending order, because the order of drawing could reveal the user's value. Each index has the smallest unsigned
+    integer type for d−1. ``bits`` are ⌈d/8⌉ bytes with exactly k bits set. Value v is bit v mod 8 of byte v div 8, and
+    padding is 0. State: d counters. Server: k increments or d additions per report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
         domain_size: d, 2 ≤ d ≤ 2²⁴.
-        k: the size of the subset, 1 ≤ k < d; by default the best for ε and d.
+        k: the size of the subset, 1 ≤ k < d.
 
     Example:
         >>> subset = SubsetSelection("1", domain_size=100)
@@ -93,7 +94,6 @@ class SubsetSelection(Oracle):
             kernels.count_bits(state, self.column(reports, "bits"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Simulates crowds and adds their counts. O(d·min(n, √k)) per crowd."""
         import numpy as np
 
         crowds = -(-int(histogram.sum()) // _CROWD)
@@ -106,13 +106,14 @@ class SubsetSelection(Oracle):
     def _simulate_crowd(
         self, histogram: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Draws values in order, for groups of users by their missing members.
+        """Draws for each value in turn how many users select it.
 
-        A report is a mixture: with probability (pd−k)/(d−k) the user's value and a uniform (k−1)-subset of the others
-        (a waiting user), else a uniform k-subset of all values (a free user). When r values are left, a free user with
-        j missing members selects the next value with probability j/r. A user who still waits, with j other missing
-        members, selects it with j/(r−1). The users whose value is the next are a sample without replacement of all
-        waiting users.
+        A report is drawn from a mixture. With probability (pd−k)/(d−k), it is the user's value and a uniform
+        (k−1)-subset of the other values. This user is "waiting" until the user's value is next, and then "free".
+        Otherwise, the report is a uniform k-subset of all values, and the user is free. Users are grouped by the number
+        j of members that are still missing, except the value of a waiting user. When r values are left, a free user
+        selects the next value with probability j/r, and a waiting user with probability j/(r−1). The users whose value
+        is next are drawn without replacement from all waiting users.
         """
         import numpy as np
 
@@ -149,19 +150,18 @@ class SubsetSelection(Oracle):
 
     @property
     def most_supported(self) -> int:
-        """Size of a subset; see `Oracle.most_supported`."""
+        """k, the size of a subset; see `Oracle.most_supported`."""
         return self.k
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
-        """Returns V_u, given that the other members are a uniform subset."""
 
         def variance(own: int) -> Fraction:
-            """Applies the law of total variance; `own` is 1 if the set has the value."""
+            """Applies the law of total variance; `own` is 1 if the set contains u."""
             rest = m - own
-            shift = own - Fraction(rest, others)  # difference of the mean if the value is a member
+            shift = own - Fraction(rest, others)  # change of the mean if u is a member
             return (
-                self.p * _drawn(others, rest, self.k - 1)
-                + (1 - self.p) * _drawn(others, rest, self.k)
+                self.p * _hypergeometric_variance(others, rest, self.k - 1)
+                + (1 - self.p) * _hypergeometric_variance(others, rest, self.k)
                 + self.p * (1 - self.p) * shift**2
             )
 
@@ -169,7 +169,7 @@ class SubsetSelection(Oracle):
         return variance(1), variance(0)
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns the extremes: most members outside, or most members inside."""
+        """Returns the fewest and the most members of a report that are in a set."""
         outside = self.domain_size - subset.size
         return max(0, self.k - outside), min(subset.size, self.k)
 
@@ -193,7 +193,7 @@ class SubsetSelection(Oracle):
 
 
 def best_k(E: Fraction, d: int) -> int:
-    """Returns the integer in 1..d−1 next to d/(E+1) with the lower variance."""
+    """Returns the k in 1..d−1, next to d/(E+1), with the lower variance."""
     below = int(d / (E + 1))
     return min((max(below, 1), min(below + 1, d - 1)), key=lambda k: _variance(*_probabilities(E, d, k)))
 
@@ -208,7 +208,6 @@ def _variance(p: Fraction, q: Fraction) -> Fraction:
     return q * (1 - q) / (p - q) ** 2
 
 
-def _drawn(size: int, marked: int, draws: int) -> Fraction:
-    """Returns the variance of the hypergeometric distribution."""
+def _hypergeometric_variance(size: int, marked: int, draws: int) -> Fraction:
     spread = draws * marked * (size - marked) * (size - draws)
     return Fraction(spread, size * size * max(size - 1, 1))  # for size 1 the spread is 0

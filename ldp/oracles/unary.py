@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 
 UNLIKELY = 10**12
-"""Inverse of the rate at which the Hamming weight check rejects honest reports, half of it on either side."""
+"""Inverse of the probability that the Hamming weight check rejects an honest report; each tail has half of it."""
 
 _UNIT = 1 << 256
 
 
 class UnaryEncoding(Oracle):
-    """Unary encoding: independent bits, 1 with probability p or q.
+    """Unary encoding: independent bits that are 1 with probability p or q.
 
-    The bit of the user's value is 1 with probability p, any other bit with q. The vectors of two users differ in two
-    bits, so the ratio of their probabilities for one report is at most p(1−q)/((1−p)q) = E. One value is a yes/no
-    question: the two answers differ in one bit, and E is above their ratio.
+    The bit of the user's value is 1 with probability p, and any other bit with probability q. The unperturbed bits of
+    two values differ in at most two places. The ratio of a report's probabilities under two values is therefore at most
+    p(1−q)/((1−p)q) = E. A domain of one value is a yes/no question. The unperturbed bits of the two answers differ in
+    one place, so the ratio is below E.
     """
 
     own_bits: ClassVar[bool] = True
@@ -92,13 +93,13 @@ class UnaryEncoding(Oracle):
         return self.weight_bounds[1]
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Returns the fewest and the most 1 bits of an accepted report in a set."""
+        """Returns the fewest and the most 1 bits of a set in accepted reports."""
         low, high = self.weight_bounds
         outside = self.domain_size - subset.size
         return max(0, low - outside), min(subset.size, high)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the reports within `weight_bounds`. O(d) per report."""
+        """Returns an (n,) mask of the reports within `weight_bounds`. O(n·d)."""
         from ldp import kernels
 
         low, high = self.weight_bounds
@@ -112,12 +113,12 @@ class UnaryEncoding(Oracle):
 class OUE(UnaryEncoding):
     """Optimized Unary Encoding: p = 1/2 and q = 1/(E+1).
 
-    The standard error at frequency 0 equals that of OLH with the same E, for every d.
+    The standard error at frequency 0 equals that of OLH with g = E + 1, for every d.
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: adds d
-    bits per report.
+    Report: ``bits`` (⌈d/8⌉ bytes). Value v is bit v mod 8 of byte v div 8, and padding is 0. State: d counters. Server:
+    d additions per report.
 
-    `epsilon` and `domain_size` are as for `ldp.oracle`.
+    See `ldp.oracle` for `epsilon` and `domain_size`.
 
     Example:
         >>> oue = OUE("1", domain_size=100)
@@ -136,9 +137,8 @@ class OUE(UnaryEncoding):
 class SUE(UnaryEncoding):
     """Symmetric Unary Encoding (basic RAPPOR): p = H/(H+1) and q = 1/(H+1).
 
-    H is the rational just below e^(ε/2), ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴, and E = H² ≤ e^ε. Report, state, server: as `OUE`.
-
-    `epsilon` and `domain_size` are as for `ldp.oracle`.
+    H is the rational ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴ just below e^(ε/2), and E = H² ≤ e^ε. Report, state and server cost are the same
+    as for `OUE`. See `ldp.oracle` for `epsilon` and `domain_size`.
 
     Example:
         >>> sue = SUE("1", domain_size=100)
@@ -159,16 +159,16 @@ class SUE(UnaryEncoding):
 def weight_bounds(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
     """Returns bounds of an honest report's Hamming weight, at a risk of 10⁻¹².
 
-    The Hamming weight is X + Y, independent: X is the bit of the user's value, 1 with probability p, and Y the sum of
-    the other d−1 bits, each 1 with probability q. The bounds are the largest ``low`` with P[weight < low] ≤ 5·10⁻¹³ and
-    the smallest ``high`` with P[weight > high] ≤ 5·10⁻¹³.
+    The Hamming weight is X + Y with independent X and Y. X is the bit of the user's value, which is 1 with probability
+    p. Y is the sum of the other d−1 bits, each of which is 1 with probability q. The bounds are the largest ``low``
+    with P[weight < low] ≤ 5·10⁻¹³ and the smallest ``high`` with P[weight > high] ≤ 5·10⁻¹³.
 
-    The bounds decide which reports count, so they must be the same integers on every machine. The law is therefore
-    computed in integers, from its mode outwards, as multiples of 2⁻²⁵⁶ of the mode's probability. Each step rounds down
-    by at most one unit. This matters only if a tail is within a factor of 1 ± 2⁻¹⁶⁰ of 5·10⁻¹³.
+    The bounds decide which reports count, so they must be the same integers on every machine. The distribution is
+    therefore computed in integers, from its mode outwards, as multiples of 2⁻²⁵⁶ of the mode's probability. Each step
+    rounds down by at most one unit. Rounding matters only if a tail is within a factor of 1 ± 2⁻¹⁶⁰ of 5·10⁻¹³.
 
     Returns:
-        0 ≤ low ≤ high ≤ d. O(√(d·q)) steps of big integers: at most 0.3 s at d = 2²⁴.
+        (low, high) with 0 ≤ low ≤ high ≤ d. O(√(d·q)) steps with big integers, at most 0.3 s at d = 2²⁴.
 
     Example:
         >>> weight_bounds(Fraction(1, 2), Fraction(1, 4), d=100)

@@ -1,18 +1,18 @@
 """The snapshot of a stream at one cut, as an object and as messages.
 
-`take` makes a snapshot, `encode` its messages, and `assemble` reads them. `contents` has the object; `taking`,
-`encoding` and `assembling` convert it; `documents` and `chunks` have the formats; `largest` bounds messages.
+`take` computes a snapshot, `encode` converts it to messages, and `assemble` builds it from messages. The modules
+`documents` and `chunks` define the formats of messages. `largest` bounds the size of a message.
 
 The messages of a snapshot are a head, a domain (the labels) and one body per method: Base and the paper's ten methods
-(Section IV, Table I). They follow ``snapshot.schema.json``. Changes within a schema version only add fields, and a
-reader ignores unknown fields.
+(Section IV, Table I). ``snapshot.schema.json`` is the schema of the messages. Changes within a schema version only add
+fields, and a reader ignores unknown fields.
 
-Vectors of up to `INLINE` values are in the JSON body. Longer vectors have separate messages with the keys
-``<body's key>/<vector>/<i>``, each with up to `CHUNK` values in the shortest type of `chunks`. The body has their
-number as ``chunks`` and the vectors' names as ``vectors``. `rounding` shortens their numbers.
+A vector of up to `INLINE` values is part of the JSON body. A longer vector is split into messages of up to `CHUNK`
+values, with the keys ``<body's key>/<vector>/<i>``. In the body, ``chunks`` is then the number of messages per vector,
+and ``vectors`` lists the names of the vectors. `rounding` makes long vectors shorter.
 
-All messages of a snapshot have the same identity, in the header ``snapshot`` and in the documents. The identity
-separates them from another snapshot with the same number.
+All messages of a snapshot have the same identity, in the header ``snapshot`` and in the documents. It distinguishes the
+snapshot from another snapshot with the same number.
 """
 
 from ldp.snapshot.assembling import (

@@ -30,11 +30,12 @@ class NewerSchema(ValueError):  # noqa: N818  # named after the finding
 def assemble(stream: str, received: Received) -> Snapshot:
     """Assembles a stream's newest snapshot of all time.
 
-    `received` maps each key to the (headers, value) of its newest message, and may include messages of windows.
+    `received` maps each key to the headers and value of the key's newest message. It may include messages of windows.
 
     Raises:
-        Incomplete: a message is missing or belongs to another snapshot, or the head has no bodies.
-        NewerSchema: the head has a newer version of the schema.
+        Incomplete: a message is missing or belongs to another snapshot, or the snapshot has only a head.
+        NewerSchema: a message has a newer schema than this version reads.
+        ValueError: a message is invalid.
 
     Example:
         >>> import ldp
@@ -82,7 +83,8 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     Raises:
         Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing or belong
             to another stream.
-        NewerSchema: the window has a newer version of the schema.
+        NewerSchema: a message has a newer schema than this version reads.
+        ValueError: a message is invalid.
     """
     prefix = f"{stream}/{name}/{start}/"
     there = {key: headers for key, (headers, value) in received.items() if value and key.startswith(prefix)}
@@ -112,7 +114,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
 
 
 def windows(stream: str, received: Received) -> list[Period]:
-    """Lists the complete windows by name and start. O(messages)."""
+    """Lists the completely received windows, by name and start. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}
     for key, (headers, value) in received.items():
@@ -127,7 +129,7 @@ def windows(stream: str, received: Received) -> list[Period]:
 
 
 def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
-    """Returns a message's window by key and headers; None for all time."""
+    """Reads a message's window from its key and headers; None for all time."""
     if "end" not in headers:
         return None
     _, name, start, *_ = key.split("/")
@@ -135,7 +137,6 @@ def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
 
 
 def _newest(messages: Iterable[Mapping[str, bytes]]) -> Mapping[str, bytes]:
-    """Returns the headers with the highest number."""
     return max(messages, key=lambda headers: int(headers["sequence"]))
 
 
@@ -144,7 +145,6 @@ def _of_all_time(stream: str, key: str) -> bool:
 
 
 def _parse(value: bytes, kind: type = dict) -> Any:
-    """Parses JSON of limited size; raises ValueError for other input."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON given; allowed are up to {MOST_BYTES}")
     document = orjson.loads(value)
@@ -162,7 +162,7 @@ def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
 
 
 def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) -> dict[str, dict[str, Any]]:
-    """Returns the methods' documents with vectors as arrays."""
+    """Returns the body of each method, with the vectors as arrays."""
     bodies = {}
     for key in ours:
         method = key.removeprefix(prefix)
@@ -207,7 +207,7 @@ def _chunk(received: Received, key: str, mark: Mark) -> Vector:
 
 
 def _is_without_labels(body: Mapping[str, Any]) -> bool:
-    """Returns whether the stream of a body has no labels, by the fingerprint."""
+    """Returns whether a body's fingerprint is that of a stream without labels."""
     return bool(fingerprint(body["document"]).hex() == body["fingerprint"])
 
 
@@ -221,7 +221,7 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
 
 
 def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns the labels that match a window's fingerprint, from any snapshot."""
+    """Returns the newest labels. Raises Incomplete unless they fit the body."""
     if _is_without_labels(body):
         return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))
@@ -235,7 +235,6 @@ def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> t
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
-    """Makes the snapshot of documents with vectors as arrays."""
     one = next(iter(bodies.values()))
     _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
@@ -275,7 +274,7 @@ def _snapshot(
 
 
 def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises Incomplete unless all vectors, labels and values fit one domain."""
+    """Raises Incomplete unless vectors, labels and values fit one domain."""
     sizes = {len(body[vector]) for body in bodies.values() for vector in VECTORS if vector in body}
     size = next(iter(sizes), 0)
     highest = max(
@@ -294,7 +293,7 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
-    """Makes the body of a document; `queries` caches the shared queries."""
+    """Builds a body from a document. `queries` caches queries by name."""
     sets = []
     for answer in body["queries"]:
         query = queries.get(answer["name"])

@@ -1,7 +1,7 @@
-"""Validates documents against ``snapshot.schema.json``, with bounds.
+"""Validates documents against ``snapshot.schema.json`` and size limits.
 
-An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
-Unknown fields are ignored.
+An accepted document has the types of the schema, numbers that fit in 64 bits, and no more entries than a stream can
+have. Unknown fields are ignored.
 """
 
 import math
@@ -14,7 +14,7 @@ from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20  # Largest size of a head or a body
 _MOST = 2**63 - 1
-_LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot: exact in every JSON reader
+_LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot; every JSON reader reads it exactly
 _LAST_TIME = 253_402_300_799_999  # End of the year 9999 in milliseconds
 _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
@@ -74,7 +74,7 @@ def _list(each: Check, most: int = _MOST_ITEMS) -> Check:
 
 
 def _integers(low: int) -> Check:
-    """Checks a list of whole numbers, faster than `_list`."""
+    """Returns a check of lists of whole numbers that is faster than `_list`."""
 
     def check(at: str, given: Any) -> None:
         if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int}:
@@ -86,7 +86,7 @@ def _integers(low: int) -> Check:
 
 
 def _numbers(at: str, given: Any) -> None:
-    """Checks a list of finite numbers, faster than `_list`."""
+    """Checks a list of finite numbers; faster than `_list`."""
     if type(given) is not list or len(given) > _MOST_ITEMS or not {*map(type, given)} <= {int, float}:
         raise _wrong(at, given, f"a list of up to {_MOST_ITEMS} numbers")
     if not all(map(math.isfinite, given)):
@@ -125,13 +125,12 @@ def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
     return check
 
 
-def _tree(at: str, given: Any, depth: int = _DEEPEST) -> None:
-    """Checks the nesting depth of JSON."""
+def _shallow(at: str, given: Any, depth: int = _DEEPEST) -> None:
     if not depth:
         raise _wrong(at, given, f"JSON nested up to {_DEEPEST} levels deep")
     if isinstance(given, dict | list):
         for one in given.values() if isinstance(given, dict) else given:
-            _tree(at, one, depth - 1)
+            _shallow(at, one, depth - 1)
 
 
 def _period(at: str, given: Any) -> None:
@@ -199,7 +198,7 @@ _TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BASE_ONLY, _num
 _BODY = _fields(
     _SHARED
     | {
-        "document": _tree,
+        "document": _shallow,
         "sum": _number,
         "standard_error": _number,
         "level": _number,
@@ -230,7 +229,7 @@ def check_head(document: Any) -> None:
 
 
 def check_shared(document: Any) -> None:
-    """Raises ValueError unless a document has the shared fields."""
+    """Raises ValueError for invalid fields that heads and bodies share."""
     _ANY("document", document)
 
 
@@ -245,5 +244,5 @@ def check_body(document: Any) -> None:
 
 
 def check_domain(document: Any) -> None:
-    """Raises ValueError unless a document is a domain."""
+    """Raises ValueError unless a document is the domain of a stream."""
     _DOMAIN("domain", document)

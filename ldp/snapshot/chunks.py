@@ -18,7 +18,7 @@ SPARSE32 = "application/vnd.ldp.sparse.float32"
 _LENGTH, _INDEX = np.dtype("<u4"), np.dtype("<u2")
 _DENSE: Mapping[str, np.dtype[Any]] = {FLOAT64: np.dtype("<f8"), FLOAT32: np.dtype("<f4")}
 _SPARSE: Mapping[str, np.dtype[Any]] = {SPARSE64: np.dtype("<f8"), SPARSE32: np.dtype("<f4")}
-MOST = 1 << 8 * _INDEX.itemsize  # Largest number of values of a chunk: an index has 2 bytes
+MOST = 1 << 8 * _INDEX.itemsize  # Largest number of values in a chunk, because an index has 2 bytes
 
 
 def shortest(values: Vector) -> tuple[str, bytes]:
@@ -40,7 +40,7 @@ def shortest(values: Vector) -> tuple[str, bytes]:
         narrow = values.astype("<f4")
     exact = np.array_equal(narrow.astype(np.float64), values)
     numbers = narrow if exact else values.astype("<f8", copy=False)
-    bits = numbers.view(f"<u{numbers.itemsize}")  # stores -0.0, whose bits are not 0
+    bits = numbers.view(f"<u{numbers.itemsize}")  # so that -0.0 is stored: its bits are not 0
     stored = np.flatnonzero(bits).astype(_INDEX)
     if _LENGTH.itemsize + stored.size * (_INDEX.itemsize + numbers.itemsize) >= numbers.nbytes:
         return FLOAT32 if exact else FLOAT64, numbers.tobytes()
@@ -51,7 +51,7 @@ def shortest(values: Vector) -> tuple[str, bytes]:
 def read(content_type: str, data: bytes) -> Vector:
     """Returns the numbers of a chunk. O(values).
 
-    Raises KeyError for an unknown content type, ValueError for invalid bytes.
+    Raises KeyError for an unknown content type, and ValueError for invalid bytes.
     """
     if content_type in _DENSE:
         return np.frombuffer(data, _DENSE[content_type]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Data classes of a snapshot's content."""
+"""Data classes for the content of a snapshot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class _BitForBit:
-    """Equality by class and fields; arrays and floats bit for bit."""
+    """Base class whose equality compares floats and arrays bit for bit."""
 
     __hash__ = None  # type: ignore[assignment]  # not hashable, because arrays are not
 
@@ -36,9 +36,10 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Period:
-    """The time window of a snapshot, [start, end) in ms; None for all time.
+    """The time window [start, end) of a snapshot, in milliseconds.
 
-    `name` is the configured name of the windows, or `all`. `final` is true if the window no longer changes.
+    `name` is the configured name of the windows. For all time, `name` is `all`, and `start` and `end` are None.
+    `final` is true if the window no longer changes.
     """
 
     name: str = "all"
@@ -52,10 +53,10 @@ ALL_TIME = Period()
 
 @dataclass(frozen=True)
 class Closed:
-    """The closed windows of one name, in milliseconds.
+    """The closed windows of one name, with times in milliseconds.
 
-    Every window that ends at or before `closed` is final. `bounded` has ranges [from, to) of ends of windows that were
-    closed before every partition had passed them. `starts` has the windows on the topic, if windows expire.
+    Every window that ends at or before `closed` is final. A window is bounded if its end is in one of the ranges
+    [from, to) of `bounded`. If windows expire, `starts` lists the starts of the windows on the topic.
     """
 
     closed: int
@@ -63,7 +64,7 @@ class Closed:
     starts: tuple[int, ...] = ()
 
     def is_bounded(self, end: int) -> bool:
-        """Returns whether the window with this end is bounded."""
+        """Returns whether the window that ends at `end` is bounded."""
         return any(begin <= end < to for begin, to in self.bounded)
 
 
@@ -84,7 +85,7 @@ class Slots:
     ranks: Mapping[str, int]
 
     def __or__(self, other: "Slots") -> "Slots":
-        """Returns slots with all rows of both, and possibly more."""
+        """Returns slots that include the rows of the two operands."""
         ranks = dict(self.ranks)
         for query, highest in other.ranks.items():
             ranks[query] = max(highest, ranks.get(query, 0))
@@ -93,7 +94,10 @@ class Slots:
 
 @dataclass(frozen=True)
 class Rows:
-    """Slots of a topic's rows; windows up to `until` (ms) may use `older`."""
+    """The slots of a topic's rows.
+
+    Windows that end at or before `until` (ms) can also have rows in `older`, the slots of an earlier configuration.
+    """
 
     topic: str
     slots: Slots
@@ -103,18 +107,18 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cut:
-    """The point at which a snapshot cuts the stream.
+    """The counted records of a snapshot, with rules, windows and rows.
 
     Attributes:
         offsets: partition -> offset up to which all records are counted.
         gaps: partition -> ranges [from, to) of the log that were lost before they were counted; none is empty.
-        uncounted: sorted partitions that have or had records but no counts; not in ``offsets``.
-        rules: partition -> its rules, in JSON's types.
-        floors: partition -> time at which its windows begin, for partitions admitted to a stream with windows.
-        progress: name of windows -> the closed windows.
-        rows: the possible rows of the stream on the topic of rows, or None.
-        methods: methods that can have bodies of all time on the snapshot topic; None for all.
-        reached: highest window-close watermark so far in ms, after which added windows begin; None if unknown.
+        uncounted: sorted partitions that have or had records, but no counts. They are not in ``offsets``.
+        rules: partition -> the partition's rules as JSON objects.
+        floors: partition -> time in ms at which the partition's windows begin; only for admitted partitions.
+        progress: name of windows -> the closed windows of this name.
+        rows: the rows that the stream can have on the topic of rows; None without such a topic.
+        methods: methods that can have bodies of all time on the snapshot topic; None for all methods.
+        reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
     """
 
     offsets: Mapping[int, int]
@@ -139,7 +143,7 @@ class Cut:
 
     @property
     def complete(self) -> bool:
-        """Whether all partitions, and all records before the offsets, are counted."""
+        """Whether there are no gaps and no uncounted partitions."""
         return not self.gaps and not self.uncounted
 
 
@@ -158,8 +162,8 @@ class Recommended:
 class SetAnswer(_BitForBit):
     """A method's answer for a set; fields as in ``snapshot.schema.json``.
 
-    The fields after `frequency` are None except for Base: standard error, score interval, anytime-valid interval, and
-    poisoning tolerance (−1 for infinity).
+    Only Base has the fields after `frequency`: standard error, score interval, anytime-valid interval, and poisoning
+    tolerance (−1 for infinity). For other methods they are None.
     """
 
     query: SetQuery
@@ -176,8 +180,8 @@ class SetAnswer(_BitForBit):
 class TopAnswer(_BitForBit):
     """A method's answer for the most frequent values.
 
-    `values` has the (k,) indices in order, the same for every method. The fields after `frequencies` are (k,), or None
-    except for Base: simultaneous intervals, anytime-valid intervals, and poisoning tolerance (−1 for infinity).
+    `values` are the k indices in the order of Base, for every method. Only Base has the fields after `frequencies`:
+    simultaneous intervals, anytime-valid intervals, and poisoning tolerances (−1 for infinity). All vectors are (k,).
     """
 
     query: TopQuery
@@ -194,9 +198,10 @@ class TopAnswer(_BitForBit):
 class Body(_BitForBit):
     """The results of one method; fields as in ``snapshot.schema.json``.
 
-    `frequencies` are (d,) estimated shares among the n reports, which all intervals cover. `sum` is the answer for the
-    whole domain. Only Base has the (d,) score intervals, anytime-valid intervals (None without counts), and poisoning
-    tolerance (−1 for infinity). `by_rate` has the number of reports per rate and value, (rates, 2), or None.
+    All vectors are (d,). `frequencies` are estimated shares among the n reports, which all intervals cover. `sum` is
+    the answer for the whole domain. Only Base has score intervals, anytime-valid intervals, and poisoning tolerances
+    (−1 for infinity). Without counts, Base has only the score intervals. `by_rate` is a (rates, 2) array with the
+    number of reports per rate and value; None without rates.
     """
 
     frequencies: Vector
@@ -213,7 +218,7 @@ class Body(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(_BitForBit):
-    """The snapshot of a stream; equal if all fields are equal bit for bit.
+    """The snapshot of a stream. Equality compares all fields bit for bit.
 
     Attributes:
         stream: the stream's name.
@@ -222,16 +227,16 @@ class Snapshot(_BitForBit):
         labels: the labels of the domain, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
-        lineage: identifies the source of the counts, with the fingerprint; None for counts from outside a topic.
+        lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
         cut: the counted records.
-        complete: whether all records are counted. A newer writer may have reasons that `Cut` does not contain.
+        complete: whether all records are counted. A newer writer may report False for a reason that `Cut` lacks.
         reports: n, the number of reports (not users).
         std_error: standard error of Base for a value of frequency 0 (Equation 5).
         level: confidence level of Base's intervals.
         recommended: query name -> method, for queries with a recommendation.
-        bodies: method -> its results; empty for a snapshot with only a head.
+        bodies: method -> the method's results; empty for a snapshot with only a head.
         window: the time window of the reports.
-        epsilon: ε that one report of an explicit channel spends; None if the document has ε.
+        epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
         published: time of publication in ms since the epoch, by the publisher's clock; None for a file.
     """
 
@@ -274,7 +279,7 @@ class Snapshot(_BitForBit):
         )
 
     def interval(self) -> tuple[Vector, Vector]:
-        """Returns the (d,) ends of Base's score intervals. Raises ValueError."""
+        """Returns Base's (d,) score intervals. Raises ValueError if it has none."""
         base = self._base()
         if base.low is None or base.high is None:
             raise ValueError(f"base has no intervals in snapshot {self.sequence} of {self.stream!r}")

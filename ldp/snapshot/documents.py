@@ -1,4 +1,4 @@
-"""Makes the JSON documents of a snapshot, as dicts with arrays."""
+"""Converts parts of a snapshot to and from JSON documents."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from ldp.snapshot.contents import (
     TopAnswer,
 )
 
-SCHEMA = 1  # Version of ``snapshot.schema.json``: written, and the newest that can be read
+SCHEMA = 1  # Version of ``snapshot.schema.json`` that is written, and the newest that can be read
 INLINE = 8192
 CHUNK = 65536
 BASE_ONLY = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
@@ -28,7 +28,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def shared_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns the fields of the head and of every body."""
+    """Returns the fields that the head and all bodies have in common."""
     cut = snapshot.cut
     document = {
         "schema": SCHEMA,
@@ -70,7 +70,7 @@ def period(document: Mapping[str, Any]) -> Period:
 
 
 def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
-    """Reads the closed windows of a head, by name."""
+    """Returns the closed windows in a head, by name."""
     return {
         name: Closed(one["closed"], tuple((a, b) for a, b in one["bounded"]), tuple(one["starts"]))
         for name, one in head.get("windows", {}).items()
@@ -78,7 +78,7 @@ def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
 
 
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
-    """Reads the rows of a head; None for a stream without rows."""
+    """Returns the slots of rows in a head; None for a stream without rows."""
     if (rows := head.get("rows")) is None:
         return None
     own, older = _slots(rows), rows["older"]
@@ -120,8 +120,8 @@ def body_document(
 ) -> dict[str, Any]:
     """Returns the body of a method with vectors as arrays.
 
-    If vectors are longer than `inline`, the field `chunks` has the number of messages per vector, each of up to
-    `chunk` values.
+    If vectors are longer than `inline`, the field `chunks` is the number of messages per vector, each of up to
+    `chunk` values. Otherwise it is 0.
     """
     body = snapshot.bodies[method]
     size = len(body.frequencies)
@@ -143,7 +143,6 @@ def body_document(
 
 
 def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
-    """Returns the number of reports per rate and value, if there are rates."""
     if body.by_rate is None:
         return {}
     rates = zip(snapshot.document["rates"], body.by_rate.tolist(), strict=True)

@@ -27,7 +27,7 @@ class Message:
     window: Period = ALL_TIME
 
     def headers(self, sequence: int) -> list[tuple[str, bytes]]:
-        """Returns the message's headers; a window has the headers end and final."""
+        """Returns the headers. Only messages of windows have `end` and `final`."""
         headers = [
             ("content-type", self.content_type.encode()),
             ("schema", str(SCHEMA).encode()),
@@ -46,11 +46,11 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 
     Args:
         snapshot: the snapshot.
-        inline: largest number of values of a vector in its body. Files need no limit.
-        chunk: largest number of values of one message of a longer vector (`ldp.snapshot.chunks`).
+        inline: largest number of values of a vector that is part of the body. Files need no limit.
+        chunk: largest number of values in one message of a longer vector (`ldp.snapshot.chunks`).
 
     Raises:
-        ValueError: a number that is infinite or NaN; a chunk that is too long.
+        ValueError: a number is infinite or NaN, or `chunk` is too large.
 
     Cost: O(d) bytes per method, about 40 ns per number.
 
@@ -69,7 +69,7 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns the messages of a window: the methods' bodies.
 
-    The window has its own identity, because later heads leave its messages on the topic. Arguments as for `encode`.
+    The window has its own identity, because its messages stay on the topic after later heads. Arguments: see `encode`.
 
     Raises:
         ValueError: a number is infinite or NaN, or the snapshot covers all time.
@@ -82,7 +82,7 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
 
 
 def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
-    """Returns messages with the snapshot's identity, window and their number."""
+    """Adds identity, window and number of messages to each message."""
     identity, window = snapshot.identity, snapshot.window
     return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
@@ -90,10 +90,10 @@ def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
 def delete_window(
     snapshot: Snapshot, window: Period, methods: Iterable[str] = tuple(METHODS)
 ) -> list[Message]:
-    """Returns tombstones for all possible messages of a window or all time.
+    """Returns tombstones for all possible messages of a window or of all time.
 
-    `snapshot` is any snapshot of the stream. `methods` are all by default, because the writer of the window may have
-    published others.
+    `snapshot` is any snapshot of the stream. The window may have methods that `snapshot` does not have, so the default
+    of `methods` is all methods.
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0
@@ -108,12 +108,11 @@ def delete_window(
 
 
 def _place(window: Period) -> str:
-    """Returns a window's name and start, the middle part of its keys."""
+    """Returns the part of a message's key that identifies the window."""
     return window.name if window.start is None else f"{window.name}/{window.start}"
 
 
 def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
-    """Returns the messages of each method."""
     parts, where = [], _place(snapshot.window)
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
@@ -130,7 +129,6 @@ def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
 
 
 def _domain(snapshot: Snapshot, inline: int) -> list[Message]:
-    """Returns the labels' messages; none for a stream without labels."""
     labels = snapshot.labels
     if labels is None:
         return []

@@ -1,4 +1,4 @@
-"""Bounds a stream's largest message, for the limits of topics."""
+"""Bounds the size of a stream's snapshot messages."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _NUMBER = 25  # Longest float64 with its comma, such as -2.2250738585072014e-308
 _OFFSET = 48  # Longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807
 _RULES = 384  # Three rules of a partition in a head; few configurations change their rules more often
-_WINDOWED = 72  # Window fields of a rule without the windows' names
+_WINDOWED = 72  # Window fields of a rule, except the windows' names
 _START = 16  # Longest start of a window in a head with its comma, such as 253402300799000
-_LINE = 64  # Fields of a window name in a head without the name and the starts
+_LINE = 64  # Fields of the windows of one name in a head, except the name and the starts
 _ENVELOPE = 8192  # Rest of a body: field names, a few dozen gaps, key, headers, batch header
 
 
@@ -28,11 +28,11 @@ def largest_message(
     partitions: int,
     windows: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
-    """Returns an upper bound of the bytes of any message of a stream.
+    """Returns an upper bound of the size of a stream's messages in bytes.
 
-    The bound assumes the longest numbers and no compression. A message can exceed it only with
-    more than a few dozen gaps, bounded ranges or rule changes. `partitions` is the number of partitions of the stream's
-    topic; `windows` maps a name to the number of windows on the snapshot topic.
+    The bound assumes the longest numbers and no compression. A message can exceed the bound only if there are more than
+    a few dozen gaps, bounded ranges or rule changes. `partitions` is the number of partitions of the stream's topic.
+    `windows` maps each name of windows to the number of these windows on the snapshot topic.
 
     Example:
         >>> import ldp

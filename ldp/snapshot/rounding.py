@@ -12,10 +12,10 @@ PART = 100  # Rounding moves a number by at most 1/PART of Base's standard error
 
 
 def rounded(snapshot: Snapshot) -> Snapshot:
-    """Returns a snapshot with chunked vectors rounded to float32.
+    """Returns a snapshot whose long vectors are rounded to float32.
 
-    A vector is not rounded if rounding moves a number by more than 1 % of Base's standard error, which needs about
-    10¹¹ reports. Base's frequencies, sums, and answers for sets are never rounded. O(d) per method.
+    A vector stays exact if rounding would move a number by more than 1 % of Base's standard error. This happens only
+    above about 10¹¹ reports. Base's frequencies stay exact, and so do sums and answers for sets. O(d) per method.
     """
     off = snapshot.std_error / PART
     bodies = {

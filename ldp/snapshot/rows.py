@@ -1,8 +1,8 @@
-"""Rows: a snapshot as flat records for databases.
+"""Encodes a snapshot as rows, which are flat records for databases.
 
-A row's key is stream, window, method, query and rank. Values are ranked by Base, which gives the same ranks for every
-method (`ldp.query.top`). A value that enters the top replaces the value that leaves, so the keys of a window are known
-in advance. ``row-key.connect.json`` and ``row-value.connect.json`` have the types and names for Kafka Connect.
+A row's key consists of stream, window, method, query and rank. Values are ranked by Base, so their ranks are the same
+for every method (`ldp.query.top`). A value that enters the top takes the row of the value that leaves, so a window's
+keys are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` define the types for Kafka Connect.
 """
 
 import math
@@ -28,7 +28,7 @@ _MOST = (1 << 63) - 1
 class RowKey(NamedTuple):
     """The key of a row; fields as in ``row-key.connect.json``.
 
-    `window_start` is in milliseconds, 0 for all time; `query` is `VALUES` for single values; `rank` is by Base, from 1.
+    `window_start` is in milliseconds, 0 for all time. `query` is `VALUES` for single values. `rank` starts at 1.
     """
 
     stream: str
@@ -49,7 +49,7 @@ class RowKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
-        """Parses a key from any writer. Raises ValueError for an invalid key."""
+        """Parses and validates a key. Raises ValueError for an invalid key."""
         columns = _object("key", key)
         if tuple(columns) != cls._fields:
             raise ValueError(f"the key has other columns; allowed are exactly {', '.join(cls._fields)}")
@@ -63,16 +63,16 @@ class RowKey(NamedTuple):
         )
         if parsed.method not in METHODS:
             raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
-        if parsed.encode() != key:  # compaction compares bytes, so a row must have only one key
+        if parsed.encode() != key:  # compaction compares bytes, so a key must have only one encoding
             raise ValueError("the key is not in canonical form; allowed is compact JSON")
         return parsed
 
 
 class RowValue(NamedTuple):
-    """A row's value without the key; fields as in ``row-value.connect.json``.
+    """The value of a row; fields as in ``row-value.connect.json``.
 
-    `estimate` is a share among the n reports, which the interval covers. `value` is None for the answer of a set, `low`
-    and `high` for methods except Base, `window_end` for all time.
+    The key's columns are omitted. `estimate` is a share among the n reports, which the interval covers. `value` is None
+    for a set. `low` and `high` are None except for Base. `window_end` is in milliseconds, None for all time.
     """
 
     value: int | None
@@ -88,10 +88,10 @@ class RowValue(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes, key: RowKey) -> "RowValue":
-        """Parses a row's value from any writer; ignores columns of later versions.
+        """Parses and validates a row's value. Ignores columns of later versions.
 
         Raises:
-            ValueError: the value is invalid or has another key; the message names the column.
+            ValueError: the value is invalid or belongs to another key; the message names the column.
         """
         columns = _object("value", value)
         if missing := {*cls._fields, *RowKey._fields} - columns.keys():
@@ -158,16 +158,16 @@ def _flag(columns: Mapping[str, object], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A record on the topic of rows; an empty value is a tombstone."""
+    """A record on the topic of rows. An empty value is a tombstone."""
 
     key: bytes
     value: bytes
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns the slots of each window: `top` values, and all queries.
+    """Returns the slots of a window, for `top` values and all queries.
 
-    Raises ValueError for missing, unknown or repeated methods, and for a top below 1.
+    Raises ValueError for unknown, repeated or no methods, and for `top` below 1.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(
@@ -188,7 +188,7 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns a snapshot's rows for its slots `places`. O(d log d + rows).
+    """Returns a snapshot's rows for the slots `places`. O(d log d + rows).
 
     Raises KeyError if the snapshot lacks Base or one of the methods.
 
@@ -227,7 +227,7 @@ _Answer = tuple[str, int, int | None, float, float | None, float | None]
 
 
 def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
-    """Yields a method's answers: values in order, sets, most frequent values."""
+    """Yields a method's answers for the values in `order` and for all queries."""
     low, high = (None, None) if body.low is None or body.high is None else (body.low[order], body.high[order])
     yield from _ranked(VALUES, order, body.frequencies[order], low, high)
     for answer in body.sets:

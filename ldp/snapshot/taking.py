@@ -49,7 +49,7 @@ def take(
     complete: bool | None = None,
     published: int | None = None,
 ) -> Snapshot:
-    """Returns the snapshot of an estimate with all results. O(d log d).
+    """Returns a snapshot of all results for an estimate. O(d log d).
 
     Args:
         stream: the stream.
@@ -59,16 +59,16 @@ def take(
         queries: the queries to answer.
         level: confidence level of Base's intervals.
         methods: names of methods, at least one; by default all that apply to the domain.
-        recommended: query name -> method; names without a query are ignored.
-        lineage: identifies the source of counts from a topic, with the fingerprint.
-        identity: 32 hex digits of the head, from which a window's identity is derived. By default a hash of the head,
-            which is not enough if another snapshot can have the same number.
+        recommended: query name -> recommended method; names that are not in `queries` are ignored.
+        lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
+        identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default, the
+            identity is a hash of the head. A hash does not suffice if another snapshot can have the same number.
         window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
         published: time of publication in ms since the epoch, not part of the default identity; None for a file.
 
     Raises:
-        ValueError: methods that `chosen` refuses, queries that conflict or exceed the domain, a level outside (0, 1).
+        ValueError: methods that `chosen` refuses; queries that conflict or exceed the domain; a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -104,7 +104,7 @@ def announce(
     reports: int = 0,
     published: int | None = None,
 ) -> Snapshot:
-    """Returns a snapshot with only a head; arguments as for `take`."""
+    """Returns a snapshot that has only a head. For the arguments, see `take`."""
     return Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
@@ -126,12 +126,15 @@ def announce(
 
 
 def window_identity(identity: str, name: str, start: int) -> str:
-    """Returns a window's identity, derived from the head published with it."""
+    """Derives the identity of a window from the identity of the head."""
     return _digest([identity, name, start])
 
 
 def _identity(snapshot: Snapshot) -> str:
-    """Returns the default identity, a hash of the head without its time."""
+    """Returns the default identity, a hash of the fields of all messages.
+
+    The hash does not include the time of publication.
+    """
     shared = shared_document(snapshot)
     return _digest({name: value for name, value in shared.items() if name not in ("snapshot", "published")})
 
@@ -160,7 +163,6 @@ def _body(
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
-    """Returns a method's results, for Base with errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
     body = Body(
         frequencies,
@@ -190,7 +192,7 @@ def _is_counted(estimate: "Estimate") -> bool:
 
 
 def _written(numbers: Vector) -> Vector:
-    """Returns poisoning tolerances with −1 for infinity."""
+    """Replaces infinite poisoning tolerances by −1."""
     return np.where(np.isinf(numbers), -1.0, numbers)
 
 
@@ -225,7 +227,7 @@ def _top(
     answer = replace(answer, low=low, high=high)
     if not _is_counted(estimate):
         return answer
-    # the data choose the values, so each of the d values has 1/d of the risk
+    # the values are chosen by the data, so each of the d values gets 1/d of the error probability
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
     anytime_low, anytime_high = estimate.anytime_interval(each, values)
     fewest = _written(tolerance(estimate, low, high, values))

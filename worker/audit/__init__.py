@@ -1,14 +1,14 @@
 """Audit: recounts the log and compares it with Redis and the snapshots.
 
-The audit imports only configuration, login and the Redis connection from this project. It implements every format,
-hash and formula again, so that an error in the worker cannot hide itself.
+The audit imports only configuration, login and the Redis connection from this project. It reimplements every
+format, hash and formula, so that it does not repeat an error of the worker.
 
 One script reads a partition's counts and offset atomically from Redis. The audit recounts the partition up to that
-offset, so its verdict is also right while workers count. Counted records that retention deleted cannot be recounted;
-for such a partition the audit compares the remaining records.
+offset, so its verdict is correct even while workers count. If retention deleted counted records, the audit compares
+the counts with the remaining records only.
 
-Only `reading` uses Kafka and Redis. `verification` audits a stream, `comparison` a partition, `published` the
-snapshots.
+Only `reading` uses Kafka and Redis. `verification` audits a stream, `comparison` audits a partition, and `published`
+audits the snapshots.
 """
 
 from worker.audit.errors import AuditError

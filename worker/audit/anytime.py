@@ -21,7 +21,9 @@ _DEVIATIONS = 3.5
 
 
 def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals, (d,) each, from (d,) counts.
+    """Returns the lower and upper anytime-valid bounds of all frequencies.
+
+    `counts` and each bound have the shape (d,).
 
     Example:
         >>> low, high = interval(np.array([6000.0, 4000.0]), 10_000, 0.75, 0.25, 0.95)
@@ -37,7 +39,9 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
 def interval_of_rates(
     counts: npt.NDArray[np.int64], rates: list[Fraction], level: float
 ) -> tuple[Vector, Vector]:
-    """Returns the intervals of two values, (2,) each, from (rates, 2) counts.
+    """Returns the lower and upper bounds for reports at several rates.
+
+    `counts` has the shape (rates, 2), and each bound has the shape (2,).
 
     Example:
         >>> low, high = interval_of_rates(np.array([[5000, 3000], [1200, 800]]), [Fraction(1, 2), Fraction(4, 5)], 0.95)
@@ -81,8 +85,8 @@ def _ends(
     steps: list[float],
     level: float,
 ) -> tuple[Vector, Vector]:
-    """Returns the tightest bounds over all steps, (k,) each."""
-    # `own` and `other`: log E e^(step·X) for a report X of a user with the value, and of one without it
+    """Returns the tightest lower and upper bounds over all steps."""
+    # log E e^(step·X) of a report X: `own` is for users with the value, `other` for users without it
     fee = math.log(2 * len(steps) / (1 - level))
     low, high = np.zeros(len(counts)), np.ones(len(counts))
     for step in steps:
@@ -99,7 +103,7 @@ def _ends(
 
 
 def _log_mean(chance: float, step: float) -> float:
-    """Returns log E e^(step·X) of a Bernoulli X."""
+    """Returns log E e^(step·X) for a Bernoulli variable X with mean `chance`."""
     if abs(step) < 1:
         return math.log1p(chance * math.expm1(step))
     terms = [math.log1p(-chance)] * (chance < 1) + [math.log(chance) + step] * (chance > 0)
@@ -116,8 +120,9 @@ def expect_tolerance(
 ) -> None:
     """Raises `Difference` unless each poisoning tolerance is correct.
 
-    `published`: `low`, `high` and `poisoning_tolerance`, (k,) each, −1 for infinity; `frequencies`: (k,) estimates;
-    `off`: (k,) rounding tolerance of an estimate and of the published interval.
+    `published` contains the vectors `low`, `high` and `poisoning_tolerance`, in which −1 is infinity. One report adds
+    at most `steps[0]` users to an estimate, or removes at most `steps[1]`. `off` is the rounding of the published
+    numbers.
     """
     low, high, fewest = (published[name] for name in ("low", "high", "poisoning_tolerance"))
     up, down = steps

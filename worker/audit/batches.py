@@ -1,7 +1,7 @@
-"""Record batches: parses fetched bytes, and counts unreadable batches.
+"""Parser of Kafka's record batches (magic 2).
 
-Implements Kafka's record batch of magic 2 independently of `worker.kafka.decoding`. Whether a batch is readable
-depends only on its bytes and on the cap at its first offset; an unreadable batch has no records.
+The parser shares no code with `worker.kafka.decoding`. Whether a batch is readable depends only on its bytes and on the
+size limit at its first offset. The parser counts unreadable batches and returns none of their records.
 """
 
 import struct
@@ -45,7 +45,7 @@ def whole(fetched: bytes) -> list[Batch]:
 
 
 def reach(fetched: bytes) -> tuple[int, int]:
-    """Returns the size of all complete batches, and their end offset or −1."""
+    """Returns (total size, end offset) of the complete batches, or (0, −1)."""
     size, reached = 0, -1
     for data, _, end in _cut_out(fetched):
         size, reached = size + len(data), max(reached, end)
@@ -53,18 +53,18 @@ def reach(fetched: bytes) -> tuple[int, int]:
 
 
 def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yields each complete batch, its first offset and its end offset."""
+    """Yields (bytes, first offset, end offset) of each complete batch."""
     at, size = 0, _size(fetched, 0)
     while size:
         data, at = fetched[at : at + size], at + size
         size = _size(fetched, at)
         base = int.from_bytes(data[:8], "big", signed=True)
         following = int.from_bytes(fetched[at : at + 8], "big", signed=True) if size else base
-        yield data, base, _end(data, base, following)
+        yield data, base, _end_offset(data, base, following)
 
 
 def _size(fetched: bytes, at: int) -> int:
-    """Returns the size of the batch at a position, 0 if it is truncated."""
+    """Returns the size of the batch at position `at`, or 0 if it is truncated."""
     left = len(fetched) - at
     if left < 12:
         return 0
@@ -74,8 +74,7 @@ def _size(fetched: bytes, at: int) -> int:
     return 12 + length if length <= left - 12 else 0
 
 
-def _end(data: bytes, base: int, following: int) -> int:
-    """Returns a batch's end offset, at most the next batch's first offset."""
+def _end_offset(data: bytes, base: int, following: int) -> int:
     if base > _HIGHEST_BASE:
         return 2**63 - 1
     last = 0
@@ -86,17 +85,17 @@ def _end(data: bytes, base: int, following: int) -> int:
 
 @dataclass
 class _Section:
-    """Location of a batch's records in the data of a group."""
+    """Location of one batch's records in the data of a `_Group`."""
 
     base: int  # first offset
     last: int  # last offset delta
-    count: int  # number of records by the header
+    count: int  # number of records according to the header
     timestamp: int  # base of the timestamp deltas, or the append time of all records
     created: bool  # records have creation times
     begin: int  # first wanted offset
     end: int  # end of the wanted offsets
-    counts: bool  # if unreadable, this range counts it
-    place: int = 0  # bounds of its records in the data
+    counts: bool  # this range counts the batch if it is unreadable
+    place: int = 0  # start of its records in the data; they end at `stop`
     stop: int = 0
 
 
@@ -112,15 +111,16 @@ def read(
 ) -> Iterator[Records]:
     """Yields the committed records of [start, stop) in groups of about 1 MiB.
 
-    Skips control batches and transactions in `aborted`, (producer id, first offset), unless their checksum is wrong.
-    The range that contains a batch's end counts it if it is unreadable. Each cap applies from its offset on.
+    Skips control batches and aborted transactions. `aborted` contains the (producer id, first offset) of each
+    transaction. A batch with a wrong checksum is unreadable. An unreadable batch counts in the range that contains its
+    end. A limit in `caps` applies from its offset on.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start
     for batch in batches:
         begin, position = position, max(position, batch.end)
         try:
-            section = _section(batch, begin, stop, pending, aborting)
+            section = _parse_header(batch, begin, stop, pending, aborting)
             if section is not None:
                 cap = next((cap for offset, cap in reversed(caps) if offset <= batch.base), caps[0][1])
                 made = unpack(
@@ -132,15 +132,14 @@ def read(
         except Unreadable:
             group.unreadable += begin < batch.end <= stop
         if len(group.data) >= _TOGETHER:
-            yield _parsed(group)
+            yield _parse_records(group)
             group = _Group()
-    yield _parsed(group)
+    yield _parse_records(group)
 
 
-def _section(
+def _parse_header(
     batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
 ) -> _Section | None:
-    """Reads a batch's header; returns None for a batch to skip."""
     if not batch.sound:
         raise Unreadable
     base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
@@ -164,7 +163,6 @@ def _section(
 
 
 def _is_abort_marker(data: bytes, attributes: int) -> bool:
-    """Returns whether a batch is an ABORT marker: its record's key has type 0."""
     if not attributes & _CONTROL or attributes & _CODEC:
         return False
     at, end = _HEADER.size, len(data)
@@ -172,11 +170,12 @@ def _is_abort_marker(data: bytes, attributes: int) -> bool:
     _, at = _varint(data, at + 1, end, 10)
     _, at = _varint(data, at, end, 5)
     length, at = _varint(data, at, end, 5)
+    # the key of an ABORT marker's record has type 0
     return length >= 4 and end - at >= 4 and data[at] < 0x80 and data[at + 2 : at + 4] == b"\0\0"
 
 
 def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns a zigzag varint and its end, which exceeds `end` if invalid."""
+    """Returns a zigzag varint and the next position; (0, end + 1) if invalid."""
     number = 0
     for k in range(most):
         if at >= end:
@@ -191,13 +190,12 @@ def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int,
     return 0, end + 1
 
 
-def _parsed(group: _Group) -> Records:
-    """Parses batches; one damaged record makes a batch unreadable."""
+def _parse_records(group: _Group) -> Records:
     begins, ends, sizes = list[int](), list[int](), list[int]()
     unreadable, sections = group.unreadable, list[_Section]()
     for section in group.sections:
         known = len(begins)
-        if _cut(group.data, section, begins, ends):
+        if _append_bounds(group.data, section, begins, ends):
             sections.append(section)
             sizes.append(len(begins) - known)
         else:
@@ -222,7 +220,7 @@ def _parsed(group: _Group) -> Records:
     good = (at == stops) & (before < deltas) & (deltas <= of_its_batch(one.last for one in sections))
     damaged = {*of[~good].tolist()}
     unreadable += sum(sections[i].counts for i in damaged)
-    if damaged:
+    if damaged:  # one damaged record makes its whole batch unreadable
         good = ~np.isin(of, [*damaged])
     offsets = deltas + of_its_batch(one.base for one in sections)
     good &= offsets >= of_its_batch(one.begin for one in sections)
@@ -234,37 +232,39 @@ def _parsed(group: _Group) -> Records:
 
 
 Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
-"""A record with a key: offset, key, value and headers."""
+"""Offset, key, value and headers of a record that has a key."""
 
 
 def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
-    """Yields records by a prefix of their key, with at most 64 headers."""
+    """Yields the records whose key begins with `prefix`.
+
+    Reads at most 64 headers of each record.
+    """
     assert records.starts is not None
     data = records.data.tobytes()
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
         _, at = _varint(data, start + 1, len(data), 10)  # after the record's attributes
         _, at = _varint(data, at, len(data), 5)
-        key, at = _bytes(data, at)
+        key, at = _length_prefixed(data, at)
         if key is None or not key.startswith(prefix):
             continue
-        value, at = _bytes(data, at)
+        value, at = _length_prefixed(data, at)
         count, at = _varint(data, at, len(data), 5)
         headers = dict[str, bytes]()
         for _ in range(min(count, 64)):
-            name, at = _bytes(data, at)
-            content, at = _bytes(data, at)
+            name, at = _length_prefixed(data, at)
+            content, at = _length_prefixed(data, at)
             headers[(name or b"").decode(errors="replace")] = content or b""
         yield offset, key, value, headers
 
 
-def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Returns length-prefixed bytes and their end; None for a negative length."""
+def _length_prefixed(data: bytes, at: int) -> tuple[bytes | None, int]:
     size, at = _varint(data, at, len(data), 5)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
-def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
-    """Appends each record's bounds; returns whether they fill the batch."""
+def _append_bounds(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
+    """Returns whether the records fill the section exactly."""
     at, stop = section.place, section.stop
     if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
         return False
@@ -285,7 +285,7 @@ def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int])
 
 
 def _varints(data: npt.NDArray[np.uint8], at: Ints, most: int) -> tuple[Ints, Ints]:
-    """Returns zigzag varints and the positions after them, `_FAR` if invalid."""
+    """Returns zigzag varints and next positions, `_FAR` after invalid varints."""
     if not len(data):
         return at, at
     last, at = len(data) - 1, at.copy()
@@ -310,7 +310,7 @@ _FAR = 1 << 48
 
 
 def _behind_headers(data: bytearray, at: int, end: int, headers: int) -> int:
-    """Returns the position after headers, beyond `end` if they do not fit."""
+    """Returns the position after the headers; above `end` if they are invalid."""
     if headers < 0:
         return end + 1
     for _ in range(headers):

@@ -1,7 +1,7 @@
-"""Decompression of record batches within a limit.
+"""Decompression of record batches up to a size limit.
 
-The audit and `worker.kafka.decoding` must agree on which batches are readable. This module unpacks Snappy and LZ4, and
-parses the headers of gzip and Zstandard before libraries decompress them.
+The audit and `worker.kafka.decoding` must agree on which batches are readable. This module implements Snappy and LZ4
+itself. For gzip and Zstandard it uses libraries, but checks the bounds of members and frames itself.
 """
 
 import zlib
@@ -13,13 +13,13 @@ NO_LIMIT = 1 << 62
 
 
 class Unreadable(Exception):  # noqa: N818  # an outcome, not an error
-    """The bytes are invalid, or exceed the limit."""
+    """The compressed bytes are invalid, or their content exceeds the limit."""
 
 
 def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
     r"""Returns decompressed bytes; O(limit).
 
-    Raises `Unreadable`: an unknown codec, invalid bytes, or more than the limit.
+    Raises `Unreadable` if the codec is unknown, the bytes are invalid, or the result exceeds the limit.
 
     Example:
         >>> bytes(unpack(2, b"\x06\x04ab\x01\x02", 6))
@@ -52,7 +52,7 @@ def _gzip(section: bytes, limit: int) -> bytearray:
 
 
 def _snappy(section: bytes, limit: int) -> bytearray:
-    """Unpacks a block, or xerial's frame of length-prefixed blocks."""
+    """Unpacks a Snappy block, or a xerial frame of length-prefixed blocks."""
     made = bytearray()
     if len(section) < 16 or section[:8] != b"\x82SNAPPY\x00":
         _snappy_block(section, made, limit)
@@ -104,19 +104,17 @@ def _snappy_block(block: bytes, made: bytearray, limit: int) -> None:
 
 
 def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> None:
-    """Appends n bytes from a distance back; source and target may overlap."""
+    """Appends `n` bytes, copied from `distance` bytes before the end."""
     place = len(made) - distance
     if distance == 0 or place < first or place + distance + n > stop:
         raise Unreadable
     if distance >= n:
         made += made[place : place + n]
-    else:
+    else:  # the copy overlaps its source
         made += (made[place:] * (n // distance + 1))[:n]
 
 
 def _lz4(section: bytes, limit: int) -> bytearray:
-    """Unpacks one frame; the batch's checksum replaces the frame's checksums."""
-
     def number(at: int, n: int) -> int:
         if at + n > len(section):
             raise Unreadable
@@ -147,16 +145,15 @@ def _lz4(section: bytes, limit: int) -> bytearray:
         if len(made) > limit:
             raise Unreadable
         at += length + (4 if flags & 16 else 0)
-    at += 4 + (4 if flags & 4 else 0)
+    at += 4 + (4 if flags & 4 else 0)  # skips the checksum, because the batch has one
     if at != len(section) or content not in (None, len(made)):
         raise Unreadable
     return made
 
 
 def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
-    """Appends a block: sequences of literals and a copy; the last has no copy."""
     at, end = 0, len(block)
-    while at < end:
+    while at < end:  # each sequence has literals and, except for the last, a copy
         token = block[at]
         at += 1
         n = token >> 4
@@ -181,7 +178,7 @@ def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
 
 
 def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
-    """Returns a length with its extension bytes, and the position after them."""
+    """Returns `n` plus extension bytes from `at` on, and the next position."""
     while at < len(block):
         n += block[at]
         at += 1
@@ -191,7 +188,7 @@ def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
 
 
 def _zstd(section: bytes, limit: int) -> bytearray:
-    """Unpacks frames and skippable frames; rejects other bytes (RFC 8878)."""
+    """Unpacks frames, skips skippable ones and rejects other bytes (RFC 8878)."""
     at, left = 0, limit
     while at < len(section):
         magic = int.from_bytes(section[at : at + 4], "little")
@@ -217,7 +214,7 @@ def _zstd(section: bytes, limit: int) -> bytearray:
 
 
 def _behind_zstd_frame(section: bytes, at: int) -> tuple[int, int]:
-    """Returns the end of a frame and its declared content size, or 0."""
+    """Returns the end and declared content size of a frame; 0 if undeclared."""
     flags = section[at]
     single = flags >> 5 & 1
     window_at, at = at + 1, at + 2 - single

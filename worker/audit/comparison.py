@@ -1,4 +1,4 @@
-"""Verdict on one partition: compares its stored counts with its log."""
+"""Comparison of one partition's stored counts with its log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,8 +45,8 @@ def assess(
 ) -> PartitionVerdict:
     """Returns the verdict on one partition.
 
-    The caller must read `committed` before the cut and `bounds` after it. `read` yields the committed records of
-    [from, to), and the ranges deleted meanwhile.
+    The caller must read `committed` before `cut`, and `bounds` after `cut`. `read` yields the committed records of
+    [from, to), and the ranges that are deleted during the read.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
@@ -58,7 +58,7 @@ def assess(
             _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        _expect_outside(stored, begin, newest, committed)
+        _expect_agrees_with_kafka(stored, begin, newest, committed)
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
         verdict = replace(
@@ -80,7 +80,6 @@ def assess(
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
-    """Raises if Kafka's group or a snapshot has counted the partition."""
     if offset_metadata not in ("", "claimed"):
         raise Difference(f"no counts in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:
@@ -89,8 +88,7 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
-def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
-    """Raises if the newest snapshot or Kafka's group contradicts the counts."""
+def _expect_agrees_with_kafka(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
     offset = newest.offset
     if committed[1] == "counted" and stored.offset < committed[0]:
         raise Difference(
@@ -126,7 +124,6 @@ def _recounted(
     read: _Read,
     published: Published,
 ) -> tuple[Recount, History, list[Range]]:
-    """Recounts a partition; returns counts, history and deleted ranges."""
     ranges, deleted = ranges_of(stored, *bounds)
     caps = [(offset, limits.batch) for offset, limits in stored.rules]
 

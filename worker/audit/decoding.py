@@ -1,7 +1,8 @@
-"""Decoding of a state: support of each value, and Base to the last bit.
+"""Decoding of a state into support counts and Base's frequencies.
 
-A report supports its user's value with probability p, and another value with probability q. Both are exact fractions
-of e^ε, rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q), with q and p − q as floats.
+A report supports its user's value with probability p, and another value with probability q. p and q are exact functions
+of e^ε, which is rounded down to a multiple of 2^-64. A frequency is (count / reports − q) / (p − q). q and p − q are
+rounded to floats first, so that the result equals the worker's bit for bit.
 """
 
 import decimal
@@ -21,7 +22,7 @@ _LARGEST = 1 << 25  # Maximum number of vectors in a transform
 
 
 def power_of(epsilon: str, halves: int = 1) -> Fraction:
-    """Returns e^ε, or its root, rounded down to a multiple of 2^-64.
+    """Returns e^(ε / halves), rounded down to a multiple of 2^-64.
 
     Example:
         >>> float(power_of("1/1"))
@@ -34,9 +35,9 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns (p, q); for several rates, of one rate with the same error.
+    """Returns the probabilities p and q.
 
-    `state` counts the reports at several rates.
+    Several rates require `state`, the counts at each rate. Then p and q have the mean variance of the reports.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -51,7 +52,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
         case {"protocol": "response", "p": own}:
             return Fraction(own), (1 - Fraction(own)) / (d - 1)
         case {"protocol": "unary", "p": one, "q": zero}:
-            # RAPPOR's permanent response turns a bit with probability f/2
+            # RAPPOR's permanent response flips a bit with probability f/2
             turned = Fraction(document.get("f", 0)) / 2
             own, other = (of * Fraction(one) + (1 - of) * Fraction(zero) for of in (1 - turned, turned))
             return own, other
@@ -70,7 +71,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
         case {"protocol": "hadamard"}:
             return e / (e + 1), Fraction(1, 2)
         case {"protocol": "pgr", "prime": prime, "dimension": t}:
-            # points of the geometry, of a hyperplane, and of two
+            # number of points in the geometry, in a hyperplane, and in two hyperplanes at once
             of_all, of_one, of_two = ((prime ** (t - i) - 1) // (prime - 1) for i in range(3))
             weight = (e - 1) * of_one + of_all
             return e * of_one / weight, ((e - 1) * of_two + of_one) / weight
@@ -78,7 +79,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
 
 
 def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction]:
-    """Returns the (p, q) whose variance is the mean variance of all reports."""
+    """Returns the p and q whose variance is the mean variance of all reports."""
     sums, total = Fraction(0), 0
     for rate, reports in zip(map(Fraction, rates), state.reshape(-1, 2).sum(axis=1).tolist(), strict=True):
         sums += reports * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2
@@ -91,7 +92,7 @@ def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction
 
 
 def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
-    """Returns Base's frequencies, (d,), from the result of `support`."""
+    """Returns Base's d frequencies; `counts` is the result of `support`."""
     if "rates" in document:
         # the W3C's procedure: sums each report's weight for a value
         weighed = [Fraction(0), Fraction(0)]
@@ -105,9 +106,10 @@ def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt
 
 
 def support(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns the support of each value, (d,); None for a large geometry.
+    """Returns the number of reports that support each of the d values.
 
-    For reports at several rates, returns the state. O(K), with a transform O(K log K).
+    Returns None if a geometry is too large, and the state itself for reports at several rates. O(K) for K entries, or
+    O(K log K) if a transform is needed.
     """
     d: int = document["domain_size"]
     match document:
@@ -138,7 +140,7 @@ def _on_a_line(state: State, prime: int) -> State:
 
 
 def _orthogonal(state: State, prime: int, t: int) -> State:
-    """Returns the reports orthogonal to each point, by a Fourier transform."""
+    """Counts the reports orthogonal to each point, by a Fourier transform."""
     words = np.concatenate([np.arange(prime**m, 2 * prime**m) for m in range(t)])
     everything = np.zeros(prime**t, np.float64)
     everything[words] = state
@@ -154,7 +156,7 @@ _PARTS = 10**6  # ε is a multiple of 10^-6
 
 
 def spent(document: Mapping[str, Any]) -> str | None:
-    """Returns ε of a document without `epsilon`, or None if it has `epsilon`.
+    """Returns the ε of an explicit channel, or None for other documents.
 
     Example:
         >>> spent({"protocol": "response", "p": "3/4", "domain_size": 2})
@@ -183,6 +185,6 @@ def spent(document: Mapping[str, Any]) -> str | None:
 
 
 def expect_spent(body: Mapping[str, Any], document: Mapping[str, Any]) -> None:
-    """Raises `Difference` unless a head or body has the explicit channel's ε."""
+    """Raises `Difference` unless `body` contains the explicit channel's ε."""
     if body.get("epsilon") != (due := spent(document)):
         raise Difference(f"epsilon is {body.get('epsilon')!r} as published, {due!r} by the explicit channel")

@@ -1,8 +1,8 @@
 """Comparison of a stored partition with its recount.
 
-If records were deleted, the audit compares bounds. Deleted records may have closed a pane earlier than the remaining
-records show, so a remaining record surely counts in its pane only if the pane is still open. It is surely late only if
-the remaining records make it late.
+If records were deleted, the audit checks bounds instead of equality. Deleted records may have closed a pane earlier
+than the remaining records show. A remaining record certainly counts in its pane only if the pane is still open. A
+remaining record is certainly late only if other remaining records closed its pane.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from worker.audit.windows import ends_of
 def compare(stored: Stored, counted: Recount, history: History) -> None:
     """Compares all stored values of a partition, except its gaps.
 
-    Raises `Difference`: the first difference.
+    Raises the first `Difference` that it finds.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -56,13 +56,13 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
 
 
 def by_name(what: str, held: Mapping[str, int], found: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-    """Yields the stored and the recounted number of each name."""
+    """Yields (description, stored number, recounted number) for each name."""
     for name in sorted({*held, *found}):
         yield f"{what} {name}", held.get(name, 0), found.get(name, 0)
 
 
 def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], names: Sequence[str]) -> None:
-    """Raises `Difference` unless both have the same number for each name."""
+    """Raises `Difference` unless `held` and `found` agree on each name."""
     for name in names:
         if held.get(name) != found.get(name):
             both = (each.get(name, "none") for each in (held, found))
@@ -70,10 +70,11 @@ def expect_same(what: str, held: Mapping[str, int], found: Mapping[str, int], na
 
 
 def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: int = -1) -> None:
-    """Compares the recorded bounds of each gap with the recount.
+    """Compares the stored bounds of each gap with the recount.
 
-    `deleted` is the end of the deleted records, or −1. With deleted records, the recount gives only a lower bound of
-    the window-close watermark; it determines the first timestamp after a gap only from `deleted` on.
+    `deleted` is the end of the deleted offsets, or −1 if none are deleted. With deleted records, the recounted
+    window-close watermark before a gap may be too low. The first timestamp after a gap is known only if the gap ends at
+    or after `deleted`.
     """
     if len(stored.gap_bounds) != len(stored.gaps):
         raise Difference(f"gap_bounds: {len(stored.gap_bounds)} in Redis, but {len(stored.gaps)} gaps")
@@ -87,9 +88,10 @@ def expect_gap_bounds(stored: Stored, gap_bounds: Sequence[GapBounds], deleted: 
 
 
 def expect_lines(stored: Stored) -> None:
-    """Raises `Difference` if a bound exceeds the window-close watermark.
+    """Checks `admitted_from` and `evicted_to`, which cannot be recounted.
 
-    The log does not determine `admitted_from` and `evicted_to`, so they cannot be recounted.
+    Raises `Difference` if one of the two exceeds the window-close watermark, or if Redis still contains an evicted
+    pane.
     """
     if stored.admitted_from is not None and stored.admitted_from > stored.closed:
         raise Difference(
@@ -109,8 +111,8 @@ def compare_partly(
 ) -> None:
     """Compares a partition with the recount of its remaining records.
 
-    `ones` is the amount that each report adds to the sum of the state, or None if it varies. Raises `Difference`: the
-    remaining records exceed the counts, or deleted records cannot explain the rest.
+    `ones` is the amount that each report adds to the sum of the state, or None if the amount varies. Raises
+    `Difference` if the recount exceeds the stored counts, or if the deleted records cannot account for the difference.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -123,7 +125,7 @@ def compare_partly(
     records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
     reports, offsets = stored.reports - counted.reports, sum(end - begin for begin, end in deleted)
     _compare_windows(stored, counted, history, accepted, max(end for _, end in deleted))
-    rest = _rest("", stored.state, counted.total())
+    rest = _counts_of_deleted("", stored.state, counted.total())
     if records > offsets:
         raise Difference(f"records: {records} counted at {offsets} deleted offsets")
     if reports < accepted or (reports and not accepted):
@@ -138,8 +140,7 @@ def compare_partly(
     _compare_panes(stored, counted, reports)
 
 
-def _rest(where: str, held: State, found: State) -> State:
-    """Returns the counts that deleted records must have added."""
+def _counts_of_deleted(where: str, held: State, found: State) -> State:
     if len(fewer := np.flatnonzero(held < found)):
         v = int(fewer[0])
         raise Difference(
@@ -159,7 +160,6 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Compares late and undated records, watermarks and starts with bounds."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed
@@ -189,11 +189,11 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
 
 
 def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
-    """Compares panes: an open pane has at least the remaining reports."""
     for pane in sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of):
         where, cell, own = f" of pane {pane}", stored.cells.get(pane), counted.panes.get(pane)
         held, found = 0 if cell is None else cell.reports, 0 if own is None else own.reports
         is_open = ends_of(pane)[1] > stored.closed
+        # an open pane contains all its remaining reports
         if (is_open and held < found) or held > found + reports:
             raise Difference(
                 f"reports{where}: {held} in Redis, {found} recounted from the remaining records, {reports} deleted"
@@ -202,5 +202,5 @@ def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
             continue
         state = np.zeros_like(counted.state) if own is None or own.state is None else own.state
         if is_open:
-            _rest(where, cell.state, state)
+            _counts_of_deleted(where, cell.state, state)
         _expect_at_most(where, cell.state - state, held - found if is_open else reports)

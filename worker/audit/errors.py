@@ -2,8 +2,8 @@
 
 
 class AuditError(RuntimeError):
-    """The audit failed; the counts may be right or wrong."""
+    """The audit failed and has no verdict on the counts."""
 
 
 class Difference(Exception):  # noqa: N818  # the outcome that the audit looks for
-    """Redis and the log disagree."""
+    """Stored counts, snapshots and the log disagree."""

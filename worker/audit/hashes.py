@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-State = npt.NDArray[np.int64]  # (K,): reports that support each value, or have each index
+State = npt.NDArray[np.int64]  # (K,): number of reports that support each value, or that have each index
 Uint32 = npt.NDArray[np.uint32]
 
 _LANE = 1 << 15  # Hashes computed at once: two columns of 32 bits fit into the L2 cache
@@ -15,17 +15,19 @@ _LANE = 1 << 15  # Hashes computed at once: two columns of 32 bits fit into the 
 def count_olh(
     state: State, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "Hash"
 ) -> None:
-    """Adds to each value the reports whose bucket equals its hash; O(n · d)."""
+    """Adds each value's number of supporting reports to `state`; O(n · d).
+
+    A report supports a value if the value's hash is the report's bucket.
+    """
     for start in range(0, len(seeds), _LANE):
         seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
         supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
-        for first, last in _decades(len(state), rows=_LANE // len(seed)):
+        for first, last in _ranges_by_digits(len(state), rows=_LANE // len(seed)):
             hits = supports(np.arange(first, last, dtype=np.uint32)[:, np.newaxis])
             state[first:last] += np.count_nonzero(hits, axis=1)
 
 
-def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Splits 0..d-1 into ranges of ``rows`` values with equally many digits."""
+def _ranges_by_digits(d: int, rows: int) -> Iterator[tuple[int, int]]:
     first, decade = 0, 10
     while first < d:
         last = min(first + rows, decade, d)
@@ -35,13 +37,13 @@ def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 _Supports = Callable[[Uint32], npt.NDArray[np.bool_]]
-"""(m, 1) values with equally many digits -> (m, n): which reports support each value."""
+"""Returns whether n reports support values with equally many digits; (m, 1) values give an (m, n) result."""
 Hash = Callable[[Uint32, npt.NDArray[np.uint64], int], _Supports]
-"""(n,) seeds, (n,) buckets, g -> their `_Supports`."""
+"""Returns the `_Supports` of n reports, given n seeds, n buckets and g."""
 
 
 def _mul32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
-    """Hash "mul32": floor(x·g / 2^32) of a word x of seed and value."""
+    """Hash "mul32": floor(x·g / 2^32) for a word x mixed from seed and value."""
     # the bucket is r exactly for x in [ceil(r·2^32 / g), ceil((r+1)·2^32 / g))
     low = ((bucket << 32) + (g - 1)) // g
     width = (((bucket + 1) << 32) + (g - 1)) // g - low
@@ -105,7 +107,6 @@ def _rotate(x: Uint32, scratch: Uint32, left: int) -> None:
 
 
 def _avalanche(x: Uint32, scratch: Uint32, *rounds: tuple[int, int]) -> None:
-    """Mixes in place; each round XORs with a shift and multiplies modulo 2^32."""
     for shift, factor in rounds:
         np.right_shift(x, shift, out=scratch)
         x ^= scratch

@@ -1,4 +1,4 @@
-"""Heads: the window progress of a stream, and its windows on the topic."""
+"""Parser and checks of a stream's heads."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from worker.audit.windows import shape_of
 
 @dataclass(frozen=True)
 class Closed:
-    """Progress of the windows of one configured window."""
+    """Window progress of one configured window, such as `1h`."""
 
     closed: int  # windows that end at or before this time are final or bounded
-    bounded: tuple[Range, ...]  # ranges [from, to) of ends closed before every partition reached them
+    bounded: tuple[Range, ...]  # [from, to): windows that end in one of these ranges are bounded
     starts: tuple[int, ...]  # starts of the windows on the topic, if `retain` deletes windows
 
     def is_bounded(self, end: int) -> bool:
-        """Returns whether a window closed before every partition reached its end."""
+        """Returns whether the window that ends at `end` is bounded."""
         return any(first <= end < last for first, last in self.bounded)
 
 
 @dataclass(frozen=True)
 class Head:
-    """Head of a snapshot."""
+    """Contents of a head."""
 
     sequence: int
     offsets: Mapping[int, int]  # partition -> end of the counted offsets
@@ -56,7 +56,7 @@ class Head:
         )
 
     def ends_of_listed(self) -> dict[str, int]:
-        """Returns the end of each listed window, by ``name/start``."""
+        """Returns a dict from ``name/start`` of each listed window to its end."""
         return {
             f"{name}/{start}": start + shape_of(name)[0]
             for name, line in self.progress.items()
@@ -64,9 +64,10 @@ class Head:
         }
 
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
-        """Compares the topic's windows, (name, start, end) -> final, with a head.
+        """Raises `Difference` unless head and topic have the same windows.
 
-        A head lists windows only if `retain` is configured, and only windows published since then.
+        `there` maps the (name, start, end) of each window on the topic to whether the window is final. A head lists
+        only windows that were published after `retain` was configured.
         """
         for name, line in self.progress.items():
             own = {start for other, start, _ in there if other == name}
@@ -96,7 +97,7 @@ def _whole(number: Any, least: int = 0) -> int:
 
 
 def expect_follows(head: Head, before: Head) -> list[str]:
-    """Returns windows unlisted since an earlier head, or raises `Difference`."""
+    """Compares successive heads; returns the windows that only `before` lists."""
     where = f"head {head.sequence} after {before.sequence}"
     for p, offset in before.offsets.items():
         if head.offsets.get(p, -1) < offset:

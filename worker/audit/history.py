@@ -1,4 +1,4 @@
-"""Effects of rules and gaps: first starts of windows, and bounds of gaps."""
+"""First starts of windows, and bounds of gaps, in the course of a recount."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
 GapBounds = tuple[set[int], int | None]
-"""Possible window-close watermarks before a gap, and the first later timestamp accepted after it."""
+"""(possible window-close watermarks before a gap, first new highest timestamp after the gap or None)"""
 
 
 class History:
-    """Follows a recount from offset to offset.
+    """First starts and gap bounds at the current offset of a recount.
 
-    A window that a rule adds starts at the first start after the highest timestamp so far. A window that a rule removes
-    is dropped.
+    If a rule adds a window, the window's first start is the next one after the highest timestamp so far. If a rule
+    removes a window, its first start is dropped.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -24,7 +24,7 @@ class History:
         self._all = [*stored.gaps]
 
     def reach(self, offset: int, counted: Recount) -> None:
-        """Applies the rules and gaps up to the end of the counted offsets."""
+        """Applies the rules and gaps that begin at or before `offset`."""
         while self._rules and self._rules[0][0] <= offset:
             self.first_start = _begun(self._rules.pop(0)[1], self.first_start, counted)
         self.gap_bounds = _filled(self.gap_bounds, counted)
@@ -35,7 +35,7 @@ class History:
             counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[GapBounds]]:
-        """Returns `first_start` and `gap_bounds` at the end of counted offsets."""
+        """Returns `first_start` and `gap_bounds` as of `offset`."""
         first_start = self.first_start
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             first_start = _begun(limits, first_start, counted)

@@ -1,4 +1,4 @@
-"""Intervals and poisoning tolerances of Base, of all and of top values."""
+"""Checks of Base's intervals and poisoning tolerances."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -17,7 +17,7 @@ _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
 def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
     """Raises `Difference` unless Base's intervals and tolerances are correct.
 
-    Does not check intervals of queries, nor the pointwise intervals of top values.
+    Does not check the intervals of queries or the pointwise intervals of top values.
     """
     level, off = float(body["level"]), max(of.rounding, ROUNDING * of.sigma)
     rates = [Fraction(rate) for rate in body["document"].get("rates", ())]
@@ -43,21 +43,21 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
             name: np.array(answer[name], np.float64)
             for name in ("low", "high", "poisoning_tolerance", *_ANYTIME)
         }
-        # the level holds for all d values together, as any of them can be a top value
+        # the level holds for all d values together, because any of them can be a top value
         for name, due in zip(_ANYTIME, anytime_ends(1.0 - (1.0 - level) / len(of.base)), strict=True):
             expect_vector(f"{what}: {name}", found[name], due[values], off)
         anytime.expect_tolerance(what, found, of.base[values], of.reports, steps, np.full(len(values), off))
 
 
 def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
-    """Returns the most users that a poisoning report adds, and removes."""
+    """Returns how many users one poisoning report adds and removes at most."""
     q = max(rates) / 2 if rates else of.q
     apart = 1 - 2 * q if rates else of.p - q
     return float((1 - q) / apart), float(q / apart)
 
 
 def _score(of: Estimate, level: float) -> tuple[Vector, Vector]:
-    """Returns the score interval: |f̃ − f| is at most z standard errors of f."""
+    """Returns the lowest and highest f with |f̃ − f| ≤ z standard errors at f."""
     inside, outside = float(of.p * (1 - of.p)), float(of.q * (1 - of.q))
     z = -NormalDist().inv_cdf((1 - level) / 2)
     a = z * z / float(of.reports * (of.p - of.q) ** 2)

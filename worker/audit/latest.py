@@ -1,4 +1,4 @@
-"""Recount of the newest head: window progress, and required windows."""
+"""Comparison of the newest head with the recounted partitions."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -16,15 +16,15 @@ from worker.audit.windows import shape_of
 @dataclass(frozen=True)
 class _Reached:
     closed: int
-    admitted_from: int  # start of its windows by the head
+    admitted_from: int  # start of the partition's windows according to the head
     watermark: int | None
     first_start: Mapping[str, int]  # by window
-    names: Set[str]  # its configured windows when the head was published
+    names: Set[str]  # windows of the partition's rule when the head was published
     evicted_to: int  # windows that begin earlier may no longer be published
 
 
 class Latest:
-    """Comparison of the newest head and its windows with the partitions."""
+    """Comparison of the newest head and its windows with a recount."""
 
     def __init__(self, head: Head, snapshots: Collection[Snapshot]) -> None:
         self._head = head
@@ -37,7 +37,7 @@ class Latest:
     def add(
         self, partition: int, counted: Recount, stored: Stored, first_start: Mapping[str, int], gone: int
     ) -> None:
-        """Adds a partition counted up to the head's offset."""
+        """Adds a partition that is recounted up to the head's offset."""
         self._lossy |= bool(gone or stored.gaps or stored.readmitted)
         self._reached[partition] = _Reached(
             counted.closed,
@@ -61,7 +61,7 @@ class Latest:
         """Compares head and topic; returns the number of missing closed windows.
 
         Skips the check if records are lost, a partition is behind the head, or the head has no snapshot. An open window
-        must be on the topic. Windows older than all on the topic may have been deleted.
+        must be on the topic. Windows that are older than every window on the topic may have been deleted.
         """
         number = self._head.sequence
         if self._alone and self._head.reports:
@@ -104,13 +104,13 @@ class Latest:
         return max(come, min(each.watermark or 0 for each in self._reached.values()))
 
     def _expect_windows(self, name: str, line: Closed, come: int) -> int:
-        """Compares one configured window; returns its missing closed windows."""
+        """Compares the windows `name`; returns how many closed ones are missing."""
         length, gone = shape_of(name)[0], 0
         begin = max(each.first_start[name] for each in self._reached.values())
         whole = max(each.evicted_to for each in self._reached.values())
-        # the topic has every window from the oldest listed one on; unlisted windows are not deleted
+        # the topic has every window that starts at or after the oldest listed one, or the oldest one without `retain`
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
-        for start, reports in self._windows(name, begin):
+        for start, reports in self._nonempty_windows(name, begin):
             end, is_there = start + length, (name, start) in self._there
             is_open = end > max(line.closed, come)
             # a closed window that is not yet final may have been deleted
@@ -150,8 +150,7 @@ class Latest:
         if not window.final and window.end <= line.closed:
             raise Difference(f"window {name}/{start}: provisional, but head {number} has closed it")
 
-    def _windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
-        """Yields start and reports of each window with reports, from a start on."""
+    def _nonempty_windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
         length, hop = shape_of(name)
         changes = Counter[int]()  # start -> reports added from it on; O(panes) for any number of windows
         for (begin, end), reports in self._reports.items():

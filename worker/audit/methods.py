@@ -1,7 +1,7 @@
 """The paper's methods (Section IV), recomputed from Base and compared.
 
-Numbers must be equal within rounding, for Power within a millionth of a standard error. For an estimate within rounding
-of a threshold, both results are correct.
+Numbers must be equal within rounding. For Power, they may differ by a millionth of a standard error. If an estimate is
+within rounding of a threshold, both results are accepted.
 """
 
 import math
@@ -27,9 +27,9 @@ _MOST = 4096  # Maximum number of different estimates with exact Power; others a
 
 @dataclass(frozen=True)
 class Estimate:
-    """Base: (d,) frequencies of a number of reports, and the channel."""
+    """Base's estimate: frequencies, number of reports, p and q."""
 
-    base: Vector
+    base: Vector  # (d,)
     reports: int
     p: Fraction
     q: Fraction
@@ -41,12 +41,12 @@ class Estimate:
 
     @cached_property
     def rounding(self) -> float:
-        """Maximum distance of two computations of a number."""
+        """Maximum difference between two correct computations of a number."""
         return ROUNDING * max(1.0, float(np.abs(self.base).max()))
 
     @cached_property
     def users(self) -> Vector:
-        """Norm-Sub's frequencies, (d,)."""
+        """Frequencies by Norm-Sub."""
         return _on_simplex(self.base)
 
     @cached_property
@@ -58,7 +58,7 @@ class Estimate:
 
     @cached_property
     def powers(self) -> Vector:
-        """Power's frequencies, (d,)."""
+        """Frequencies by Power."""
         n, alpha = self.reports, power.exponent(self.reports, len(self.base))
         due = power.means(n * self._nodes, n, n * self.sigma, alpha) / n
         between: Vector = np.interp(self.base, self._nodes, due)
@@ -66,7 +66,7 @@ class Estimate:
 
     @cached_property
     def computed(self) -> npt.NDArray[np.bool_]:
-        """Whether `powers` is exact and not interpolated, (d,)."""
+        """Whether each number in `powers` is exact and not interpolated."""
         return np.isin(self.base, self._nodes)
 
 
@@ -87,7 +87,7 @@ def _norm_mul(of: Estimate, _found: Vector) -> Vector:
 
 
 def _norm_cut(of: Estimate, found: Vector) -> Vector:
-    """Keeps the largest estimates up to the sum 1; equal ones together."""
+    """Keeps the largest estimates whose sum is at most 1; ties stay together."""
     positive = np.maximum(of.base, 0.0)
     levels, sizes = np.unique(positive[positive > 0], return_counts=True)
     sums = np.cumsum((levels * sizes)[::-1])
@@ -125,7 +125,7 @@ def _mle_apx(of: Estimate, _found: Vector) -> Vector:
     variance, more = float(q * (1 - q)), float((p - q) * (1 - p - q))
     possible = np.clip(of.base, float(-q / (p - q)), float((1 - q) / (p - q)))
     ordered = np.sort(possible)[::-1]
-    with np.errstate(divide="ignore"):  # by 0 if p is 1, only for the first
+    with np.errstate(divide="ignore"):  # if p is 1, the first division is by 0
         x = (1.0 - np.cumsum(ordered)) / (np.arange(1, len(ordered) + 1) * variance + more)
     kept = max(1, int((ordered + x * variance > 0).sum()))
     own = float(x[kept - 1])
@@ -166,12 +166,11 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
 
 
 def rounded_by(vector: Read, of: Estimate) -> Vector:
-    """Returns the maximum rounding of each number, (d,)."""
+    """Returns the maximum rounding error of each number of a vector."""
     return np.minimum(vector.off, _SHORT * of.sigma)
 
 
 def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> None:
-    """Compares Power; PowerNS is Power plus one number where positive."""
     off = max(of.rounding, _OF_SIGMA * of.sigma)
     order = np.argsort(of.base, kind="stable")
     if (np.diff(found[order]) < -of.rounding).any():
@@ -181,6 +180,7 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
             "power: frequency", found[of.computed], of.powers[of.computed], off + short[of.computed]
         )
         return
+    # PowerNS adds a constant to Power's frequencies and replaces negative results by 0
     some = np.flatnonzero(of.computed)
     kept = some[found[some] > off]
     if not of.computed.all():
@@ -196,10 +196,9 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
 def _expect_answers(
     method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
 ) -> None:
-    """Compares sum and answers with the frequencies; uses Base for Post-Pos."""
     off = len(found) * of.rounding + short
     expect_number(f"{method}: sum", body["sum"], total, off)
-    summed = of.base if method == "post-pos" else found
+    summed = of.base if method == "post-pos" else found  # Post-Pos clips the sum, not its terms
     for answer in body["queries"]:
         due = float(summed[np.array(answer["values"], np.intp)].sum())
         due = max(due, 0.0) if method == "post-pos" else due
@@ -219,7 +218,7 @@ def _expect_answers(
 
 
 def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
-    """Raises `Difference` unless all numbers are near the expected numbers."""
+    """Raises `Difference` unless all numbers are within `off` of `due`."""
     if found.shape != due.shape:
         raise Difference(f"{what}: {len(found)} published, expected {len(due)}")
     differing = np.flatnonzero(~(np.abs(found - due) <= off))
@@ -231,6 +230,6 @@ def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) ->
 
 
 def expect_number(what: str, found: float, due: float, off: float) -> None:
-    """Raises `Difference` unless a number is near the expected number."""
+    """Raises `Difference` unless a number is within `off` of `due`."""
     if not abs(found - due) <= off:
         raise Difference(f"{what} is {found} as published, {due} by the method")

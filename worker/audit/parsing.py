@@ -1,4 +1,4 @@
-"""Parsing of a record's value into reports, or a reason for rejection."""
+"""Parsing of a record's value into reports or a reason for rejection."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from worker.audit.windows import Windows
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a record, stored with the offset at which they begin."""
+    """Limits and windows of a rule."""
 
     most: int | None = None  # maximum reports in a record
     hamming_weight: bool = True  # whether unlikely Hamming weights of unary reports are rejected
@@ -32,7 +32,7 @@ class Malformed(Exception):  # noqa: N818  # an outcome, not an error
 
 
 def fingerprint_of(document: Mapping[str, Any]) -> bytes:
-    """Returns the first four bytes of SHA-256 of the canonical document.
+    """Returns the first four bytes of the canonical document's SHA-256 hash.
 
     Example:
         >>> fingerprint_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3}).hex()
@@ -76,7 +76,6 @@ def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits:
 
 
 def _json_body(value: bytes, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns the reports of a JSON record, after a check of its fingerprint."""
     try:
         tree = _JSON.decode(value.decode("utf-8"))
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError

@@ -1,9 +1,9 @@
 """Power: expected count given an estimate, under a power-law prior.
 
-Prior: k of the n users have a value with probability proportional to k^−α, k = 1..n, with α in [0, 4] such that the
-mean is n/d. An estimated count t is normal around k with standard deviation s. Sums add the terms at both ends, where
-they may be steep, one by one. In between they use the Euler–Maclaurin formula: Σ f(k) = ∫ f + (f'(begin) − f'(end))/24,
-from 1/2 before the first term to 1/2 after the last.
+Prior: the number k of users with a value is 1 to n, with probability proportional to k^−α. α in [0, 4] makes the mean
+n/d. An estimated count t is normal around k with standard deviation s. A sum adds its first and last terms, which may
+be steep, one by one. For the terms in between it uses the Euler–Maclaurin formula
+Σ f(k) = ∫ f + (f'(begin) − f'(end))/24, from 1/2 before the first term to 1/2 after the last.
 """
 
 import numpy as np
@@ -46,14 +46,14 @@ def _sum_of_powers(n: int, beta: float) -> float:
 
 
 def means(t: Vector, n: int, s: float, alpha: float) -> Vector:
-    """Returns expected counts, (m,), for (m,) estimates; O(m) for any n."""
+    """Returns the expected count given each estimate; O(len(t)) for any n."""
     return np.clip([_mean(float(each), n, s, alpha) for each in t], 1.0, n)
 
 
 def _mean(t: float, n: int, s: float, alpha: float) -> float:
     top = min(t, n)
     low, high = max(1.0, np.floor(top - _BELOW * s)), min(float(n), np.ceil(max(top, 1.0) + _ABOVE * s))
-    k, weights = _points(low, high, s)
+    k, weights = _points_and_weights(low, high, s)
     centre = float(min(max(t, low), high))
     # (t − k)² − (t − centre)², factored: avoids cancellation for a t far outside [1, n]
     logs = np.log(np.abs(weights)) - alpha * np.log(k)
@@ -62,8 +62,7 @@ def _mean(t: float, n: int, s: float, alpha: float) -> float:
     return centre + float((terms * (k - centre)).sum() / terms.sum())
 
 
-def _points(low: float, high: float, s: float) -> tuple[Vector, Vector]:
-    """Returns points and weights that sum over the integers of [low, high]."""
+def _points_and_weights(low: float, high: float, s: float) -> tuple[Vector, Vector]:
     if high - low < 8 * _SINGLE:
         k = np.arange(low, high + 1)
         return k, np.ones(len(k))

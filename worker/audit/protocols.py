@@ -17,14 +17,13 @@ from worker.audit.errors import AuditError
 from worker.audit.hashes import HASHES, State, count_olh
 
 
-def _width(limit: int) -> int:
-    """Returns log2 of the byte width of an unsigned integer for limit - 1."""
+def _log2_bytes(limit: int) -> int:
     return next(power for power in range(4) if limit <= 1 << (8 << power))
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Format and counting of the reports of a protocol."""
+    """Format and counting of a protocol's reports."""
 
     entries: int  # length of the state
     columns: np.dtype[np.void]  # bytes of one report
@@ -33,7 +32,7 @@ class Protocol:
     allowed: Callable[[bytes], bool]  # whether all reports are in range
     likely: Callable[[bytes], bool]  # whether honest clients could have sent all reports
     count: Callable[..., None]  # adds columns of reports to a state
-    rates: int | None = None  # declared rates; a report's first byte is its rate
+    rates: int | None = None  # number of declared rates; a report's first byte is the index of its rate
 
     def declared(self, body: bytes) -> bool:
         """Returns whether all reports have declared rates."""
@@ -54,7 +53,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
         case {"protocol": "oue" | "sue" | "unary"}:
             return _of_bits(d, None, lambda: weight_bounds(*chances_of(document), d))
         case {"protocol": "subset", "k": k}:
-            return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
+            return _of_indices(d, k) if (k << _log2_bytes(d)) <= (d + 7) // 8 else _of_bits(d, k)
         case {"protocol": "hadamard"}:
             size = 2
             while size <= d:
@@ -69,9 +68,8 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
-    """Returns the protocol with reports of numbers, each below its limit."""
-    numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
-    columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
+    numbers = struct.Struct("<" + "".join("BHIQ"[_log2_bytes(limit)] for limit in limits))
+    columns = np.dtype([(f"f{i}", f"<u{1 << _log2_bytes(limit)}") for i, limit in enumerate(limits)])
 
     def allowed(body: bytes) -> bool:
         reports = np.frombuffer(body, columns)
@@ -83,7 +81,6 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
 
 
 def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
-    """Returns the protocol with reports of d bits; bit v is value v."""
     size = (d + 7) // 8
 
     def reports(body: bytes) -> Iterator[int]:
@@ -106,7 +103,7 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns the 5·10^-13 quantiles of a unary report's Hamming weight; O(d)."""
+    """Returns the lowest and highest likely Hamming weight of a report; O(d)."""
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")
@@ -123,8 +120,7 @@ def weight_bounds(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
 
 
 def _of_indices(d: int, k: int) -> Protocol:
-    """Returns the protocol with reports of k different ascending values."""
-    columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
+    columns = np.dtype([("indices", f"<u{1 << _log2_bytes(d)}", (k,))])
 
     def allowed(body: bytes) -> bool:
         indices = np.frombuffer(body, columns)["indices"]

@@ -1,7 +1,7 @@
-"""Recount of the snapshots and the newest head, each at its offsets.
+"""Recount of the snapshots and the newest head at their offsets.
 
-A window is the sum of its panes, up to the offsets of its own snapshot. Windows that the rules no longer have are
-recounted, too. A snapshot with deleted records is not recountable.
+A window's recount is the sum of its panes up to the offsets of the window's snapshot. Windows that the rules no longer
+contain are also recounted. A snapshot that counts deleted records cannot be recounted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ from worker.audit.stored import Stored
 
 @dataclass
 class _Count:
-    """Recount of one snapshot in the partitions recounted so far."""
+    """Recount of one snapshot from the partitions added so far."""
 
     reports: int
     state: State
     partitions: set[int] = field(default_factory=set)
-    # (partition, window-close watermark) of partitions that had not reached its end
+    # (partition, window-close watermark) of partitions that had not reached the window's end
     early: list[tuple[int, int]] = field(default_factory=list)
     gone: dict[int, int] = field(default_factory=dict)  # partition -> end of its deleted records
     wrong: str | None = None
-    # whether a gap can have lost its reports: by the least and by the most information on rules and gaps
+    # whether a gap may have lost reports, by (narrow, wide) bounds on rules and gaps
     tainted: tuple[bool, bool] = (False, False)
 
 
@@ -55,7 +55,7 @@ class Published:
 
     Attributes:
         windows: the snapshots of windows.
-        snapshots: the recounted snapshots: the newest, and as many windows as memory allows.
+        snapshots: the newest snapshot, and as many windows as memory allows. Only these are recounted.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class Published:
         self.latest = None if head is None else Latest(head, snapshots)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns one partition's part; `history`, `deleted` grow in its recount."""
+        """Returns a `Partly` that reads later changes of `history` and `deleted`."""
         return Partly(self, partition, stored, history, deleted)
 
     @property
     def named(self) -> set[int]:
-        """Partitions in the offsets of any snapshot."""
+        """Partitions that occur in the offsets of a snapshot."""
         return {partition for each in self.snapshots for partition in each.offsets}
 
     def add(
         self, i: int, partition: int, counted: Recount, stored: Stored, bounds: Sequence[GapBounds], gone: int
     ) -> None:
-        """Adds a partition at snapshot i; `gone` is its deleted records' end."""
+        """Adds a partition, whose deleted records end at `gone`, to snapshot `i`."""
         snapshot, count = self.snapshots[i], self._counts[i]
         offset = snapshot.offsets[partition]
         count.partitions.add(partition)
@@ -116,7 +116,7 @@ class Published:
                 count.state += cell.state
 
     def due(self, partition: int) -> dict[int, list[int]]:
-        """Returns the snapshots at each published offset of a partition."""
+        """Returns the indices of the snapshots at each offset of a partition."""
         due = dict[int, list[int]]()
         for i, each in enumerate(self.snapshots):
             if partition in each.offsets:
@@ -130,7 +130,7 @@ class Published:
         return None if self._head is None else self._head.offsets.get(partition)
 
     def compare(self, partitions: Collection[int]) -> Compared:
-        """Compares snapshots and recount; `partitions` are the topic's partitions."""
+        """Compares the snapshots with the recount and the topic's `partitions`."""
         finals = provisional = gone = 0
         lacking, unknown = dict[int, int](), 0
         try:
@@ -143,7 +143,7 @@ class Published:
                     self._expect_right(each, count)
                     finals += each.final
                     provisional += not each.final and each.name != "all"
-            _expect_named(self.snapshots)
+            _expect_consistent_offsets(self.snapshots)
             if self._faults:
                 raise Difference(self._faults[0])
             if self.latest is not None:
@@ -189,8 +189,7 @@ class Published:
             )
 
 
-def _expect_named(snapshots: Iterable[Snapshot]) -> None:
-    """Raises if later snapshots lose a partition, or one has two cuts."""
+def _expect_consistent_offsets(snapshots: Iterable[Snapshot]) -> None:
     for before, each in pairwise(sorted(snapshots, key=lambda each: each.sequence)):
         if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
             raise Difference(f"{each}: partition {lacking[0]} is missing, which {before} has")
@@ -199,7 +198,6 @@ def _expect_named(snapshots: Iterable[Snapshot]) -> None:
 
 
 def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[int]) -> None:
-    """Raises if a snapshot contradicts the topic or the remaining records."""
     if others := sorted(snapshot.offsets.keys() - set(partitions)):
         raise Difference(f"{snapshot}: partition {others[0]} does not exist in the topic")
     if count.wrong is not None:
@@ -212,9 +210,9 @@ def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[i
 def _taints(
     snapshot: Snapshot, stored: Stored, bounds: Sequence[GapBounds], offset: int
 ) -> tuple[bool, bool]:
-    """Returns whether gaps can have lost a snapshot's reports: least, most."""
-    # The lost report was not late, so the window-close watermark before the gap was below the window's end. Its time
-    # was below the first later time after the gap plus a rule's delay; a rule may be stored before it applies.
+    """Returns whether gaps may have lost reports, by (narrow, wide) bounds."""
+    # A report lost to a window was not late: the window-close watermark before the gap was below the window's end. Its
+    # time was below the first new highest time plus a rule's delay. A rule may be stored before it applies.
     if snapshot.name == "all":
         return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
@@ -237,7 +235,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class Partly:
-    """Snapshots in one partition; `wanted`: panes that its recount keeps."""
+    """One partition's part in the snapshots; `wanted` lists panes to keep."""
 
     def __init__(
         self,
@@ -262,7 +260,7 @@ class Partly:
         self.wanted = {*self._kept, *self._last}
 
     def cut(self, records: Iterable[Records], end: int) -> Iterator[Records | Mark]:
-        """Yields records up to an offset, with a mark at each published offset."""
+        """Yields the records up to `end`, and a `Mark` at each published offset."""
         marks = sorted(offset for offset in self._due if offset <= end)
         for read in records:
             rest = read

@@ -34,9 +34,9 @@ _OF_HEADS = {"schema", "stream", "fingerprint", "window", "complete", "gaps"}
 
 
 def connect_kafka(config: Config) -> KafkaConsumer:
-    """Connects a consumer without a group that polls undecoded batches.
+    """Connects a consumer that has no group and polls undecoded batches.
 
-    `nothing` maps each partition with an empty last fetch to the fetched offset and the last stable offset.
+    Its attribute `nothing` maps each partition whose last fetch was empty to (fetched offset, last stable offset).
     """
     consumer = KafkaConsumer(
         **config.kafka.client(),
@@ -70,7 +70,7 @@ def connect_redis(config: Config) -> Client:
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[TopicPartition]:
-    """Returns the partitions of a topic, ascending; raises `AuditError`."""
+    """Returns a topic's partitions; raises `AuditError` if there is no topic."""
     numbers = consumer.partitions_for_topic(topic)
     if not numbers:
         raise AuditError(
@@ -83,7 +83,10 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
 def bounds_of(
     consumer: KafkaConsumer, topic: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns first and last stable offsets; raises `AuditError`."""
+    """Returns the first and the last stable offset of each partition.
+
+    Raises `AuditError` if no broker returns the offsets.
+    """
     try:
         begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
         ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)
@@ -108,9 +111,9 @@ return found
 
 
 def cut_of(client: Client, prefix: str) -> StoredCut:
-    """Reads a partition's metadata and its blobs in one script.
+    """Reads a partition's metadata and blobs atomically in one script.
 
-    Raises `Difference`: a key has another type.
+    Raises `Difference` if a key has an unexpected type.
     """
     together = Script(client, _TOGETHER)
     names = ["all"]
@@ -141,7 +144,7 @@ class _Fetched:
 
 
 class _AsFetched(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Replaces the client's decoding by one item per fetch; must not raise."""
+    """Yields each fetch as one undecoded item; must not raise."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[_Fetched]:
         data = bytes(records._buffer)
@@ -164,7 +167,8 @@ def read(
 ) -> Iterator[Records | Deleted]:
     """Yields the committed records of [begin, end), and deleted ranges.
 
-    A batch with a wrong checksum is fetched again. If the bytes are the same again, it is damaged in the log.
+    A batch with a wrong checksum is fetched again. If the second fetch returns the same bytes, the batch is damaged in
+    the log.
     """
     seen = set[bytes]()
     for item in _polled(consumer, tp, on_advance, begin, end):
@@ -182,7 +186,7 @@ def read(
 def _polled(
     consumer: KafkaConsumer, tp: TopicPartition, on_advance: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Any]:
-    """Yields fetches of [begin, end), and ranges deleted meanwhile."""
+    """Yields fetches of [begin, end), and ranges deleted during the read."""
     # An empty fetch with a last stable offset of at least `end` is also the end: compaction may have removed a
     # control batch there.
     consumer.assign([tp])
@@ -217,14 +221,14 @@ def _polled(
 
 
 def topic_id(settings: dict[str, Any], topic: str) -> str:
-    """Returns Kafka's id of a topic, which a recreated topic does not keep."""
+    """Returns Kafka's id of a topic; a recreated topic has another id."""
     with closing(KafkaAdminClient(**settings)) as admin:
         (found,) = admin.describe_topics([topic])
     return str(found["topic_id"])
 
 
 def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tuple[int, str]]:
-    """Returns a group's committed offset and metadata by partition of a topic."""
+    """Returns the group's (offset, metadata) for each partition of a topic."""
     deadline = time.monotonic() + _COORDINATOR_SECONDS
     with closing(KafkaAdminClient(**settings)) as admin:
         while True:
@@ -239,7 +243,7 @@ def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tup
 
 
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
-    """Returns the newest head, or an empty document, and its offset."""
+    """Returns the newest head and its offset, or ({}, 0) without a head."""
     found: tuple[dict[str, Any], int] = {}, 0
     for offset, message in _messages(consumer, topic, stream, 0, lambda _: None):
         if message.key == "head":
@@ -288,7 +292,7 @@ def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]
 
 
 def _keyed(consumer: KafkaConsumer, topic: str, begin: int, prefix: bytes) -> Iterator[batches.Keyed]:
-    """Yields records by a prefix of their key; skips unreadable batches."""
+    """Yields records whose key begins with `prefix`; skips unreadable batches."""
     if not consumer.partitions_for_topic(topic):
         return
     tp = TopicPartition(topic, 0)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 Range = tuple[int, int]  # Offsets [from, to) of a log
 Caps = list[tuple[int, int | None]]
-"""(offset, maximum bytes of a decompressed record batch from there on, None for no limit), ascending."""
+"""Size limits of decompressed batches as (first offset, maximum bytes or None), in ascending order."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ class Records:
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, bytes | None]], start: int = 0) -> "Records":
-        """Returns records of consecutive offsets from (timestamp, value) pairs.
+        """Converts (timestamp, value) pairs into records at consecutive offsets.
 
         Example:
             >>> Records.of([(1000, b"ab"), (1001, None), (1002, b"c")]).ends.tolist()
@@ -53,6 +53,6 @@ class Records:
 
 @dataclass(frozen=True)
 class Deleted:
-    """A range that was deleted during the audit."""
+    """A range of offsets that was deleted during the audit."""
 
     span: Range

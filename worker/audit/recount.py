@@ -1,4 +1,4 @@
-"""Recount: counts the records of a partition."""
+"""Recount of a partition's records."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ _FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are deco
 
 @dataclass
 class Cell:
-    """Counts of a pane: (K,) int64, or None if `Recount.stray` has them."""
+    """Counts of a pane; `state` is None if `Recount.stray` contains them."""
 
     reports: int
     state: State | None
@@ -40,7 +40,7 @@ class Recount:
     late: Counter[str] = field(default_factory=Counter)  # by age
     undated: int = 0
     closed: int = 0  # panes that end at or before this time are closed
-    evicted_to: int = 0  # other panes that end at or before this time are counted in `state`
+    evicted_to: int = 0  # panes that end at or before this time and are not kept are counted in `state`
     first: int | None = None  # first new highest timestamp since this was set to None
     heard: Counter[tuple[int, int]] = field(default_factory=Counter)  # reports by (begin, end) of every pane
 
@@ -79,9 +79,10 @@ def recount(
     onto: Recount | None = None,
     kept: Collection[str] | None = None,
 ) -> Recount:
-    r"""Counts records and calls marks, in the log's order.
+    r"""Counts records, and calls each mark with the counts so far.
 
-    `kept`: panes that keep their state; None for all. O(bytes), for OLH O(reports · d), in bounded memory.
+    Adds to `onto`, if given. Only panes in `kept` keep their state; None keeps all panes. O(bytes), or O(reports · d)
+    for OLH.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
@@ -108,15 +109,14 @@ def recount(
             else:
                 good.append((which, body))
         if good:
-            starts = _placed(result, read.timestamps, np.sort(np.concatenate([w for w, _ in good])), limits)
+            starts = _accept(result, read.timestamps, np.sort(np.concatenate([w for w, _ in good])), limits)
             for which, body in good:
                 pending.add(body, None if starts is None else starts[which], limits)
     pending.count()
     return result
 
 
-def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Counts accepted records; returns panes' starts, or None."""
+def _accept(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -135,20 +135,17 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
 
 
 class _Pending:
-    """Uncounted reports, by pane."""
-
     def __init__(self, result: Recount, protocol: Protocol, kept: Collection[str] | None) -> None:
         self._result, self._protocol, self._kept = result, protocol, kept
         self._bodies: dict[str, bytearray] = {"": bytearray()}
         self._size = 0
 
     def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        """Adds records of one length with panes' starts; counts from 1 MiB on."""
         if starts is None or limits.windows is None:
             self._bodies[""] += body
         else:
             found, length = np.unique(starts), limits.windows.pane
-            rows = np.frombuffer(body, np.uint8).reshape(len(starts), -1)
+            rows = np.frombuffer(body, np.uint8).reshape(len(starts), -1)  # all records have one length
             for start in found.tolist():
                 name = "" if start == NOWHERE else f"{start}+{length}"
                 if start + length <= self._result.evicted_to and name not in (self._kept or ()):
@@ -162,18 +159,16 @@ class _Pending:
             self.count()
 
     def count(self) -> None:
-        """Counts the pending reports."""
         protocol = self._protocol
         for name, body in self._bodies.items():
             if body:
                 reports = np.frombuffer(bytes(body), protocol.columns)
-                state = self._cell(name, len(reports))
+                state = self._add_to_cell(name, len(reports))
                 protocol.count(state, *(reports[column] for column in protocol.columns.names or ()))
                 self._result.reports += len(reports)
         self._bodies, self._size = {"": bytearray()}, 0
 
-    def _cell(self, name: str, reports: int) -> State:
-        """Adds to a pane's number of reports; returns the state that counts them."""
+    def _add_to_cell(self, name: str, reports: int) -> State:
         result = self._result
         if not name:
             return result.state
@@ -188,11 +183,11 @@ class _Pending:
 def _verdicts(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields indices of records, their reports, and a reason for rejection."""
+    """Yields (indices of records, their reports, reason for rejection or "")."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
-        body = _together(read, alike, length, own, protocol, limits)
+        body = _decode_together(read, alike, length, own, protocol, limits)
         if body is not None:
             yield alike, body, ""
             continue
@@ -204,10 +199,9 @@ def _verdicts(
                 yield alike[i : i + 1], b"", fault.reason
 
 
-def _together(
+def _decode_together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of equally long valid records, or None."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None
@@ -217,6 +211,6 @@ def _together(
     if (frames[:, :head] != np.frombuffer(b"\x01" + own, np.uint8)).any():
         return None
     body = frames[:, head:].tobytes()
-    # a condition holds for all reports if it holds for each
+    # each check covers all reports, so one call checks all records
     good = protocol.allowed(body) and protocol.declared(body)
     return body if good and (not limits.hamming_weight or protocol.likely(body)) else None

@@ -1,6 +1,6 @@
-"""Comparison of the rows on their topic with their snapshots.
+"""Comparison of published rows with the snapshots.
 
-Rows are read before snapshots. Rows of a window that was published again in between are not compared.
+The audit reads rows before snapshots. If a window was published again in between, its rows are not compared.
 """
 
 import json
@@ -24,9 +24,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def differing(
     head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Callable[[], Iterable[Message]]
 ) -> str | None:
-    """Returns the first difference of a row from its snapshot, or None.
+    """Returns the first difference between a row and its snapshot, or None.
 
-    `head` was read before the rows; `rows` maps each key to its newest value.
+    The caller must read `head` before `rows`, which maps each key to its newest value.
     """
     if head.get("rows") is None:
         return None
@@ -45,17 +45,15 @@ class _Parts:
     types: dict[str, str] = field(default_factory=dict)
 
     def vectors(self, method: str) -> dict[str, Vector]:
-        """Returns the vectors that rows contain."""
         body = json.loads(self.messages[method])
         names = ("frequencies", "low", "high") if method == "base" else ("frequencies",)
         return {name: read(name, method, body, self.messages, self.types).values for name in names}
 
 
 def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Iterable[Message]) -> None:
-    """Raises unless each window's rows match its snapshot, and `all` has rows."""
     listed, methods = dict[str, list[dict[str, Any]]](), {"base"}
     for key, value in rows.items():
-        if (row := _row(key, value)) is not None:
+        if (row := _parse_row(key, value)) is not None:
             name = row["window_name"]
             listed.setdefault(name if name == "all" else f"{name}/{row['window_start']}", []).append(row)
             methods.add(row["method"])
@@ -100,7 +98,6 @@ def _expect_window(
     labels: list[str] | None,
     head: Mapping[str, Any],
 ) -> None:
-    """Raises unless the rows match a window's bodies."""
     order = np.argsort(-parts.vectors("base")["frequencies"], kind="stable")
     there = {(row["method"], row["query"], row["rank"]): row for row in rows}
     methods = {method for method, _, _ in there}
@@ -112,7 +109,7 @@ def _expect_window(
     for method in methods:
         if method not in parts.messages:
             raise Difference(f"{window}: rows of method {method!r}, which its snapshot lacks")
-        for (query, rank), row in _due(method, parts, order[:ranks], labels).items():
+        for (query, rank), row in _expected_rows(method, parts, order[:ranks], labels).items():
             due[method, query, rank] = row
     for method, query, rank in sorted(there.keys() ^ due.keys()):
         kind = "unexpected" if (method, query, rank) in there else "missing"
@@ -127,8 +124,7 @@ def _expect_window(
                 )
 
 
-def _row(key: bytes, value: bytes) -> dict[str, Any] | None:
-    """Returns a row, or None for a record with another kind of key."""
+def _parse_row(key: bytes, value: bytes) -> dict[str, Any] | None:
     try:
         place = json.loads(key)
     except (ValueError, RecursionError):
@@ -146,10 +142,9 @@ def _row(key: bytes, value: bytes) -> dict[str, Any] | None:
     return row
 
 
-def _due(
+def _expected_rows(
     method: str, parts: _Parts, order: Any, labels: list[str] | None
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    """Returns the expected rows of a method, by query and rank."""
     body = json.loads(parts.messages[method])
     end = body["window"]["end"]
     shared = {

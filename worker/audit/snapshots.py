@@ -1,11 +1,11 @@
 """Consistency of a stream's messages on the snapshot topic.
 
-The all-time snapshot and each window's snapshot have as many messages as their headers state, with one sequence and
-identity. This module checks that
+A snapshot of all time or of a window consists of several messages, which share one sequence and identity. The headers
+contain the number of messages. This module checks that
 
 - each snapshot is complete, and its documents, headers and keys agree
 - each vector follows from Base by its method
-- final windows are not published again, heads do not go back, and unlisted windows are deleted
+- final windows are not published again, heads do not move backwards, and unlisted windows are deleted
 
 `published` compares the snapshots with the log. Compaction keeps the newest message of each key and some older
 messages, so a superseded snapshot may be incomplete.
@@ -35,7 +35,7 @@ from worker.audit.windows import ends_of, shape_of
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = "all"
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors from parsing a message of another program."""
+"""Errors that parsing an invalid message can raise."""
 # Fields with equal values in all documents of a snapshot
 _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
@@ -95,7 +95,7 @@ class _Whole:
     types: dict[str, str] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     snapshot: Snapshot | None = None
-    of_another: bool = False  # whether it belongs to another document
+    of_another: bool = False  # whether it has the fingerprint of another document
 
     @property
     def mark(self) -> tuple[bytes | None, bytes | None]:
@@ -111,15 +111,17 @@ class _Whole:
 
 
 class Snapshots:
-    """Parses messages in order; keeps frequencies of `most` latest windows."""
+    """Parser of a stream's messages in their order on the topic.
+
+    Keeps the frequencies of only the `most` windows that end last.
+    """
 
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
         self.head: Head | None = None  # newest head
-        self._begin()
+        self._clear()
 
-    def _begin(self) -> None:
-        """Drops all snapshots, after the heads were deleted."""
+    def _clear(self) -> None:
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
@@ -127,7 +129,7 @@ class Snapshots:
         self._left: dict[str, set[str]] = {}  # window -> undeleted keys of earlier snapshots
 
     def take(self, message: Message) -> None:
-        """Takes the next message; raises `Difference` for a contradiction."""
+        """Adds the next message; raises `Difference` for a contradiction."""
         try:
             self._take(message)
         except UNREADABLE as error:
@@ -168,7 +170,7 @@ class Snapshots:
         expect_spent(document, self._document)
         head = Head.of(document)
         if self.head is not None and head.sequence <= self.head.sequence:
-            self._begin()  # heads were deleted, and numbers restart
+            self._clear()  # heads were deleted, and numbers restart
         elif self.head is not None:
             self._leaving |= dict.fromkeys(expect_follows(head, self.head), head.sequence)
         self.head = head
@@ -176,7 +178,7 @@ class Snapshots:
     def _delete(self, of: str, key: str) -> None:
         if key == "head":
             self.head = None
-            self._begin()
+            self._clear()
             return
         self._left.get(of, set()).discard(key)
         if (whole := self._wholes.get(of)) is not None:
@@ -209,9 +211,9 @@ class Snapshots:
                 other.snapshot = replace(other.snapshot, frequencies=None)
 
     def finish(self) -> list[Snapshot]:
-        """Returns the newest all-time snapshot, if it exists, and all windows.
+        """Returns the newest all-time snapshot, if any, and all window snapshots.
 
-        Raises `Difference`: a message is missing, or contradicts the newest head.
+        Raises `Difference` if a message is missing or contradicts the newest head.
         """
         try:
             for of, whole in self._wholes.items():
@@ -265,7 +267,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     bodies = {key: json.loads(whole.messages[key]) for key in names}
     head = json.loads(whole.messages.get("head") or "{}")
     expect_spent(base, document)
-    begin, end = _window(name, int(start or 0), base["window"], whole.headers)
+    begin, end = _agreed_bounds(name, int(start or 0), base["window"], whole.headers)
     _expect_agreement(whole, base, bodies | ({"head": head} if head else {}), document)
     if (methods := head.get("methods")) and {*methods} != bodies.keys():
         raise Difference(f"the head has methods {methods}, but the bodies are {sorted(bodies)}")
@@ -307,7 +309,6 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
 def _expect_agreement(
     whole: _Whole, base: Mapping[str, Any], bodies: Mapping[str, Any], document: Mapping[str, Any]
 ) -> None:
-    """Raises unless bodies, head, headers and labels agree."""
     for key, body in bodies.items():
         for what in _SHARED:
             if body.get(what) != base.get(what):
@@ -344,10 +345,9 @@ def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int)
     return counts.ravel()
 
 
-def _window(
+def _agreed_bounds(
     name: str, start: int, document: Mapping[str, Any], headers: Mapping[str, bytes]
 ) -> tuple[int, int]:
-    """Returns the bounds of a window; key, document and headers must agree."""
     if name == _ALL:
         if document != {"name": _ALL, "start": None, "end": None, "final": False}:
             raise Difference(f"published as {document}")

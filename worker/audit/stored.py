@@ -1,4 +1,4 @@
-"""Stored partitions: decodes one consistent read of Redis."""
+"""Decoding of a partition's state as stored in Redis."""
 
 import json
 import struct
@@ -21,20 +21,20 @@ from worker.audit.windows import Windows, ends_of
 
 @dataclass(frozen=True)
 class StoredCell:
-    """Counts of a pane, (K,) unsigned as stored."""
+    """Counts of a pane; `entries` has the integer type of the blob."""
 
     reports: int
     entries: npt.NDArray[Any]
 
     @property
     def state(self) -> State:
-        """Counts, (K,) int64."""
+        """Counts as 64-bit integers."""
         return self.entries.astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Stored counts of a partition's offsets [start, offset) without its gaps."""
+    """Stored counts of a partition's offsets [start, offset) except its gaps."""
 
     start: int
     offset: int
@@ -44,14 +44,14 @@ class Stored:
     undated: int  # undated records while windows were configured
     watermark: int | None  # the highest accepted timestamp in milliseconds
     closed: int  # panes that end at or before this time are closed
-    admitted_from: int | None  # start of its windows, from a head
+    admitted_from: int | None  # start of the partition's windows, from a head
     evicted_to: int  # panes that end at or before this time are merged into `all`
     readmitted: list[tuple[int, int]]  # (offset, value of admitted_from up to it), ascending
     first_start: Mapping[str, int]  # first start of each published window
     gaps: list[Range]  # offset ranges recorded as lost, ascending
     gap_bounds: list[tuple[int, int | None]]  # watermark before each gap, first new highest timestamp after
     rules: list[tuple[int, Limits]]  # (offset at which they begin, limits), ascending
-    cells: Mapping[str, StoredCell]  # by pane; `all` has the counts in no pane
+    cells: Mapping[str, StoredCell]  # by pane; `all` contains the counts that are in no pane
 
     @property
     def reports(self) -> int:
@@ -60,12 +60,12 @@ class Stored:
 
     @property
     def state(self) -> State:
-        """All-time counts, (K,) int64; O(cells · K)."""
+        """All-time counts; O(cells · K)."""
         return sum((cell.state for cell in self.cells.values()), np.zeros(1, np.int64))
 
 
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
-"""Fields of a partition's metadata, and its blobs by pane, None for a missing blob."""
+"""(fields of a partition's metadata, its blobs by pane); a missing blob is None."""
 
 _LAYOUT = 1
 _BLOB = struct.Struct("<4sIq16sqII")
@@ -85,9 +85,10 @@ def decode(
     fingerprint: bytes,
     size: int,
 ) -> Stored | None:
-    """Decodes metadata and blobs of ``stream:partition``; None if uncounted.
+    """Decodes the counts of a partition; returns None if it is uncounted.
 
-    Raises `Difference`: the data is damaged or inconsistent, or belongs to another stream, topic or group.
+    `place` is ``stream:partition``. Raises `Difference` if the data is damaged or inconsistent, or belongs to another
+    stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -157,9 +158,9 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
 
 
 def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
-    """Returns recorded limits with their offsets.
+    """Parses recorded rules into (offset, limits) pairs.
 
-    Raises `KeyError`, `TypeError` or `ValueError`: a rule is invalid.
+    Raises `KeyError`, `TypeError` or `ValueError` if a rule is invalid.
     """
     rules = list[tuple[int, Limits]]()
     for rule in map(dict, listed):
@@ -197,7 +198,6 @@ def _cells(
 def _decode_blob(
     cell: str, blob: bytes | None, named: str, offset: int, commit_id: str, size: int
 ) -> StoredCell:
-    """Returns the counts of a blob, which must be the blob in the metadata."""
     if blob is None:
         raise Difference("the blob in the metadata is missing")
     if blob[:4] != b"LDP1" or len(blob) < _BLOB.size:
@@ -221,7 +221,7 @@ def _decode_blob(
 
 
 def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[Range]]:
-    """Splits the counted ranges by a log of [begin, end): present, deleted."""
+    """Returns the counted ranges that the log still has, and the deleted ones."""
     if stored.start > begin:
         raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin}, before it")
     if stored.offset > end:
@@ -244,7 +244,7 @@ def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[R
 
 
 def ruled(stored: Stored, ranges: list[Range]) -> Iterator[tuple[int, int, Limits]]:
-    """Splits ranges where another rule or start of the windows applies."""
+    """Splits ranges at each change of the rule or of the windows' start."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):

@@ -1,7 +1,8 @@
-"""Published vectors: in their body, or in messages with one chunk each.
+"""Published vectors, either inline in a body or in chunks.
 
-A chunk is float64 or rounded float32, dense or sparse, by its content type. A sparse chunk has its length in 4 bytes,
-the indices of nonzero numbers in 2 bytes each, then the numbers.
+Each chunk is a message. Its content type states whether the numbers are float64 or rounded float32, and dense or
+sparse. A sparse chunk consists of its dense length in 4 bytes, the indices of the nonzero numbers in 2 bytes each, and
+these numbers.
 """
 
 import struct
@@ -23,7 +24,7 @@ _TYPES = {
     "application/vnd.ldp.sparse.float32": ("<f4", True),
 }
 _HALF, _LEAST = 2.0**-24, 2.0**-150
-"""Maximum rounding error of a float32: relative, and absolute for the smallest number."""
+"""Maximum rounding errors of a float32: relative, and absolute for numbers near 0."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Read:
 def read(
     name: str, key: str, body: Mapping[str, Any], messages: Mapping[str, bytes], types: Mapping[str, str]
 ) -> Read:
-    """Returns a vector of a body, from its chunks if it is not inline.
+    """Reads the vector `name` from a body, or from chunks if it is not inline.
 
-    Raises `Difference`: a chunk is invalid, or has an unknown content type. Raises `KeyError`: a chunk is missing.
+    Raises `Difference` if a chunk is invalid or has an unknown content type, and `KeyError` if a chunk is missing.
     """
     if (inline := body.get(name)) is not None:
         return Read(np.array(inline, np.float64), np.zeros(len(inline)))

@@ -8,7 +8,7 @@ from typing import Any
 from worker.audit.records import Range
 
 VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
-"""Verdicts, the gravest first; a stream has the gravest verdict of its partitions."""
+"""Verdicts in descending severity. A stream has the most severe verdict of its partitions and snapshots."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class PartitionVerdict:
     """Verdict on one partition."""
 
     partition: int
-    start: int | None  # offset at which counting began; None if uncounted
+    start: int | None  # offset at which counting began; None if nothing is counted
     offset: int  # the stored offset
     lag: int  # uncounted offsets up to the last stable offset
     records: int = 0  # recounted records
@@ -50,8 +50,7 @@ class PartitionVerdict:
         return "equal" if self.counted else "none yet"
 
 
-def _total(name: str) -> Any:
-    """Returns a property that sums an attribute over the partitions."""
+def _sum_over_partitions(name: str) -> Any:
     return property(lambda self: sum(getattr(each, name) for each in self.partitions))
 
 
@@ -78,16 +77,16 @@ class StreamVerdict:
     unknown: str | None = None  # reason why snapshots are not recountable
     gone: int = 0  # closed windows with reports, missing from the topic; `retain` deletes them
 
-    records = _total("records")
-    reports = _total("reports")
-    late = _total("late")
-    panes = _total("panes")
-    malformed = _total("malformed")
-    lag = _total("lag")
+    records = _sum_over_partitions("records")
+    reports = _sum_over_partitions("reports")
+    late = _sum_over_partitions("late")
+    panes = _sum_over_partitions("panes")
+    malformed = _sum_over_partitions("malformed")
+    lag = _sum_over_partitions("lag")
 
     @property
     def difference(self) -> str | None:
-        """The first difference of the gravest kind, or None."""
+        """The first difference of the most severe kind, or None."""
         if self.published is not None and all(each.verdict != "different" for each in self.partitions):
             return self.published
         gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
@@ -95,7 +94,7 @@ class StreamVerdict:
 
     @property
     def verdict(self) -> str:
-        """The gravest verdict of the partitions and the snapshots."""
+        """The most severe verdict of the partitions and the snapshots."""
         if self.published is not None:
             return "different"
         found = {each.verdict for each in self.partitions} | ({"not recountable"} if self.unknown else set())
@@ -108,7 +107,7 @@ class StreamVerdict:
 
     @property
     def counted(self) -> bool:
-        """Whether any partition was counted yet."""
+        """Whether any partition has been counted."""
         return any(each.counted for each in self.partitions)
 
     @property

@@ -1,4 +1,4 @@
-"""Audit of a stream: reads, recounts and compares each partition."""
+"""Audit of one stream: its partitions, snapshots and rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +23,11 @@ def verify(
     on_progress: Callable[[int, int], None] | None = None,
     on_passed: Callable[[str], object] = lambda _: None,
 ) -> StreamVerdict:
-    """Recounts a stream's topic up to the stored offsets and compares.
+    """Recounts a stream's topic up to the stored offsets; returns the verdict.
 
-    `on_progress`: called with the number of read offsets and the total; `on_passed`: called once for each invalid
-    head. Raises `AuditError`: the topic is missing, a protocol is unknown, or reading makes no progress. Raises
-    `KafkaError` or `RedisError`: Kafka or Redis does not respond.
+    Calls `on_progress` with the number of read offsets and the total, and `on_passed` with a message for each invalid
+    head. Raises `AuditError` if the topic is missing, the protocol is unknown, or reading makes no progress. Raises
+    `KafkaError` or `RedisError` if Kafka or Redis does not respond.
     """
     name, document = served.stream.name, served.stream.document()
     with (
@@ -40,13 +40,13 @@ def verify(
         committed = reading.committed(config.kafka.client(), group, served.topic)
         head, published, differing, wrong = _read_published(consumer, served, config, on_passed)
         facts = newest_of(head)
-        verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
+        verdicts, progress = list[PartitionVerdict](), _Progress(consumer, topic, on_progress)
         for tp in topic:
             try:
                 cut = reading.cut_of(client, f"{{{name}:{tp.partition}}}:")
             except Difference as difference:
                 verdicts.append(PartitionVerdict(tp.partition, None, 0, 0, difference=str(difference)))
-                passed.whole(tp)
+                progress.finish(tp)
                 continue
             verdicts.append(
                 assess(
@@ -57,15 +57,15 @@ def verify(
                     cut=cut,
                     bounds=reading.bounds_of(consumer, [tp])[
                         tp
-                    ],  # after the cut, as workers continue to count
-                    read=partial(reading.read, log, tp, partial(passed.to, tp)),
+                    ],  # after the cut, because workers continue to count
+                    read=partial(reading.read, log, tp, partial(progress.move, tp)),
                     topic_id=topic_id,
                     committed=committed.get(tp.partition, (0, "")),
                     newest=facts.get(tp.partition, Newest()),
                     published=published,
                 )
             )
-            passed.whole(tp)
+            progress.finish(tp)
         if client.exists(f"{{{name}:{len(topic)}}}:meta"):
             missing = "counted in Redis, but the topic has no such partition"
             verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=missing))
@@ -77,7 +77,7 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns the newest head, snapshots, and differences in them and rows."""
+    """Returns (head, snapshots, difference in snapshots, difference in rows)."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
@@ -97,14 +97,14 @@ def _read_published(
 
 
 def _partitions(published: Published, there: set[int], served: Served, config: Config) -> set[int]:
-    """Returns the topic's partitions, read again if a snapshot names more."""
+    """Returns the topic's partitions; reads them again if a snapshot has more."""
     if not published.named - there:
         return there
     with reading.connect_kafka(config) as consumer:
         return {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
 
 
-class _Passed:
+class _Progress:
     def __init__(
         self, consumer: Any, topic: Sequence[Any], on_progress: Callable[[int, int], None] | None
     ) -> None:
@@ -112,22 +112,20 @@ class _Passed:
         self._total, self._before = sum(end - begin for begin, end in self._bounds.values()), 0
         self._on_progress = on_progress
 
-    def to(self, tp: Any, position: int) -> None:
-        """Reports the position in a partition."""
+    def move(self, tp: Any, position: int) -> None:
         if self._on_progress is not None:
             self._on_progress(min(self._before + position - self._bounds[tp][0], self._total), self._total)
 
-    def whole(self, tp: Any) -> None:
-        """Reports the end of a partition."""
+    def finish(self, tp: Any) -> None:
         begin, end = self._bounds[tp]
-        self.to(tp, end)
+        self.move(tp, end)
         self._before += end - begin
 
 
 def verdict_of(
     name: str, verdicts: Iterable[PartitionVerdict], published: Published, compared: Compared
 ) -> StreamVerdict:
-    """Returns the verdict on a stream."""
+    """Combines the verdicts and the comparison into a stream's verdict."""
     finals = sum(each.final for each in published.windows)
     return StreamVerdict(
         name,
@@ -143,7 +141,7 @@ def verdict_of(
 
 
 def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
-    """Returns the fields of a head by partition."""
+    """Returns a head's fields for each partition."""
     offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
     return {
         int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()))
@@ -159,9 +157,9 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 def published_of(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns the snapshots, and a difference found before the recount.
+    """Returns (snapshots, difference found in them or None).
 
-    After a difference, reads the topic again: compaction may have removed a superseded message meanwhile.
+    Reads the topic again after a difference, because compaction may have removed a superseded message during the read.
     """
     entries, found = protocol_of(document).entries, None
     for _ in range(2):

@@ -1,12 +1,12 @@
 """Windows in event time, their panes, and the pane of a record.
 
-A window is `1h`, or `24h every 1h`, and begins at multiples of its hop since the epoch. The length of a pane is the
+A window, such as `1h` or `24h every 1h`, begins at multiples of its hop since the epoch. The length of a pane is the
 greatest common divisor of all hops. A record counts in the pane of its timestamp. If the window-close watermark has
-reached the pane's end, the record is late and counts in no pane. A record with a negative timestamp, or with one from
-9998-12-31 on, is undated and counts in no pane.
+reached the pane's end, the record is late and counts in no pane. A record with a negative timestamp, or with one on or
+after 9998-12-31, is undated and counts in no pane.
 
-The window-close watermark is the highest accepted timestamp, minus grace and out-of-orderness. Each accepted record can
-raise it; it never decreases.
+The window-close watermark is the highest accepted timestamp, minus grace and out-of-orderness. An accepted record can
+raise the watermark, but nothing lowers it.
 """
 
 import math
@@ -58,7 +58,7 @@ class Windows:
         return math.gcd(*(hop for _, hop in self.shapes.values()))
 
     def begin_beyond(self, time: int | None) -> dict[str, int]:
-        """Returns the first start of each window after a time; 0 for None."""
+        """Returns each window's first start after `time`; 0 if `time` is None."""
         return {
             name: 0 if time is None else time - time % hop + hop for name, (_, hop) in self.shapes.items()
         }
@@ -76,7 +76,7 @@ def shape_of(name: str) -> tuple[int, int]:
 
 
 def ends_of(pane: str) -> tuple[int, int]:
-    """Returns a stored pane's first and end millisecond; raises `ValueError`."""
+    """Returns a stored pane's begin and end in ms; raises `ValueError`."""
     found = re.fullmatch(r"(0|[1-9][0-9]*)\+([1-9][0-9]*)", pane, re.ASCII)
     if found is None:
         raise ValueError(f"{pane!r} is not a pane")
@@ -94,14 +94,14 @@ class Placed:
 
 
 def read_times(timestamps: Ints) -> Ints:
-    """Returns timestamps, with −1 for each one out of range."""
+    """Replaces timestamps out of range by −1."""
     return np.where((timestamps >= 0) & (timestamps < _DATES_END), timestamps, -1)
 
 
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
     """Returns the panes of accepted records.
 
-    `newest`: the previous highest timestamp; `closed`: the previous window-close watermark.
+    `newest` is the highest timestamp so far, and `closed` is the window-close watermark so far.
 
     Example:
         >>> windows = Windows.of(["10s"], grace=20_000, max_out_of_orderness=0)

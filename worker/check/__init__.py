@@ -1,6 +1,6 @@
-"""Check: validates configuration, machine, Kafka, Redis and stored counts.
+"""Check of configuration, machine, Kafka, Redis and stored counts.
 
-Only `look` in `kafka` and in `redis` connects; the `assess_...` functions need no cluster.
+Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no cluster.
 """
 
 import os
@@ -19,7 +19,8 @@ def findings(
 ) -> list[Finding]:
     """Returns all findings, from the configuration to the stored counts.
 
-    `on_waiting` is called once with the brokers that do not respond within a second.
+    Waits up to `wait_seconds` for Kafka and Redis. Calls `on_waiting` with a message if no broker accepts the client
+    within a second.
     """
     deadline = time.monotonic() + wait_seconds
     here = [

@@ -1,4 +1,4 @@
-"""Clocks: the source of a topic's timestamps, and their bound."""
+"""Checks of the clocks that set a topic's timestamps."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from worker.observe.units import age_text
 
 
 def assess_clock(served: Served, topic: Topic) -> Iterator[Fault]:
-    """Yields faults of a topic's timestamps.
+    """Yields faults in a topic's timestamp settings.
 
     The window-close watermark is the highest timestamp minus out-of-orderness and grace. If timestamps are ahead of the
     broker's clock by at most `max_out_of_orderness`, only the broker's clock closes windows.
@@ -47,7 +47,7 @@ def assess_clock(served: Served, topic: Topic) -> Iterator[Fault]:
 
 
 def assess_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list[Finding]:
-    """Compares the oldest of the newest timestamps (ms) with the retention."""
+    """Compares the oldest timestamp (ms) of recent records with retention."""
     retention = topic.number("retention.ms")
     if oldest is None or retention is None or retention < 0 or now - oldest <= retention or topic.append_time:
         return []
@@ -63,7 +63,7 @@ def assess_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list
 
 
 def clock_of(windowing: Windowing, topic: Topic) -> str:
-    """Returns a description of the clock of the windows."""
+    """Describes the clock that closes the windows."""
     if topic.append_time:
         return "by the broker's clock"
     return (

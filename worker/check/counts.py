@@ -1,4 +1,4 @@
-"""Counts: compares Redis with Kafka's offsets and the newest snapshot."""
+"""Comparison of the counts in Redis with Kafka and the newest snapshot."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def assess_counts(
 ) -> list[Finding]:
     """Assesses whether workers can continue with the counts in Redis.
 
-    `fields` maps each partition to its metadata, or to the error from reading them.
+    `fields` maps each partition with counts to its metadata, or to the error from reading it.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"
@@ -110,15 +110,14 @@ def _fault_of_counts(
     if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
         limits = [served.configured.limits, *(rule.limits for rule in recorded)]
         windows = any(one.windowing is not None for one in limits)
-        return _fillable(", ".join(held), first, layout.start(metadata), windows, head)
+        return _fault_of_fillable_gaps(", ".join(held), first, layout.start(metadata), windows, head)
     match rules.decide(recorded, served.configured, metadata.offset):
         case Older(why, hint):
             return Level.WARNING, why, hint
     return None
 
 
-def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> Fault:
-    """Returns the fault for gaps with records that the log still has."""
+def _fault_of_fillable_gaps(held: str, first: int, start: int, windows: bool, head: Head) -> Fault:
     text = f"recorded as a gap: {held}; the log begins at offset {first}, so it has these records"
     if not windows and first <= start:
         hint = (

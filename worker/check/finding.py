@@ -1,4 +1,4 @@
-"""Findings: the outcome of one check, its level, and a hint."""
+"""Findings: outcomes of checks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Outcome of one check; the hint names the remedy, and is empty for OK."""
+    """Outcome of one check; `hint` names a remedy, or is empty for OK."""
 
     level: Level
     subject: str
@@ -28,5 +28,5 @@ Fault = tuple[Level, str, str]
 
 
 def present(*faults: tuple[bool, Level, str, str]) -> Iterator[Fault]:
-    """Yields the faults with a true condition, their first item."""
+    """Yields the faults whose condition is true, without the condition."""
     return (fault[1:] for fault in faults if fault[0])

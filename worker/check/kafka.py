@@ -1,4 +1,4 @@
-"""Kafka: brokers, open transactions, the newest snapshots and reports."""
+"""Checks of Kafka: brokers, transactions, newest snapshots and reports."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from worker.observe.units import age_text
 def look(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
-    """Returns findings, the cluster if reachable, and newest heads by stream."""
+    """Returns (findings, cluster or None if unreachable, heads by stream)."""
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:
@@ -61,7 +61,7 @@ def look(
 
 
 def assess_brokers(brokers: Brokers) -> Finding:
-    """Assesses the brokers by their version."""
+    """Assesses the brokers' version."""
     version = ".".join(map(str, brokers.version))
     text = f"{brokers.count} broker(s), Kafka {version} or newer, cluster {brokers.cluster_id}"
     if brokers.version < (2, 8):
@@ -71,7 +71,7 @@ def assess_brokers(brokers: Brokers) -> Finding:
 
 
 def assess_abilities(brokers: Brokers) -> list[Finding]:
-    """Assesses whether brokers support transactions and compaction."""
+    """Assesses whether the brokers support transactions and compaction."""
     findings = []
     if not brokers.transactions:
         text = (
@@ -85,7 +85,7 @@ def assess_abilities(brokers: Brokers) -> list[Finding]:
 
 
 def assess_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
-    """Assesses the session time-out by the brokers' bounds in milliseconds."""
+    """Compares the session time-out (s) with the brokers' bounds (ms)."""
     if allowed is None or allowed[0] <= 1000 * seconds <= allowed[1]:
         return []
     text = f"kafka.session_timeout_seconds={seconds:g}: the brokers allow {allowed[0] / 1000:g} to"

@@ -1,4 +1,4 @@
-"""Machine: memory, and the folder of compiled kernels."""
+"""Checks of the machine: memory, and the folder of compiled kernels."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def memory_bytes() -> int:
-    """Returns the memory of this machine, or of its container."""
+    """Returns the memory of this machine or of its container, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = _LIMIT.read_text(encoding="ascii").strip()
@@ -28,7 +28,7 @@ def cache_folder() -> str | None:
 
 
 def assess_cache(asked: str | None, used: str | None) -> Finding:
-    """Assesses the kernel cache folder (NUMBA_CACHE_DIR and `cache_folder`)."""
+    """Compares the requested kernel cache folder with the one in use."""
     subject, hint = "compiled kernels", "set NUMBA_CACHE_DIR to a writable folder"
     if used is None:
         return Finding(Level.ERROR, subject, "no writable folder for them: workers do not start", hint)

@@ -1,4 +1,4 @@
-"""Redis: the server, its memory, and the metadata of partitions."""
+"""Checks of Redis: server, memory, and the metadata of partitions."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from worker.redis.reaching import Unreachable
 OLDEST_REDIS = (6, 2)
 STRING_LIMIT = 512 << 20
 """Default of Redis' proto-max-bulk-len, in bytes."""
-_NEARLY = 0.9  # Share of maxmemory from which on check warns
+_NEARLY = 0.9  # Share of maxmemory; check warns if more is used
 _KEYS = 4096  # Bytes of a partition's keys and metadata
 _PANE = 512  # Bytes of a pane's key and metadata
 
@@ -36,18 +36,18 @@ _PANE = 512  # Bytes of a pane's key and metadata
 def look(
     config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
 ) -> list[Finding]:
-    """Returns findings on Redis and its counts; waits until the deadline."""
+    """Returns findings on Redis and the counts; retries until `deadline`."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
-        with closing(_connected(config.redis, key, deadline)) as client:
+        with closing(_connect_until(config.redis, key, deadline)) as client:
             infos, limit = [], None
             for node, server in servers(client):
                 info = _info(server)
                 infos.append(info or {})
                 fsync = _setting(server, "appendfsync")
                 limit = limit or _setting(server, "proto-max-bulk-len")
-                found = assess_refusals(info is None, fsync is None, _allows_anonymous(server))
+                found = assess_refusals(info is None, fsync is None, _answers_without_password(server))
                 if info is not None:
                     found += [*assess_redis(info, fsync, config.redis.address.kind), *assess_used(info)]
                 findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
@@ -61,8 +61,7 @@ def look(
     return findings
 
 
-def _connected(table: RedisTable, key: str, deadline: float) -> Client:
-    """Returns a client that can read a key; retries until the deadline."""
+def _connect_until(table: RedisTable, key: str, deadline: float) -> Client:
     while True:
         client = None
         try:
@@ -78,7 +77,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
 
 
 def _probe(client: Client, key: str) -> None:
-    """Reads a key; leaves errors of a node or Sentinel to later checks."""
+    """Reads a key; ignores errors of a cluster node or a Sentinel."""
     try:
         client.hgetall(key)
     except redis.ResponseError as error:
@@ -87,7 +86,10 @@ def _probe(client: Client, key: str) -> None:
 
 
 def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Returns the total memory of all servers; no limit if any has none."""
+    """Adds up the memory and `maxmemory` of several servers.
+
+    The sum of `maxmemory` is 0 (no limit) if one server has no limit.
+    """
     limits, totals = (
         [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
     )
@@ -95,15 +97,13 @@ def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _info(client: "redis.Redis") -> dict[str, Any] | None:
-    """Returns INFO, or None if Redis refuses it, as managed services do."""
     try:
         return dict(client.info())
     except redis.ResponseError:
         return None
 
 
-def _allows_anonymous(client: "redis.Redis") -> bool:
-    """Returns whether a server answers without the configured password."""
+def _answers_without_password(client: "redis.Redis") -> bool:
     pool = client.connection_pool
     if not pool.connection_kwargs.get("password") or isinstance(pool, SentinelConnectionPool):
         return False
@@ -119,7 +119,7 @@ def _allows_anonymous(client: "redis.Redis") -> bool:
 
 
 def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
-    """Assesses refused commands, and answers without the configured password."""
+    """Assesses refused commands, and access without the configured password."""
     findings = []
     if info or settings:
         refused = " and ".join(name for name, is_it in (("INFO", info), ("CONFIG", settings)) if is_it)
@@ -140,7 +140,6 @@ def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:
-    """Returns a setting; None if Redis refuses CONFIG (managed services)."""
     try:
         reply = client.config_get(name)
     except redis.ResponseError:
@@ -213,7 +212,7 @@ def _assess_sentinels(client: Client, master: str) -> list[Finding]:
 
 
 def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
-    """Assesses whether Sentinel, by its state of the master, can fail over."""
+    """Assesses whether Sentinel can fail over, by its state of the master."""
     number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
     where = f"{state['ip']}:{state['port']}"
     text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, with {replicas} replica(s)"
@@ -252,9 +251,10 @@ def assess_used(info: Mapping[str, Any]) -> list[Finding]:
 
 
 def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
-    """Assesses whether the counts fit into Redis; a commit has blobs twice.
+    """Assesses whether Redis can hold all counts twice, as commits need.
 
-    A partition's own reports open up to half of the possible panes; the other half waits for slower partitions.
+    A partition's own reports need up to half of the possible panes. More panes are open only while other partitions
+    lag.
     """
     known = [served for served in config.streams if served.topic in there]
     need, most = (sum(_needed(served, there[served.topic], share) for served in known) for share in (2, 1))
@@ -273,7 +273,7 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
 
 
 def _needed(served: Served, topic: Topic, share: int) -> int:
-    """Returns the bytes of a stream's counts at 1/`share` of possible panes."""
+    """Returns the bytes of a stream's counts if 1/`share` of all panes exist."""
     panes = 0 if served.cost is None else served.cost.panes // share
     size = 8 * served.stream.oracle.state_size
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
@@ -291,7 +291,7 @@ def _assess_state(
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:
-    """Returns metadata by partition, or the error for a key of another type."""
+    """Returns metadata by partition; `StateLost` for a key of another type."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):
         pipeline.hgetall(layout.meta_key(served.stream.name, partition))

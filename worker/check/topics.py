@@ -1,4 +1,4 @@
-"""Topics: compares the configured topics with the cluster's topics."""
+"""Checks of the configured topics in the cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,14 +16,14 @@ _ANY = 1 << 63
 
 
 def assess_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
-    """Assesses the configured topics by the cluster's topics."""
+    """Returns findings on all configured topics."""
     names = {spec.name: spec.role for spec in topics.specs(config, 1)}
     findings = [
         Finding(Level.ERROR, f"topic {name}", f"missing; needed for {role}", "ldp-worker create-topics")
         for name, role in names.items()
         if name not in there
     ]
-    # without permission to see settings, brokers return none, not even defaults
+    # brokers return no settings, not even defaults, to a user without the permission
     closed = {name for name in names if name in there and not there[name].settings}
     findings += [
         Finding(

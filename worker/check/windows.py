@@ -1,4 +1,4 @@
-"""Windows: their clock, and their cost."""
+"""Checks of windows: their clock and their cost."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Command line ``ldp-worker``: a module per command, and `command`.
+"""Command line ``ldp-worker``: one module for each command.
 
 Exit codes: 0 success, or stopped on request; 1 failure; 2 usage or configuration error; 3 `audit` cannot recount all.
 """

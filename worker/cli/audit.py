@@ -1,4 +1,4 @@
-"""Command `audit`: recounts a topic and compares."""
+"""Command `audit`: recounts a topic and compares the counts with Redis."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ EXIT_CODES: Mapping[str, int] = {"different": 1, "gap": 1, "not recountable": 3,
 @streams_option
 @json_option
 def audit(config: "Config", stream: str | None, as_json: bool) -> int:
-    """Recount the topic and compare with Redis.
+    """Recount the topic and compare the counts with Redis.
 
     Reads the topic up to the stored offsets, recounts it with separate code, and compares bit for bit. Also
     recounts the newest snapshot and each window on the snapshot topic, up to their offsets.
@@ -37,11 +37,12 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
 
     With several streams, prints one line per stream; the exit code is 1 if any is 1, else 3 if any is 3.
 
-    --json prints for the stream (a list for several) and for each partition: verdict, equal, counted, difference (the
-    first one, or null), records, reports, malformed, rejected (malformed records by reason), late, panes, lag. A
-    partition also has its number, start, offset, and [from, to) of gaps and deleted records. A stream also has finals
-    and provisional (windows on the topic), recounted and provisional_recounted, gone (closed windows with reports,
-    missing from the topic), and unknown (why snapshots are not recountable, or null).
+    --json prints an object for the stream, or a list for several streams. The keys of streams and partitions are
+    verdict, equal, counted, difference (the first one, or null), records, reports, malformed, rejected (malformed
+    records by reason), late, panes and lag. A partition also has its number, start, offset, and [from, to) of gaps and
+    deleted records. A stream also has finals and provisional (windows on the topic), recounted and
+    provisional_recounted, gone (closed windows with reports, missing from the topic), and unknown (why snapshots are
+    not recountable, or null).
     """  # noqa: D301
     from worker.observe import logs
 
@@ -83,7 +84,7 @@ def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
 
 
 def render(verdict: "StreamVerdict") -> "RenderableType":
-    """Renders partitions, reasons of rejection and differences."""
+    """Renders a verdict: partitions, reasons for rejection, and differences."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -122,7 +123,7 @@ def _reasons(verdict: "StreamVerdict") -> "Table":
 
 
 def outcome(verdict: "StreamVerdict") -> str:
-    """Returns a verdict in one line.
+    """Describes a verdict in one line.
 
     Example:
         >>> from worker.audit import PartitionVerdict, StreamVerdict
@@ -165,7 +166,7 @@ def outcome(verdict: "StreamVerdict") -> str:
 
 
 def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
-    """Returns a verdict in types of JSON, as in the command's help."""
+    """Returns a verdict as a dict for JSON; the command's help lists the keys."""
     of_all = ("records", "reports", "malformed", "rejected", "late", "panes", "lag")
     of_stream = ("finals", "recounted", "provisional", "provisional_recounted", "gone", "unknown")
 

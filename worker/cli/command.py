@@ -1,6 +1,6 @@
 """Common parts of commands: --config, errors, options, progress bar.
 
-Commands import heavy packages on use, so that --help is fast.
+Commands import heavy packages only when they run, so that --help is fast.
 """
 
 import functools
@@ -89,7 +89,6 @@ def command(name: str) -> Callable[[_Command], click.Command]:
 
 
 def _require_extra() -> None:
-    """Exits with code 2 for missing packages or another kafka-python version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:
         complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[worker]'")
@@ -110,7 +109,7 @@ def complain_of(passed: object) -> None:
 
 
 def reach(config: "Config", topic: str) -> None:
-    """Raises unless the brokers respond and have a topic."""
+    """Raises unless the brokers respond and have the topic."""
     from worker.kafka.client import brokers, topics
 
     with brokers.connect(config, on_waiting=complain) as admin:
@@ -118,7 +117,7 @@ def reach(config: "Config", topic: str) -> None:
 
 
 def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
-    """Reads the topic to its end; after a time-out, prints it, returns False."""
+    """Returns whether the readers reached the topic's end; complains if not."""
     deadline = time.monotonic() + seconds
     there = all(reader.catch_up(max(0.0, deadline - time.monotonic())) for reader in readers)
     if not there:
@@ -128,7 +127,7 @@ def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
 
 @contextmanager
 def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a progress bar on a terminal; yields its update (done, of)."""
+    """Shows a progress bar on a terminal; yields the function to update it."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

@@ -32,9 +32,9 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
 
     The worker writes malformed records as dead letters. With streams.late_dead_letters, it also writes late records.
 
-    Counts the reasons of the newest 1,000 dead letters of each partition of their topic, then shows the newest ones:
-    time, reason, origin, size. --value shows the first bytes of the records; with --json, all stored
-    bytes in base64. Above 100 records per second for one reason, the worker writes a sample.
+    Reads the newest 1,000 dead letters of each partition and counts the reasons. Then shows time, reason, origin and
+    size of the newest dead letters. --value also shows the first bytes of each record, or with --json all stored
+    bytes in base64. Above 100 records per second for one reason, the worker writes only a sample.
     """
     from worker.kafka.dead_letters.reader import newest_dead_letters
     from worker.observe import logs
@@ -52,7 +52,6 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
 
 
 def _counts(dead_letters: "Sequence[DeadLetter]") -> list[tuple[str, str, int]]:
-    """Returns (reason, message, number), the most frequent first."""
     counts = Counter((dead_letter.reason, dead_letter.message) for dead_letter in dead_letters)
     return [(reason, message, n) for (reason, message), n in counts.most_common()]
 

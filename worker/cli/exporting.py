@@ -1,4 +1,4 @@
-"""Command `export`: writes counts as an import for a mirrored cluster."""
+"""Command `export`: writes counts to files for import on another cluster."""
 
 import contextlib
 from pathlib import Path
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.argument("mirror", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
-    """Write counts as an import for another cluster.
+    """Write counts to files for import on another cluster.
 
-    MIRROR is the configuration on the cluster with the mirrored topic. The command writes a file for each partition
-    into FOLDER. ldp-worker import reads the files there, and workers continue at the end of the mirrored partition.
+    MIRROR is the configuration for the cluster with the mirrored topic. The command writes a file for each partition
+    into FOLDER. ldp-worker import reads these files, and workers continue at the end of the mirrored partition.
 
     Stop producers and workers first, and let the mirror catch up. The command refuses if records are not counted yet,
     if the newest records of the two clusters differ, or if the mirror lacks the first record.

@@ -1,4 +1,4 @@
-"""Command `import`: starts partitions with counts from a batch job."""
+"""Command `import`: starts partitions with counts from another program."""
 
 import contextlib
 from pathlib import Path
@@ -22,7 +22,7 @@ _AGAIN = "stored imports stay; run ldp-worker check to find the cause, then impo
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
-    """Start partitions with counts of another program.
+    """Start partitions with counts from another program.
 
     Each of FILES is a state that a job on Spark or Beam wrote: the counts of a range of one partition's log. Workers
     continue after the range. The command records the rule of the counts, so that ldp-worker audit recounts them.

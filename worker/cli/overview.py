@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
     """Shows the newest snapshot of each stream until interrupted.
 
-    `once`: seconds to wait for one snapshot of each stream; `as_json`: the methods to print as JSON. Returns 1 if a
-    stream had no snapshot in time; raises `NewerSchema` for a snapshot of a newer version.
+    With `once`, waits `once` seconds for one snapshot of each stream. With `as_json`, prints the methods in `as_json`
+    as JSON. Returns 1 if a stream has no snapshot in time. Raises `NewerSchema` if a newer version wrote a snapshot.
     """
     from worker.kafka.snapshots.reader import SnapshotReader
 

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 def remove(config: "Config", stream: str, yes: bool) -> int:
     """Delete the counts, snapshots, rows and group of a stream.
 
-    The configuration may lack STREAM. The command deletes the stream's keys in Redis, its messages on the snapshot
+    STREAM need not be configured. The command deletes the stream's keys in Redis, its messages on the snapshot
     topic, its rows on rows.topic, and the consumer group with its offsets. It keeps the topic of reports and the
-    dead letters: a new stream of the same name counts the topic from its beginning, as snapshot 1.
+    dead letters: a new stream of the same name counts the topic from its beginning and starts with
+    snapshot 1.
 
-    Refuses while a worker counts the stream. After an interruption, run the command again.
+    It refuses to run while a worker counts the stream. After an interruption, run the command again.
     """
     from worker.config.values import NAME
     from worker.kafka.client import brokers, topics

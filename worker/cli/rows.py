@@ -23,7 +23,7 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 def rows(config: "Config", connect: bool) -> int:
     """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line has the estimate of a value or a query in one window, by one method. Columns: stream, window_name,
+    A line contains the estimate of a value or a query in one window, by one method. Columns: stream, window_name,
     window_start, method, query (empty for a value), rank by Base, value, label, estimate, low, high, window_end, n,
     sequence, final, complete. Times are in milliseconds.
 
@@ -62,7 +62,7 @@ def rows(config: "Config", connect: bool) -> int:
 
 
 def settings(topic: str) -> str:
-    """Returns the settings of a sink, one per line.
+    """Returns the settings of a Kafka Connect sink, one per line.
 
     Example:
         >>> settings("ldp-rows").splitlines()[:2]

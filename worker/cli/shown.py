@@ -1,4 +1,4 @@
-"""Output of snapshots as tables and as JSON, with warnings."""
+"""Formats of snapshots for output: tables, JSON and warnings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def document(
     head: "Mapping[str, Any] | None" = None,
     progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> str:
-    """Returns head, window, labels and methods' bodies as one line of JSON."""
+    """Returns a snapshot's head, window, labels and bodies as a line of JSON."""
     import numpy as np
 
     from ldp.snapshot import body_document, head_document
@@ -42,7 +42,7 @@ def document(
 
 
 def row(window: "Period", progress: "Mapping[str, Closed]") -> dict[str, Any]:
-    """Returns a window in types of JSON."""
+    """Returns a window as a dict for JSON."""
     shown = {"name": window.name, "start": date(window.start), "end": date(window.end), "final": window.final}
     return shown | {"bounded": is_bounded(window, progress)}
 
@@ -53,7 +53,7 @@ def is_bounded(window: "Period", progress: "Mapping[str, Closed]") -> bool:
 
 
 def date(milliseconds: int | None) -> str:
-    """Returns a window's bound, not None, as a time in UTC."""
+    """Returns a window's start or end, which must not be None, in UTC."""
     assert milliseconds is not None
     date = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
     return date.isoformat(timespec="seconds" if milliseconds % 1000 == 0 else "milliseconds") + "Z"
@@ -73,7 +73,7 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
 
 
 def none_there(stream: str, window: str, start: int | None, there: Sequence["Period"]) -> str:
-    """Returns a message on a missing snapshot, with the windows on the topic."""
+    """Returns an error for a missing snapshot; lists the windows on the topic."""
     if window == "all":
         return f"no snapshot of {stream}"
     which = f"no window {window!r} of {stream}" + ("" if start is None else f" that starts at {date(start)}")
@@ -94,7 +94,7 @@ def render(
 ) -> "RenderableType":
     """Returns a table of the most frequent values in percent of the reports.
 
-    Methods that do not fit into the width follow in further tables. `progress`: window progress from the head.
+    Methods that do not fit into the width follow in further tables. `progress` is the window progress in the head.
     """
     from rich.console import Group
     from rich.text import Text
@@ -111,7 +111,7 @@ def render(
 
 
 def wholeness(snapshot: "Snapshot") -> str:
-    """Returns whether a snapshot is complete, and which offsets it lacks."""
+    """Describes whether a snapshot is complete, and which offsets it lacks."""
     lost = gaps(snapshot.cut)
     return "complete" if snapshot.complete else f"NOT COMPLETE: {lost}" if lost else "NOT COMPLETE"
 
@@ -128,7 +128,7 @@ def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
 
 
 def gaps(cut: "Cut") -> str:
-    """Returns the lost offsets and the uncounted partitions.
+    """Describes the lost offsets and the uncounted partitions.
 
     Example:
         >>> from ldp.snapshot import Cut

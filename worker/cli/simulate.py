@@ -107,7 +107,7 @@ def simulate(
     """Send reports of simulated users.
 
     Draws users from a file of counts, with a seed. Perturbs each user's value with secret coins and sends one report
-    per user, in one record per report or per --batch reports.
+    per user, in records of --batch reports.
     """
     from worker.kafka.reports import sender
     from worker.observe import logs
@@ -116,7 +116,7 @@ def simulate(
 
     logs.silence()
     served = config.served(stream)
-    _refuse(served, batch, truth)
+    _refuse_options(served, batch, truth)
     jitter_ms = _jitter(hours, jitter)
     try:
         crowd = _crowd(served, counts, column, label_column, users, seed)
@@ -161,7 +161,7 @@ def _jitter(hours: float | None, jitter: str) -> int:
 def _times(
     config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
 ) -> "Callable[[int], int] | None":
-    """Checks the topic; returns a timestamp function, None for current time."""
+    """Checks the topic; returns the timestamps, or None for the current time."""
     if hours is None:
         reach(config, served.topic)
         return None
@@ -180,7 +180,7 @@ def _times(
 
 
 def refused(topic: "Topic", span: int) -> str | None:
-    """Returns why a topic does not keep timestamps `span` ms ago, or None."""
+    """Returns why a topic cannot keep timestamps from `span` ms ago, or None."""
     if topic.append_time:
         return (
             "has message.timestamp.type=LogAppendTime, which replaces timestamps; ldp-worker create-topics"
@@ -195,8 +195,7 @@ def refused(topic: "Topic", span: int) -> str | None:
     return None
 
 
-def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Raises `click.BadParameter`: batch too large, truth file unwritable."""
+def _refuse_options(served: "Served", batch: int, truth: Path | None) -> None:
     from ldp import wire
     from worker.kafka.reports import sender
 
@@ -221,7 +220,6 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
 
 
 def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
-    """Draws users from a file of counts, or raises `SimulationError`."""
     from worker.simulation.crowd import SimulationError, draw, read_counts
 
     read = read_counts(counts, column, label_column, served.stream.labels)

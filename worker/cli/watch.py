@@ -79,8 +79,8 @@ def watch(
     from worker.kafka.snapshots.reader import SnapshotReader
     from worker.observe import logs
 
-    methods = _known(methods, config.snapshots.methods)
-    begin, wait = _begin(window, start), timeout if once else None
+    methods = _checked_methods(methods, config.snapshots.methods)
+    begin, wait = _start_ms(window, start), timeout if once else None
     printed = (methods or tuple(METHODS)) if as_json else None
     logs.silence()
     try:
@@ -115,8 +115,7 @@ def watch(
     return 1
 
 
-def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...]:
-    """Returns the distinct methods; rejects unknown and unpublished methods."""
+def _checked_methods(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...]:
     from ldp.consistency import METHODS
 
     for method in methods:
@@ -132,8 +131,7 @@ def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...
     return tuple(dict.fromkeys(methods))
 
 
-def _begin(window: str, start: str | None) -> int | None:
-    """Returns --start in milliseconds; without a zone, it is UTC."""
+def _start_ms(window: str, start: str | None) -> int | None:
     if start is None:
         return None
     if window == "all":
@@ -155,7 +153,7 @@ def _follow(
     top: int,
     once: float | None,
 ) -> bool:
-    """Shows each snapshot, or the first in time; returns whether any came."""
+    """Shows each snapshot, or only the first; returns whether one appeared."""
     console = screen()
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
@@ -164,7 +162,7 @@ def _follow(
 
     if console.is_terminal and once is None and as_json is None:
         _live(reader, console, seen)
-    emit = None if as_json is None else _lines(reader, stream, as_json)
+    emit = None if as_json is None else _json_printer(reader, stream, as_json)
     while (snapshot := reader.latest(math.inf if once is None else once)) is not None:
         if emit is not None:
             emit(snapshot)
@@ -175,10 +173,9 @@ def _follow(
     return False
 
 
-def _lines(
+def _json_printer(
     reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
-    """Returns a printer of JSON snapshots that warns once of another stream."""
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:

@@ -1,4 +1,4 @@
-"""Configuration from TOML and the environment, validated before the start.
+"""Configuration from TOML and the environment, validated at the start.
 
 The package imports no client library.
 """

@@ -10,7 +10,7 @@ URL = re.compile(
     rf"(?P<scheme>rediss?(?P<kind>\+sentinel|\+cluster)?)://((?P<user>[^/?#[\]]*)@)?"
     rf"(?P<hosts>{HOST_PORT}(?:,{HOST_PORT})*)(?P<rest>[/?#][^@]*)?"
 )
-"""An @ behind the host does not match: the end of the password would be ambiguous."""
+"""An @ after the host does not match, because the end of the password would be ambiguous."""
 UNIX = re.compile(r"unix://((?P<user>[^/?#]*)@)?(?P<path>/[^?#@]+)")
 ALLOWED = (
     "allowed is redis://host:port/number or rediss://host:port/number, or unix:// and a path, or"
@@ -27,7 +27,7 @@ _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 
 @dataclass(frozen=True)
 class Address:
-    """A parsed URL."""
+    """A parsed URL of Redis."""
 
     kind: Literal["server", "socket", "sentinel", "cluster"]
     tls: bool

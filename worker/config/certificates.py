@@ -1,4 +1,4 @@
-"""Check of TLS files with the functions that connections load them by."""
+"""Validation of TLS files by loading them, as a connection does."""
 
 import ssl
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 def check(table: str, cafile: Path | None, certfile: Path | None, keyfile: Path | None) -> None:
     """Validates a table's TLS files by loading them.
 
-    Raises ValueError for an unusable file; the message begins with the key.
+    Raises ValueError for an unusable file. The message begins with the configuration key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cafile is not None:

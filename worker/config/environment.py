@@ -1,7 +1,7 @@
 """Environment variables that override keys of the file.
 
 ``LDP_WORKER_<TABLE>__<KEY>`` (top-level keys: ``LDP_WORKER_<KEY>``) overrides any key outside ``[[streams]]``.
-Its value is written as in TOML; a bare word is a string, and a comma separates the items of a list.
+Values are written as in TOML. A bare word is a string, and a comma separates the items of a list.
 ``<VARIABLE>_FILE`` names a file with a secret.
 """
 
@@ -35,7 +35,7 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
     """Overrides values in place; returns the variable of each changed key.
 
     Raises:
-        ConfigError: a variable names no key, or the file that it names cannot be read.
+        ConfigError: a variable sets a key of a stream, names no table, or names a file that cannot be read.
     """
     variables = {}
     for variable, text in environ.items():
@@ -45,14 +45,14 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
         if [*tables, key][0] == "streams":
             raise ConfigError(f"{variable}: streams are configured in the file only")
         value: object = text
-        if key.endswith(_OF_A_FILE) and SecretStr in _kinds(tables, key.removesuffix(_OF_A_FILE)):
+        if key.endswith(_OF_A_FILE) and SecretStr in _types_of(tables, key.removesuffix(_OF_A_FILE)):
             if (without := variable[: -len(_OF_A_FILE)]) in environ:
                 raise ConfigError(f"{variable}: give it or {without}, not both")
             key, value = key.removesuffix(_OF_A_FILE), _secret_in(folder / text, variable)
         elif not _is_text(tables, key):
             with contextlib.suppress(
                 ValueError, RecursionError
-            ):  # the value stays a text, which the key refuses
+            ):  # the value stays text, which the key rejects
                 value = tomllib.loads(f"value = {text}")["value"]
         table = tree
         for name in tables:
@@ -81,13 +81,12 @@ def _secret_in(path: Path, variable: str) -> str:
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
-    """Returns whether a key takes only text, so that digits stay text."""
-    kinds = _kinds(tables, key)
+    """Returns whether a key takes only text; if so, digits stay text."""
+    kinds = _types_of(tables, key)
     return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 
 
-def _kinds(tables: Sequence[str], key: str) -> set[Any]:
-    """Returns the types of a key's value; an empty set for an unknown key."""
+def _types_of(tables: Sequence[str], key: str) -> set[Any]:
     model: Any = File
     for name in tables:
         field = model.model_fields.get(name)
@@ -99,7 +98,7 @@ def _kinds(tables: Sequence[str], key: str) -> set[Any]:
 
 
 def traced(fault: str, variables: Mapping[str, str]) -> str:
-    """Adds the names of the variables that set the key of a fault."""
+    """Returns a fault with the names of the variables that set its key."""
     key, colon, rest = fault.partition(": ")
     path = re.split(r"[.[]", key)
     # a variable matches the key itself, a part of its value, and the tables above it

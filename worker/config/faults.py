@@ -39,7 +39,7 @@ class ConfigError(ValueError):
 
 
 def config_error(error: ValidationError) -> ConfigError:
-    """Returns an error with pydantic's distinct faults."""
+    """Converts pydantic's error, without repeated faults."""
     faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
     return ConfigError("\n".join(_shortened(list(faults))))
 
@@ -57,7 +57,7 @@ def _fault(fault: Any) -> str:
     ):  # the key can be misspelt, so the message hides its value, which can be a secret
         keys = list(_model(path[:-1]).model_fields)
         close = difflib.get_close_matches(str(path[-1]), keys, n=1)
-        meant = f"did you mean {close[0]}? " if close else _heading(path)
+        meant = f"did you mean {close[0]}? " if close else _suggested_heading(path)
         return f"{key}: no such key; {meant}allowed are {', '.join(keys)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
     if isinstance(value, Mapping) and kind == "value_error":
@@ -116,8 +116,7 @@ def _shortened(faults: list[str]) -> list[str]:
     return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} more faults"]
 
 
-def _heading(path: Sequence[object]) -> str:
-    """Suggests the heading of a top-level key that belongs to a table."""
+def _suggested_heading(path: Sequence[object]) -> str:
     tables = (name for name, field in File.model_fields.items() if [*_tables(field.annotation)])
     meant = [table for table in tables if len(path) == 1 and path[0] in _model((table,)).model_fields]
     return f"did you mean {meant[0]}.{path[0]}, below its heading? " if len(meant) == 1 else ""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Names of keys, and indices of arrays of tables."""
+"""Names of keys, and indices in arrays of tables."""
 
 
 def line_of(text: str, key: str) -> int | None:
-    r"""Returns the line of a key, or of a missing key's innermost table.
+    r"""Returns the line of a key, or of the innermost table of a missing key.
 
     Example:
         >>> text = '[kafka]\nmember = "a"\n\n[[streams]]\nname = "colours"\nlabels = [\n"red",\n""]\n'
@@ -21,7 +21,7 @@ def line_of(text: str, key: str) -> int | None:
     path: Path = tuple(
         int(number) if number else name for name, number in re.findall(r"([^.[\]]+)(?!\])|\[(\d+)\]", key)
     )
-    lines = dict(_keys(text))
+    lines = dict(_lines_of_keys(text))
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), None)
 
 
@@ -31,8 +31,7 @@ def line_of_error(text: str, error: tomllib.TOMLDecodeError) -> int:
     return int(found[1]) if found else text.count("\n") + 1
 
 
-def _keys(text: str) -> Iterator[tuple[Path, int]]:
-    """Yields each key and table with its line."""
+def _lines_of_keys(text: str) -> Iterator[tuple[Path, int]]:
     table: Path = ()
     numbers = Counter[Path]()
     for number, statement, heads in _statements(text):
@@ -51,7 +50,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yields each statement's first line, content and whether it is a heading."""
+    """Yields (first line, content, whether it is a heading) of each statement."""
     began, some = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         some += f"{line}\n"

@@ -56,15 +56,18 @@ class Config:
         return f"{self.group}-{stream}"
 
     def transactional_id(self, stream: str) -> str:
-        """Returns the publisher's transactional id, which fences across groups."""
+        """Returns the publisher's transactional id, which all groups share."""
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def slots(self, served: Served) -> Slots | None:
-        """Returns the rows of each window of a stream; None without rows."""
+        """Returns which rows each window of a stream has; None without rows."""
         return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
-        """Returns the named stream (None: the only one); else raises ConfigError."""
+        """Returns the stream `name`, or the only stream if `name` is None.
+
+        Raises ConfigError unless there is exactly one such stream.
+        """
         names = [served.stream.name for served in self.streams]
         if name is None:
             if len(names) > 1:
@@ -111,7 +114,7 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
     """Parses TOML; relative paths start at the working directory.
 
     Raises:
-        ConfigError: the text is not TOML or not valid; the message has all faults.
+        ConfigError: the text is not TOML or not valid; the message contains all faults.
     """
     try:
         tree = _tree(text)
@@ -134,7 +137,7 @@ def _tree(text: str) -> dict[str, Any]:
 def _checked(
     tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
 ) -> Config:
-    """Validates file and environment; faults name their variable or line."""
+    """Validates file and environment; adds variable or line to each fault."""
     variables = override(tree, environ, folder)
     try:
         return _config(tree, folder)
@@ -148,7 +151,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         file = File.model_validate(tree)
     except ValidationError as error:
         raise config_error(error) from None
-    kafka, redis = _with_paths("kafka", file.kafka, folder), _with_paths("redis", file.redis, folder)
+    kafka, redis = _with_tls_paths("kafka", file.kafka, folder), _with_tls_paths("redis", file.redis, folder)
     streams = tuple(
         served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes)
         for i, table in enumerate(file.streams)
@@ -187,8 +190,7 @@ def _topics(file: File) -> list[tuple[str, str]]:
     return keys
 
 
-def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
-    """Resolves a table's TLS paths from the folder, and loads the files."""
+def _with_tls_paths(name: str, table: _Tls, folder: Path) -> _Tls:
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(table, key)) is not None:

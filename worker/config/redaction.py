@@ -42,21 +42,22 @@ def redacted(url: str) -> str:
 
 
 def position(error: tomllib.TOMLDecodeError) -> str:
-    """Returns the kind and position of a TOML error, without text of the file."""
+    """Returns kind and position of a TOML error, without text from the file."""
     what, _, where = str(error).rpartition(" (")
     return f" ({where}" if re.search(r"""["'(]""", what) else f": {what} ({where}"
 
 
 def key_name(name: str) -> str:
-    """Returns the name of a key; hides a text that can be a value."""
+    """Returns the name of a key; hides text that can be a value."""
     return name if re.fullmatch("[A-Za-z_]{1,40}", name) else "<a key that cannot be shown>"
 
 
 def said(key: str, value: object) -> str:
     """Returns a value, or only its type if it can be a secret.
 
-    A user can write a password under a wrong key: as any type in [kafka] and [redis], and as a text elsewhere. Only
-    texts of streams are shown, unless they have the form of an address.
+    A user can write a password under a wrong key. Therefore values of [kafka] and [redis] are hidden, except for the
+    redacted URL. Elsewhere, text is shown only under a key of streams, and only if it does not have the form of an
+    address.
     """
     kind = _kind(value)
     if ("password" in key or "secret" in key) and value is not None:
@@ -91,7 +92,7 @@ def _kind(value: object) -> str:
 
 
 def is_showable(text: str) -> bool:
-    """Returns whether a text is not an address, which can have a password."""
+    """Returns whether a text is not an address, which can contain a password."""
     return "@" not in text and ":/" not in text
 
 

@@ -1,4 +1,4 @@
-"""Maximum number of rows of a stream, and its limits."""
+"""Computes and limits the number of rows of a stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from worker.config.streams import Served
 MOST_AT_ONCE_ROWS = 100_000
 """Maximum number of rows of a snapshot, which one transaction writes."""
 TOP = 100
-"""Number of the most frequent values of a window that have rows; a larger query adds rows."""
+"""Number of a window's most frequent values that have rows; a query for more values adds rows."""
 MOST_ROWS = 5_000_000
-"""Maximum number of rows of a stream on the topic; a new publisher can have to read all of them."""
+"""Maximum number of rows of a stream on the topic; a new publisher may have to read all of them."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RowCost:
 
 
 def slots_of(table: Rows, served: Served) -> Slots | None:
-    """Returns the rows of each window of a stream; None without rows.
+    """Returns which rows each window of a stream has; None without rows.
 
     Raises ConfigError for one value and only methods that do not apply to it.
     """
@@ -65,7 +65,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
 
 
 def refuse_others(table: Rows, published: Sequence[str]) -> None:
-    """Raises ConfigError for methods of rows that are not published."""
+    """Raises ConfigError if rows use a method that snapshots do not publish."""
     others = [method for method in table.methods if method not in published]
     if table.topic is not None and others:
         raise ConfigError(

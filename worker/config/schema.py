@@ -47,7 +47,7 @@ from worker.login import Credentials, tokens_of
 
 _BEAT_MS = 1_000
 PARTS = 16
-"""Minimum ratio of a stream's memory to a batch: two batches are decoded, with columns of four times the size."""
+"""Minimum ratio of a stream's memory to a batch. Two batches are decoded at once, and columns take 4 times the size."""
 
 
 class Table(BaseModel):
@@ -79,7 +79,7 @@ class Kafka(Table):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     """Login mechanism of a `SASL` protocol."""
     sasl_username: str | None = None
-    """Name of the login. For `OAUTHBEARER`, the client's id."""
+    """User name of the login. For `OAUTHBEARER`, the client's id."""
     sasl_password: SecretStr | None = None
     """Password of the login. For `OAUTHBEARER`, the client's secret."""
     sasl_oauthbearer_token_endpoint_url: Annotated[
@@ -96,7 +96,7 @@ class Kafka(Table):
     sasl_oauthbearer_scope: str | None = None
     """For `OAUTHBEARER`: the scope, if the endpoint needs one."""
     ssl_cafile: Path | None = None
-    """Path of the authority's certificate that signed the brokers' certificates."""
+    """Path of the certificate of the authority that signed the brokers' certificates."""
     ssl_certfile: Path | None = None
     """Path of the client certificate."""
     ssl_keyfile: Path | None = None
@@ -166,7 +166,7 @@ class Kafka(Table):
         return self
 
     def client(self) -> dict[str, Any]:
-        """Returns the keyword arguments of every kafka-python client."""
+        """Returns the keyword arguments for any kafka-python client."""
         settings: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "security_protocol": self.security_protocol,
@@ -197,7 +197,7 @@ class Kafka(Table):
         return settings
 
     def membership(self) -> dict[str, Any]:
-        """Returns the additional keyword arguments of a group's member."""
+        """Returns the additional keyword arguments for a member of a group."""
         timeout = int(1000 * self.session_timeout_seconds)
         # a heartbeat's answer announces a rebalance; a member can miss three heartbeats
         settings: dict[str, Any] = {
@@ -207,7 +207,7 @@ class Kafka(Table):
         return settings if self.member is None else settings | {"group_instance_id": self.member}
 
     def numbered(self, number: int) -> Self:
-        """Returns the table of one of several processes, as member ``NAME-0``, …."""
+        """Returns this table for process `number`: `member` gets ``-<number>``."""
         return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 
@@ -224,7 +224,7 @@ class Redis(Table):
     sentinel_password: SecretStr | None = None
     """Password of the Sentinels, if they require one."""
     ssl_cafile: Path | None = None
-    """Path of a private authority's certificate that signed the certificate of Redis."""
+    """Path of the certificate of the private authority that signed the certificate of Redis."""
     ssl_certfile: Path | None = None
     """Path of the client certificate, if Redis requires one."""
     ssl_keyfile: Path | None = None
@@ -268,7 +268,7 @@ class Http(Table):
     The worker reads snapshots for the page only on request."""
     names: Annotated[list[HostName], BeforeValidator(split)] = []
     """Host names that the page accepts, in addition to `localhost`, `http.host` and IP addresses, such as the
-    public name of a reverse proxy. Other names get 421. Probes and `/metrics` answer under any name."""
+    public name of a reverse proxy. Requests for other names get 421. Probes and `/metrics` answer under any name."""
 
 
 class Snapshots(Table):
@@ -346,8 +346,8 @@ class QueryTable(Table):
     values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
     """Set of values: labels or indices."""
     where: Annotated[list[str], Field(min_length=1)] | None = None
-    """The values whose label matches at least one pattern, `["*heart*", "cupid"]`. `*` is any characters, `?`
-    one character, `[abc]` one of these; case matters."""
+    """Values whose label matches at least one pattern, such as `["*heart*", "cupid"]`. `*` matches any characters,
+    `?` one character, and `[abc]` one of these. Case matters."""
     top: StrictInt | None = None
     """Number k, for the k most frequent values."""
 
@@ -366,8 +366,8 @@ class StreamTable(Table):
     topic: TopicName
     """Topic of the reports. One topic per stream, one stream per topic."""
     protocol: str
-    """Protocol of the reports: `grr`, `olh`, `oue`, `sue`, `subset`, `hadamard` or `pgr`; or with explicit
-    probabilities `response` or `unary`."""
+    """Protocol of the reports: `grr`, `olh`, `oue`, `sue`, `subset`, `hadamard` or `pgr`; or, with explicit
+    probabilities, `response` or `unary`."""
     epsilon: Annotated[str | StrictInt | None, exact("ε")] = None
     """Privacy parameter ε: a string or a whole number, never a float, such as `"1"`, `"0.5"` or `"1/3"`.
     Explicit channels have no ε, except `"infinite"`."""
@@ -395,8 +395,8 @@ class StreamTable(Table):
     recount_after: (
         Annotated[StrictInt, must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
     ) = None
-    """If counts were lost: the number of the snapshot up to which the worker continues without them. The worker
-    restores recorded gaps that the topic can fill.
+    """If counts were lost: the number of the newest snapshot, to let the worker continue without them. The worker
+    also restores recorded gaps that the topic can fill.
     """
     labels: (
         Annotated[
@@ -418,14 +418,14 @@ class StreamTable(Table):
     the producers' timestamps, set the longest delay of a device."""
     max_out_of_orderness: Length = "10s"
     """Largest disorder of the timestamps in a topic. With the brokers' clocks the disorder is small. With the
-    producers' timestamps, use the limit by which the topic lets timestamps be ahead."""
+    producers' timestamps, use the topic's `message.timestamp.after.max.ms`."""
     idle_timeout: Lasting = "5m"
-    """Time without a later report after which a partition is idle. Longer than a worker takes to restart."""
+    """Time without a later report after which a partition is idle. Set more than a worker takes to restart."""
     retain: Retention = "7d"
     """Time that messages of a final window stay on the snapshot topic, in event time after the window's end;
     or `"forever"`."""
     late_dead_letters: StrictBool = False
-    """Produce a dead letter for each late record, too. The worker accepts and counts late records anyway."""
+    """Also produce a dead letter for each late record. The worker accepts and counts late records anyway."""
     queries: list[QueryTable] = []
     """Queries whose answers each snapshot contains: tables with a `name` and one of `values`, `where` and
     `top`."""

@@ -1,4 +1,4 @@
-"""Maximum size of a stream's snapshot, and its limit."""
+"""Computes and limits the size of a stream's snapshots."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from worker.config.streams import Served
 MOST_BYTES = 8 << 30
 """Maximum bytes of a snapshot's bodies, which the publisher holds in memory."""
 _BASES_MORE = 5
-"""Number of additional vectors of Base: bounds of two intervals, and poisoning reports."""
+"""Number of additional vectors of Base: bounds of two intervals, and poisoning tolerances."""
 _KEPT = 64 << 20
 """Bytes that a reader needs for a snapshot of any size."""
 

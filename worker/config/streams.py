@@ -83,7 +83,6 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
 
 
 def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
-    """Returns the parameters of a protocol; refuses others."""
     known = table.protocol in PROTOCOLS
     every = sorted({name for protocol in PROTOCOLS for name in parameters_of(protocol)})
     parameters = {name: value for name in every if (value := getattr(table, name)) is not None}

@@ -18,7 +18,7 @@ def split(value: object) -> object:
 
 
 def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
-    """Returns a validator that rejects values and names the allowed ones."""
+    """Returns a validator that rejects values for which `holds` is false."""
 
     def validate(value: Any) -> Any:
         if not holds(value):
@@ -29,7 +29,7 @@ def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
 
 
 def exact(what: str) -> BeforeValidator:
-    """Returns a validator that refuses floats, because the number is exact."""
+    """Returns a validator that rejects floats, because they are not exact."""
 
     def validate(value: object) -> object:
         if isinstance(value, float) and math.isfinite(value):
@@ -68,7 +68,7 @@ FOREVER = "forever"
 
 
 def window(name: str) -> str:
-    """Returns a valid window name; raises ValueError with the allowed names."""
+    """Returns a window name; raises ValueError with the form of valid names."""
     try:
         if name != ALL:
             parse(name)
@@ -77,8 +77,7 @@ def window(name: str) -> str:
     return name
 
 
-def _is_length(text: str, least: int = 0) -> bool:
-    """Returns whether a text is a duration of at least ``least`` milliseconds."""
+def _is_duration(text: str, least: int = 0) -> bool:
     try:
         return milliseconds(text) >= least
     except ValueError:
@@ -87,16 +86,16 @@ def _is_length(text: str, least: int = 0) -> bool:
 
 Length = Annotated[
     str,
-    must(_is_length, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
+    must(_is_duration, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
 ]
 Lasting = Annotated[
     str,
-    must(lambda text: _is_length(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
+    must(lambda text: _is_duration(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
 ]
 Retention = Annotated[
     str,
     must(
-        lambda text: text == FOREVER or _is_length(text, 1),
+        lambda text: text == FOREVER or _is_duration(text, 1),
         "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
     ),
 ]
@@ -112,5 +111,5 @@ HostName = Annotated[
 
 
 def are_methods(names: list[str]) -> bool:
-    """Returns whether names are distinct methods, and at least one."""
+    """Returns whether names are one or more methods without duplicates."""
     return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}

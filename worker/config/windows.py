@@ -1,4 +1,4 @@
-"""Maximum cost of a stream's windows, and its limits."""
+"""Computes and limits the cost of a stream's windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Cost:
     """Maximum cost of a stream's windows.
 
     Attributes:
-        cell_bytes: maximum bytes of a cell's counts; most cells need a half or a quarter.
+        cell_bytes: maximum bytes of a cell's counts; most cells need half or a quarter.
         kept_of: final windows of each name on the snapshot topic; None if they stay forever.
 
     Example:
@@ -65,14 +65,14 @@ class Cost:
 
     @property
     def messages(self) -> int:
-        """Maximum number of frequency messages; large domains split each of them."""
+        """Maximum number of frequency messages, before large ones are split."""
         return (1 + self.open) * len(METHODS)
 
 
 def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
-    """Returns the maximum cost; ``retain`` is in ms (None: keep windows)."""
+    """Returns the maximum cost; `retain` is in ms, or None for no limit."""
     windows = windowing.parsed
-    # open windows start by the newest timestamp, and end after the window-close watermark
+    # open windows start at or before the newest timestamp, and end after the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
     kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
     held = windowing.most_panes * windowing.pane
@@ -81,7 +81,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
-    """Returns a stream's sorted windows, or None; raises ConfigError."""
+    """Returns the windows sorted by length, or None; raises ConfigError."""
     try:
         windows = parse_all(tuple(table.windows))
     except ValueError as error:

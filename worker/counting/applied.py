@@ -1,4 +1,4 @@
-"""Applied: the outcome of a counted batch."""
+"""The outcome of a counted batch."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from worker.counting.lateness import Late
 
 @dataclass
 class Applied:
-    """The outcome of a batch, as `PartitionState.apply` returns it.
+    """The outcome of a batch, which `PartitionState.apply` returns.
 
     Attributes:
-        verdicts: (m,) uint8, as in `ldp.frames.Decoded`, of the records up to the limit of panes.
-        rejected: rejected records by reason, unreadable record batches among them.
-        late: late records by age.
-        undated: accepted records without a valid timestamp.
+        verdicts: (m,) the verdicts of `ldp.frames.Decoded` on the m records before the limit of panes.
+        rejected: number of rejected records by reason, including unreadable record batches.
+        late: number of late records by age.
+        undated: number of accepted records without a valid timestamp.
         reports: the counted reports, one array per rule.
-        late_records: the late records, if requested.
+        late_records: the late records under each rule, if requested.
     """
 
     verdicts: npt.NDArray[np.uint8]

@@ -1,6 +1,6 @@
 """Differences between two documents of a stream, and the remedy.
 
-A lineage has only the document's fingerprint. The newest head has the text that was hashed (`ldp.Stream.hashed`).
+A lineage contains only the document's fingerprint. The newest head also contains the text itself (`ldp.Stream.hashed`).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _NEW_TOPIC = (
     " document (ldp-worker document prints it). Reports made with the old document are rejected under any name"
 )
 _LONGEST = 60
-"""Most characters of a printed value: a head can contain any value."""
+"""Maximum length of a printed value, because a head can contain any value."""
 
 
 def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) -> list[str]:
@@ -26,10 +26,10 @@ def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) 
     Args:
         stream: the configured stream.
         before: the lineage of the newest head.
-        fingerprint: the fingerprint of the counts' document, in hexadecimal.
+        fingerprint: the fingerprint of the counts, in hexadecimal.
 
     Returns:
-        The changes; empty if the head does not have the document of that fingerprint.
+        The changes; empty if the head does not contain a document with this fingerprint.
 
     Example:
         >>> before, now = ldp.Stream("s", ldp.GRR("1", 3)), ldp.Stream("s", ldp.GRR("1/2", 3), ["a", "b", "c"])
@@ -44,18 +44,17 @@ def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) 
         names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
         return [f"{_cut(ascii(name)[1:-1])}: {_shown(old, name)} → {_shown(new, name)}" for name in names]
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return []  # another program wrote it
+        return []  # another program wrote the head
 
 
 def remedy(stream: ldp.Stream, fingerprint: object) -> str:
-    """Returns the remedy for counts with this fingerprint and another history."""
+    """Returns the remedy for counts of another lineage with this fingerprint."""
     if fingerprint != stream.fingerprint.hex():
         return _NEW_TOPIC
     return f"undo the change of the configuration, or {NEW_NAME}"
 
 
 def _shown(document: Mapping[str, Any], name: str) -> str:
-    """Returns a field's configured value, or the hash of labels."""
     if name not in document:
         return "none"
     value = document[name]

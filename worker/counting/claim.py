@@ -1,25 +1,25 @@
-"""Decides the offset at which the counting of a partition continues.
+"""Decides the offset at which counting of a partition continues.
 
 **Before the epoch is raised** (`Claim.decide`). Counts of another lineage and a head of another deployment stop the
-stream. Otherwise the first matching row applies:
+stream. Otherwise the first matching row applies. CLAIMED and COUNTED are the metadata of the group's offset in Kafka.
 
-==============  =====================  =========================  =====================================
-Redis           Kafka's group          head                       continues at
-==============  =====================  =========================  =====================================
-offset o        COUNTED up to k        any                        max(o, k), COUNTED
-offset o        none, or CLAIMED       any                        o; COUNTED once a commit was made
-no counts       COUNTED up to k        any                        counts are lost
-no counts       none, or CLAIMED at k  published beyond k (or 0)  counts are lost
-no counts       none                   has it as uncounted        0, CLAIMED
-no counts       CLAIMED at k           not beyond k               k, CLAIMED
-no counts       none                   does not name it           the log's first offset, CLAIMED
-==============  =====================  =========================  =====================================
+=========  =============================  ================================  ======================================
+Redis      group's offset                 head                              counting continues at
+=========  =============================  ================================  ======================================
+offset o   COUNTED up to k                any                               max(o, k), COUNTED
+offset o   none, or CLAIMED               any                               o, which is COUNTED if a commit exists
+no counts  COUNTED up to k                any                               counts are lost
+no counts  none (k = 0), or CLAIMED at k  has counts beyond k               counts are lost
+no counts  none                           lists the partition as uncounted  0, CLAIMED
+no counts  CLAIMED at k                   no counts beyond k                k, CLAIMED
+no counts  none                           does not name the partition       the log's first offset, CLAIMED
+=========  =============================  ================================  ======================================
 
-If counts are lost, the stream stops, unless the operator gave them up (``recount_after``). Counting then starts again
-at the offset of the first published rule, or at 0, and offsets that the log no longer has become a gap.
+If counts are lost, the stream stops, unless the operator gave them up (``recount_after``). In that case, counting
+restarts at the offset of the first published rule, or at 0. Offsets that the log no longer has become a gap.
 
-**After the epoch is raised** (`Claim.resume`). The first matching row applies. o is the state's offset, k the highest
-offset up to which the group or the head has records as counted:
+**After the epoch is raised** (`Claim.resume`). The first matching row applies. o is the state's offset. k is the
+highest offset up to which the group or the head has records as counted.
 
 =====================  ================================  ==============================================
 log                    counted before                    action
@@ -28,7 +28,7 @@ ends before o or k     any                               the counts are lost: st
 begins at o or before  any                               continue at o
 begins after o         k ≤ o                             record a gap up to the log's first offset
 begins after o         the head has this gap             record the same gap
-begins after o         k > o                             the counts are lost; if given up, a gap
+begins after o         k > o                             the counts are lost; if given up, record a gap
 =====================  ================================  ==============================================
 """
 
@@ -82,13 +82,13 @@ def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLos
 
 
 def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
-    """Returns whether the head has counts of a gap of the state."""
+    """Returns whether the head counts records in a gap of the state."""
     reached, theirs = head.offsets.get(partition, 0), head.gaps.get(partition, [])
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
 def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
-    """Returns metadata or None; raises StateLost with the partition's number."""
+    """Returns a partition's metadata, or None; raises StateLost."""
     try:
         return store.peek(partition)
     except StateLost as error:
@@ -97,7 +97,7 @@ def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: 
 
 @dataclass(frozen=True)
 class Claim:
-    """One round of claims; for `recount_after` see `Ownership`."""
+    """Decisions for one round of claims; `Ownership` explains `recount_after`."""
 
     group: str
     stream: ldp.Stream
@@ -114,7 +114,7 @@ class Claim:
         return head.offsets.get(partition, 0) > metadata.offset
 
     def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
-        """Returns whether a claim needs no head: not behind Kafka, no new rule."""
+        """Returns whether a partition can be claimed without reading the head."""
         if metadata is None or not metadata.commit_id or metadata.offset < (committed or (0, ""))[0]:
             return False
         decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
@@ -128,7 +128,7 @@ class Claim:
         first: int,
         head: Head,
     ) -> tuple[int, str]:
-        """Decides by the first table: start offset, and CLAIMED or COUNTED."""
+        """Returns (start offset, Kafka metadata) by the module's first table."""
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise another(self.stream, partition, metadata.lineage, self.lineage, head)
@@ -154,7 +154,7 @@ class Claim:
         return (first if committed is None else committed[0]), CLAIMED
 
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
-        """Returns the metadata to store for a partition without any."""
+        """Returns the metadata to store for a partition that has none."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
         fresh.set_rules(head.rules_of(partition) or fresh.rules)  # published rules take precedence
         return layout.initial(self.lineage, fresh)
@@ -175,10 +175,10 @@ class Claim:
         bounds: tuple[int, int],
         head: Head | None,
     ) -> bool:
-        """Checks a loaded state by the second table; returns True for a new gap.
+        """Applies the module's second table to a state; True if that adds a gap.
 
-        ``known`` is the counted offset in Kafka, ``bounds`` are the log's first offset and end after the epoch was
-        raised, and ``head`` was read before. Raises StateLost, or Unavailable if a required head cannot be read.
+        ``known`` is the COUNTED offset in Kafka, or 0. ``bounds`` are the log's first offset and end, read after the
+        epoch was raised. ``head`` was read earlier. Raises StateLost, or Unavailable if a required head is unreadable.
         """
         (first, end), published = bounds, 0 if head is None else head.offsets.get(partition, 0)
         if (most := max(state.offset, known, published)) > end:
@@ -208,7 +208,7 @@ class Claim:
         return gap
 
     def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:
-        """Returns whether gaps may need a recount; never with windows."""
+        """Returns whether gaps may need a recount; always False with windows."""
         windows = any(rule.limits.windowing is not None for rule in state.rules)
         wanted = self.recount_after is not None or _counts_gap(partition, state, head)
         return bool(state.gaps) and wanted and not windows
@@ -225,7 +225,7 @@ class Claim:
         return fresh
 
     def _decided_head(self) -> Head:
-        """Reads the decided head; another deployment may have published it."""
+        """Returns the newest committed head; raises StateLost if it is foreign."""
         head = self.head_reader.head(decided=True)
         self._demand_ours(head)
         return head
@@ -235,7 +235,7 @@ class Claim:
             raise foreign(self.stream, head, others)
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
-        """Raises StateLost unless the operator gave up the newest snapshot."""
+        """Raises StateLost unless `recount_after` covers the newest snapshot."""
         if self.recount_after is None or head.sequence > self.recount_after:
             more = (
                 f". To continue without them, set recount_after = {head.sequence} for the stream: the worker recounts"
@@ -247,7 +247,7 @@ class Claim:
     def _follow(
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
     ) -> None:
-        """Adopts rules of the head, and adds a new configured rule after them."""
+        """Adopts the head's rules, and appends the configured rule if it is new."""
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)
         if new or behind or not rules.continues(state.rules, head.rules_of(partition)):

@@ -1,4 +1,4 @@
-"""Records of one partition as columns, between Kafka and the counts."""
+"""Batches of records from one partition, with one array per field."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Columns:
-    """Records of one partition in log order, one array per field.
+    """Records of one partition in log order, with one array per field.
 
     Example:
         >>> columns = Columns.of([7, 9], [1000, 1001], [b"ab", None])
@@ -18,7 +18,7 @@ class Columns:
         (b'ab', b'', 2)
     """
 
-    offsets: npt.NDArray[np.int64]  # strictly ascending; gaps are markers, aborted or compacted records
+    offsets: npt.NDArray[np.int64]  # strictly ascending, without markers, aborted and compacted records
     timestamps: npt.NDArray[np.int64]  # milliseconds since the epoch
     data: npt.NDArray[np.uint8]  # the values in order; bytes between them are ignored
     begins: npt.NDArray[np.int64]  # value i is data[begins[i]:ends[i]], empty if the record has none
@@ -48,7 +48,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An unreadable record batch of [offset, end), rejected as one record."""
+    """An unreadable record batch at [offset, end), rejected as one record."""
 
     offset: int
     end: int
@@ -66,7 +66,7 @@ class Batch:
     end: int
     columns: Columns
     unreadable: tuple[Unreadable, ...] = ()
-    with_key_or_headers: int = 0  # records with key or headers, which are ignored
+    with_key_or_headers: int = 0  # number of records with a key or headers; both are ignored
 
     def until(self, offset: int) -> "Batch":
         """Returns the part of the batch below an offset without copying values."""
@@ -77,9 +77,10 @@ class Batch:
         return Batch(self.partition, self.start, offset, columns, unreadable, self.with_key_or_headers)
 
     def slices(self, header: int, size: int, cost: int, most: int) -> list["Batch"]:
-        """Splits the batch into slices of at most ``most`` steps or one record.
+        """Splits the batch into slices that take at most ``most`` steps.
 
-        A record has ``header`` bytes, then reports of ``size`` bytes each. A report takes ``cost`` steps.
+        A record has ``header`` bytes, then reports of ``size`` bytes and ``cost`` steps each. A slice that has only one
+        record may take more.
 
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))

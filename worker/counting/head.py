@@ -1,6 +1,6 @@
-"""Head: the newest published snapshot, as the snapshot topic records it.
+"""The newest published snapshot, as the snapshot topic records it.
 
-A publisher continues from the head. A claim compares it with Redis and the group's offsets, to detect lost counts.
+A publisher continues from the head. A claim compares it with Redis and the group's offsets to detect lost counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ class Head:
         sequence: the snapshot's number.
         offsets: partition -> the offset up to which it was counted.
         reports: the number of reports.
-        gaps: partition -> lost offsets [from, to).
-        uncounted: partitions that have records, but had no counts.
+        gaps: partition -> ranges [from, to) of lost offsets.
+        uncounted: partitions that should have had counts, but had none.
         rules: partition -> its rules in JSON types.
-        lineage: the identity of the counts, by the names of `IDENTITY`.
+        lineage: the fields of `IDENTITY`, and the document's hashed text.
         floors: admitted partition -> the time at which its windows begin.
         progress: window name -> the progress of its windows.
-        rows: the rows that the stream can have on the topic of rows, or None.
-        methods: the methods that can have bodies on the topic.
+        rows: the rows that each window can have on the topic of rows; None if not recorded.
+        methods: the methods that can have messages on the snapshot topic.
         reached: the highest time up to which windows were closed; None without windows.
 
     Example:
@@ -62,10 +62,10 @@ class Head:
 
     @classmethod
     def read(cls, value: bytes, stream: str) -> "Head":
-        """Parses a record of a stream's head.
+        """Parses the value of a record that contains a stream's head.
 
-        Readers skip an invalid record and continue with an older one: compaction removes the older records of a key
-        first, so the newest readable head is the newest published one. They do not skip a newer version's head.
+        Readers skip an invalid record and continue with an older one. Compaction removes the older records of a key
+        first, so the newest valid head is the newest published one. Readers do not skip the head of a newer version.
 
         Args:
             value: the record's value.
@@ -84,11 +84,11 @@ class Head:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
-        """Parses a head's document.
+        """Parses the JSON object of a head.
 
         Raises:
             NewerHead: the schema is newer, or rules have unknown fields.
-            ValueError: the document is not a head.
+            ValueError: the object is not a valid head.
         """
         if type(schema := body.get("schema")) is int and schema > SCHEMA:
             raise NewerHead(f"schema {schema}, but this version reads up to {SCHEMA}")
@@ -119,7 +119,7 @@ class Head:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Head":
-        """Returns the head of a snapshot, as `parse` reads it from its message."""
+        """Returns a snapshot's head, equal to the parsed head of its message."""
         cut = snapshot.cut
         return cls(
             snapshot.sequence,
@@ -146,7 +146,7 @@ class Head:
         )
 
     def contradicts(self, cut: Cut) -> list[int]:
-        """Returns the partitions whose rules do not continue this head's rules."""
+        """Returns the partitions whose rules in a cut contradict this head."""
         return [
             p
             for p, published in self.rules.items()
@@ -163,7 +163,7 @@ class Head:
         """Returns the start of the earliest open window.
 
         Args:
-            since: the first start of each window that may be published.
+            since: window name -> start of the first window that may be published.
 
         Example:
             >>> hour = 3_600_000
@@ -180,7 +180,7 @@ class Head:
         return min(open_from, default=0)
 
     def foreign(self, lineage: str) -> list[str]:
-        """Returns the differences from a stored lineage; none for the same counts."""
+        """Returns the differences from a stored lineage; empty if they match."""
         ours = identity(lineage)
         return [
             f"{name} {self.lineage[name]!r} there, {ours[name]!r} here"
@@ -190,7 +190,7 @@ class Head:
 
 
 def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
-    """Returns the lineage for a head, without the fingerprint."""
+    """Returns the lineage fields of a head, except the fingerprint."""
     here = {name: str(value) for name, value in identity(lineage).items() if name != "fingerprint"}
     return here | {"document": stream.hashed.decode()}
 

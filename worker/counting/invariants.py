@@ -1,6 +1,6 @@
-"""Checks stored states for invariants of counting.
+"""Checks that stored states satisfy the invariants of counting.
 
-A checksum detects bytes that changed after they were written. An invariant detects a state that was wrong before.
+A checksum detects bytes that changed after they were written. An invariant detects a state that was wrong when written.
 All invariants follow from the rules of counting, so a state that violates one is certainly wrong.
 """
 
@@ -19,13 +19,13 @@ _MOST = (1 << 63) - 1
 
 
 def demand_state(stream: ldp.Stream, state: PartitionState) -> None:
-    """Raises StateLost if counting cannot reach a state; O(state)."""
+    """Raises StateLost if a state violates an invariant; O(state)."""
     if (why := next(impossible(stream, state), None)) is not None:
         raise StateLost(f"counting cannot reach the stored state: {why}")
 
 
 def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
-    """Yields the violated invariants of a state.
+    """Yields a description of each invariant that a state violates.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", 3))
@@ -41,7 +41,6 @@ def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _whole(value: object, least: int = 0, most: int = _MOST) -> bool:
-    """Returns whether a value is an integer in a range, and not a bool."""
     return type(value) is int and least <= value <= most
 
 
@@ -64,7 +63,6 @@ def _numbers(state: PartitionState) -> Iterator[str]:
 
 
 def _times(state: PartitionState) -> Iterator[str]:
-    """Checks the order of offsets and times."""
     edges, windows = (
         [state.start, *(offset for gap in state.gaps for offset in gap), state.offset],
         state.windows,
@@ -106,7 +104,6 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    """Checks sums of records and reports; a record has at least one report."""
     if ALL not in state.cells:
         yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
         return

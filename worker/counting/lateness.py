@@ -1,7 +1,7 @@
 """Chooses the pane of each record in log order, and detects late records.
 
 A pane that ends at or before the window-close watermark accepts no reports. This watermark is the highest accepted
-timestamp minus disorder and grace. It advances per record and never falls, so the result does not depend on batches.
+timestamp minus `max_out_of_orderness` and `grace`. It rises record by record, so the size of batches has no effect.
 """
 
 from collections.abc import Callable
@@ -16,36 +16,37 @@ from worker.counting.windows import TIME_ENDS, UNITS
 
 Ints = npt.NDArray[np.int64]
 
-# without reference counts: no function here owns an array
+# _nrt=False omits reference counting: no compiled function allocates an array
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 _F = TypeVar("_F", bound=Callable[..., Any])
 _compiled: Callable[[_F], _F] = numba.njit(**_OPTIONS)
 _inlined: Callable[[_F], _F] = numba.njit(forceinline=True, **_OPTIONS)
 
 LATE, UNDATED = -1, -2
-"""Values in place of a pane's start for a late and for an undated record."""
+"""Values that replace a pane's start for late and undated records."""
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d")
-"""Upper limits of the delay of late records after their pane was closed; above them is `OLDER`."""
+"""Upper limits of a late record's age: the time from the end of the record's pane to the window-close watermark. Ages
+above the last limit are `OLDER`."""
 OLDER = "older"
 _AGES = np.array([int(age[:-1]) * UNITS[age[-1]] for age in AGES], np.int64)
 _BLOCK = 128
-"""Records per block. Mostly all records of a block are in one pane, or in panes that stay open."""
+"""Records per block. Usually, all records of a block are in one pane or in panes that stay open."""
 _FEW, _RUNS = 64, 1024
-"""First sizes of the arrays of panes and runs, enough for nearly every batch. One run per record would be slow."""
+"""Initial sizes of the arrays of panes and runs, enough for nearly every batch. Larger arrays take more time."""
 
 
 class Placed(NamedTuple):
-    """The panes of the accepted records of one rule.
+    """The panes of accepted records under one rule.
 
     Attributes:
-        starts: the panes' starts, or `LATE` or `UNDATED`, in the order of their first records.
+        starts: the start of each pane, in order of first records; `LATE` and `UNDATED` count as panes.
         firsts: the index of each pane's first record.
         sizes: each pane's number of reports.
-        runs: (2, r) runs of reports of one pane: the pane's index, and the index after the last report.
-        late: late records by age.
-        undated: records without a valid timestamp.
+        runs: (2, r), one column per run of reports in one pane: the pane's index, and the index after the last report.
+        late: number of late records by age.
+        undated: number of records without a valid timestamp.
         watermark: the highest timestamp accepted so far, or −1.
-        closed: the window-close watermark after them.
+        closed: the window-close watermark after these records.
     """
 
     starts: list[int]
@@ -69,10 +70,10 @@ class Late:
     """The late records of a batch, in log order.
 
     Attributes:
-        at: (n,) indices.
+        at: (n,) indices of the records.
         times: (n,) timestamps.
-        starts: (n,) the starts of their panes.
-        closed: (n,) the window-close watermark at each record; its pane ends at or before it.
+        starts: (n,) starts of the records' panes.
+        closed: (n,) window-close watermark before each record, at or after the end of the record's pane.
         pane: the length of a pane.
     """
 
@@ -97,14 +98,14 @@ def place(
     """Returns the panes of records; O(reports).
 
     Args:
-        times: (a,) the timestamps of accepted records in log order, at least one; see `dated`.
+        times: (a,) the timestamps of accepted records in log order, at least one.
         counts: (a,) the number of reports of each record.
         reports: the sum of the counts.
-        watermark: the highest timestamp before them, or None.
-        closed: the window-close watermark before them.
-        hold: the watermark minus the window-close watermark: disorder plus grace.
-        pane: the length of a pane; all times in milliseconds.
-        most: the limit of panes. The result may lack records from the first above the limit on.
+        watermark: the highest timestamp before these records, or None.
+        closed: the window-close watermark before these records.
+        hold: `max_out_of_orderness` plus `grace`.
+        pane: the length of a pane. All times are in milliseconds.
+        most: the limit of panes. The result may omit the first record above the limit and all later records.
 
     Example:
         >>> times = np.array([5, 31, 32, 7, -1, 19])
@@ -113,7 +114,7 @@ def place(
         ([0, 30, -1, -2, 10], [[0, 1, 2, 3, 4], [1, 3, 4, 5, 6]], {'1m': 1}, 32, 12)
     """
     before = -1 if watermark is None else max(watermark, -1), closed
-    # a power of two, with places for late records, undated records and one pane above the limit
+    # powers of two, with entries for late records, undated records and one pane above the limit
     for room, length in ((_FEW, _RUNS), (1 << (min(most, len(times)) + 3).bit_length(), reports)):
         space, runs = np.empty(6 * room, np.int64), np.empty((2, length), np.int64)
         n, r, done, undated, newest, line = _walk(times, counts, before, hold, pane, space, runs)
@@ -137,13 +138,13 @@ def _walk(
     space: Ints,
     runs: Ints,
 ) -> tuple[int, int, int, int, int, int]:
-    """Fills in places with first records and reports, ages, and runs.
+    """Assigns records to panes: fills ``space`` and ``runs``.
 
-    ``space`` has six equal parts: numbers, firsts, sizes, ages, and two for the hash table of numbers.
+    ``space`` has six equal parts: pane numbers, firsts, sizes, ages, and two for the hash table of pane numbers.
 
     Returns:
-        The numbers of places, of runs, of placed records (fewer than all if an array is full) and of undated records;
-        the watermark; the window-close watermark.
+        The numbers of panes, runs, assigned records and undated records, then the watermark and the window-close
+        watermark. If an array is full, fewer records are assigned. `LATE` and `UNDATED` count as panes.
     """
     seen, line = before
     room = len(space) // 6
@@ -158,7 +159,7 @@ def _walk(
             return n, r + 1, first, undated, seen, line
         low, high, total = _sums(block, many)
         own, top = low // pane, max(seen, high)
-        # in any order, none of them is late or undated
+        # then no record of the block is late or undated, in any order
         all_open = low >= 0 and high < TIME_ENDS and (own + 1) * pane > max(line, top - hold)
         step = len(block) if all_open and high < (own + 1) * pane else 1
         for i in range(0, len(block), step):
@@ -210,7 +211,7 @@ def _classify(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
 
 @_inlined
 def _number(time: int, pane: int, inverse: float) -> int:
-    """Returns a time's pane number; a division would take ten times the time."""
+    """Returns a time's pane number, ten times as fast as integer division."""
     number = int(time * inverse)  # at most one off
     rest = time - number * pane
     return number - (rest < 0) + (rest >= pane)
@@ -218,7 +219,7 @@ def _number(time: int, pane: int, inverse: float) -> int:
 
 @_inlined
 def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
-    """Returns the place of a number; n if new, and then adds it if it fits."""
+    """Returns a pane number's index; adds a new number at index n if it fits."""
     key = number & (len(table) - 1)
     while table[key] >= 0:
         if numbers[table[key]] == number:
@@ -231,7 +232,7 @@ def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
 
 @_inlined
 def _age(over: int) -> int:
-    """Returns the index of a delay's age class; len(_AGES) if longer."""
+    """Returns the index of an age class; len(_AGES) for `OLDER`."""
     age = 0
     while age < len(_AGES) and _AGES[age] < over:
         age += 1
@@ -241,11 +242,11 @@ def _age(over: int) -> int:
 def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane: int) -> Late:
     """Returns the late records and their window-close watermarks; O(records).
 
-    Arguments as for `place`, with `dated` times.
+    The arguments are those of `place`, but ``times`` comes from `dated`.
     """
     seen = np.maximum.accumulate(np.append(-1 if watermark is None else watermark, times))
     marks = np.maximum(closed, np.maximum(seen, 0) - hold)
-    marks[0] = closed  # a hold that became shorter moves the watermark only with the next record
+    marks[0] = closed  # if the hold became shorter, the watermark moves only with the next record
     starts = times - times % pane
     at = np.flatnonzero((times >= 0) & (starts + pane <= marks[:-1]))
     return Late(at, times[at], starts[at], marks[at], pane)

@@ -1,18 +1,18 @@
 """The layout of a partition's state in Redis: keys, metadata and blobs.
 
-All keys of a partition share the hash tag ``{stream:partition}``, so one script can use them on a cluster:
+All keys of a partition share the hash tag ``{stream:partition}``, so one script can use them all on a cluster:
 
-- ``{stream:partition}:meta``: a hash of the fields of `Metadata` and a ``checksum``: the 16-byte BLAKE2b digest, in
-  hexadecimal, of this key and the values of lineage, epoch, offset, commit_id, blobs and totals, joined by newlines;
-- ``{stream:partition}:window:<cell>``: one blob per cell;
+- ``{stream:partition}:meta``: a hash with the fields of `Metadata` and a ``checksum``. The checksum is the 16-byte
+  BLAKE2b digest, in hexadecimal, of this key and the values of the other fields in order, joined by newlines.
+- ``{stream:partition}:window:<cell>``: one blob per cell.
 - ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
-A blob is little-endian. Its header has the magic ``LDP1``, the u32 number of state entries, the i64 offset and 16-byte
-id of the commit that wrote it, the i64 number of reports, the u32 width of an entry, and a u32 checksum. The state
-follows: unsigned integers of the narrowest width of 1, 2, 4 and 8 bytes that fits all of them. The checksum is the
-CRC-32C of the cell's name and of all other bytes of the blob. The metadata name the commit that wrote each blob, and
-commit ids are random or a digest of imported counts. So a worker notices a missing, damaged or exchanged blob.
-The lineage has the version of this layout, 1. A worker refuses a newer version.
+A blob is little-endian. The header has the magic ``LDP1``, the u32 number of state entries, the i64 offset and 16-byte
+id of the commit that wrote it, the i64 number of reports, the u32 width of an entry, and a u32 checksum. The entries
+follow as unsigned integers of 1, 2, 4 or 8 bytes, the smallest width that fits all of them. The checksum is the CRC-32C
+of the cell's name and of all other bytes of the blob. The metadata contain the id of the commit that wrote each blob.
+The id is random, or a digest of imported counts, so a worker detects a missing, damaged or exchanged blob.
+The lineage contains the version of this layout, 1. A worker rejects newer versions.
 """
 
 import hashlib
@@ -60,12 +60,12 @@ def _checksum(fields: Mapping[str, str], key: str) -> str:
 
 
 def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Decodes a hash's fields; replaced invalid UTF-8 breaks the checksum."""
+    """Decodes a Redis hash's fields; invalid UTF-8 fails the checksum later."""
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
 
 
 def parse(fields: Mapping[str, str], key: str) -> Metadata:
-    """Parses the fields of a `meta_key`; raises StateLost or NewerState."""
+    """Parses stored metadata fields; raises StateLost or NewerState."""
     if (part := newer(fields.get("lineage", ""))) is not None:
         raise NewerState(
             f"the counts in Redis have {part}: a newer version of ldp-worker wrote them. Run that version, or a newer"
@@ -101,7 +101,7 @@ def cell_key(stream: str, partition: int, cell: str) -> str:
 
 
 def staged_key(stream: str, partition: int, attempt: str, cell: str) -> str:
-    """Returns the key of a cell's blob that an attempt of a commit stages."""
+    """Returns the key under which a commit attempt stages a cell's blob."""
     return f"{hash_tag(stream, partition)}:staged:{attempt}:{cell}"
 
 
@@ -126,7 +126,7 @@ def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metad
 
 
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes a state; raises StateLost if it is damaged or impossible."""
+    """Decodes a state; raises StateLost if it is damaged or invalid."""
     state = _read(
         metadata,
         lambda stored: PartitionState(
@@ -185,7 +185,7 @@ def start(metadata: Metadata) -> int:
 
 
 def gaps(metadata: Metadata) -> list[tuple[int, int]]:
-    """Returns recorded gaps [from, to) in order; raises StateLost."""
+    """Returns the recorded gaps [from, to) in order; raises StateLost."""
     return _read(metadata, lambda stored: [(int(begin), int(end)) for begin, end in stored["gaps"]])
 
 
@@ -198,7 +198,7 @@ def _read(metadata: Metadata, read: Callable[[Any], _T]) -> _T:
 
 
 def totals(state: PartitionState) -> str:
-    """Returns the canonical JSON of a state without its offset and blobs."""
+    """Returns a state as canonical JSON, without the offset and the cells."""
     counted = {"start": state.start, "rules": [rule.as_json() for rule in state.rules], "gaps": state.gaps}
     records = {"accepted": state.accepted, "rejected": state.rejected}
     return json.dumps(counted | records | state.windows.stored(), sort_keys=True)

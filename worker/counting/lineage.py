@@ -1,8 +1,8 @@
 """Lineage: the identity of counts and the version of their layout.
 
-The lineage is stored with the counts as canonical JSON. It has the group, the topic's id and the stream's fingerprint,
-which never change, and the layout's version. Counts of different identities are never mixed. The store compares the
-text, so a worker keeps the text that it found.
+The lineage is stored with the counts as canonical JSON. It contains the identity (the group, the topic's id and the
+stream's fingerprint), which never changes, and the layout's version. Counts of different identities are never mixed.
+The store compares lineages as text, so a worker keeps the stored text unchanged.
 """
 
 import functools
@@ -15,7 +15,7 @@ import ldp
 LAYOUT = 1
 """The version of `worker.counting.layout` that this worker writes and reads."""
 IDENTITY = ("group", "topic_id", "fingerprint")
-"""Fields that never change."""
+"""Fields of the identity, which never change."""
 
 
 def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
@@ -58,7 +58,7 @@ def differing(stored: str, ours: str) -> list[str]:
 
 
 def newer(stored: str) -> str | None:
-    """Describes parts of a lineage from a newer version, or returns None."""
+    """Returns why a lineage needs a newer version of the worker, or None."""
     fields = _fields(stored)
     if isinstance(fields.get("layout"), int) and fields["layout"] > LAYOUT:
         return f"layout {fields['layout']}, but this version reads up to {LAYOUT}"
@@ -67,9 +67,9 @@ def newer(stored: str) -> str | None:
     return None
 
 
-@functools.lru_cache  # few values, but each step of a claim or a commit reads one
+@functools.lru_cache  # few values, but each step of a claim or a commit parses one
 def _fields(stored: str) -> Mapping[str, Any]:
-    """Returns the fields of a stored lineage; none for malformed text."""
+    """Returns the fields of a stored lineage; empty for malformed text."""
     try:
         fields = json.loads(stored)
     except (ValueError, RecursionError):

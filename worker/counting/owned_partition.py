@@ -2,22 +2,22 @@
 
 The states of a partition that the group assigns to this worker:
 
-==============  ==================================  =======================================
-state           event                               next
-==============  ==================================  =======================================
-assigned        claimed                             held; with windows, waiting if no head names it
-assigned        cannot be claimed now               postponed
-postponed       the pause is over                   assigned
-waiting         a head names it, or a pane fits     held
-held            records are counted                 ahead
-ahead           `Ownership.prepare`                 commit pending; counting continues
-ahead           no capacity for another pane        waiting
-commit pending  DONE                                held, or ahead if more was counted
-commit pending  no answer, or STAGING_EXPIRED       commit pending: the same commit again
-commit pending  FENCED or CONFLICT                  dropped, and postponed
-any             its counts seem lost                dropped, and postponed
-any             the group revokes it                released, after a last attempt to commit
-==============  ==================================  =======================================
+==============  =============================================  ========================================
+state           event                                          next
+==============  =============================================  ========================================
+assigned        claimed                                        held, or waiting (windows, no head yet)
+assigned        cannot be claimed now                          postponed
+postponed       the pause is over                              assigned
+waiting         a head names the partition, or frees capacity  held
+held            records are counted                            ahead
+ahead           `Ownership.prepare`                            commit pending; counting continues
+ahead           no capacity for another pane                   waiting
+commit pending  DONE                                           held, or ahead if more was counted
+commit pending  no answer, or STAGING_EXPIRED                  commit pending: the same commit again
+commit pending  FENCED or CONFLICT                             dropped, and postponed
+any             the counts seem lost                           dropped, and postponed
+any             the group revokes the partition                released, after a last attempt to commit
+==============  =============================================  ========================================
 """
 
 import random
@@ -54,7 +54,7 @@ class OwnedPartition:
     @property
     def ahead(self) -> bool:
         """Whether memory has records, a rule or an eviction that the store lacks."""
-        # before the first record, only a rule with windows needs a commit: heads name stored partitions
+        # before the first record, only a rule with windows needs a commit, so that a head can name the partition
         committable = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
         differs = committable and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or differs
@@ -62,7 +62,7 @@ class OwnedPartition:
 
 @dataclass
 class Backoff:
-    """The pause before a partition is claimed again, in seconds of the clock."""
+    """The pause before a partition is claimed again; all times in seconds."""
 
     until: float = 0.0
     length: float = FIRST_WAIT / 2

@@ -1,12 +1,12 @@
 """Claims partitions, counts them and commits the counts exactly once.
 
-A partition's state depends only on its log prefix. The store writes its counts and its offset in one atomic step. It
+A partition's state depends only on its log, rules and heads. The store writes counts and offset in one atomic step. It
 accepts a commit only if the stored offset and commit id are those that the writer started from. Every claim raises the
 epoch, so that an old owner notices early that another worker took over.
 
-A single answer of a broker can be wrong, so no final decision rests on one. Counts are lost if two claims, with a
-pause in between, find so. A new partition begins where two answers agree. A gap needs a proof by `Log.firsts`.
-This file has all steps of a claim and of a commit; that is why it is longer than others.
+A single answer of a broker can be wrong, so no final decision depends on one answer. The worker reports lost counts
+only if two claims, with a pause in between, agree. The first offset of a new partition needs two equal answers. A gap
+needs a proof by `Log.firsts`. This file has all steps of a claim and of a commit; that is why it is longer than others.
 """
 
 import time
@@ -29,15 +29,15 @@ from worker.counting.watching import Watching
 
 _T = TypeVar("_T")
 _MOST, _MOST_BYTES = 100, 32 << 20  # limits of one request to the store: partitions, bytes of their states
-_RECLAIM_SECONDS = 1.0  # before counts that seem lost are claimed again, or the head is read again
-_SHARE, _LONGEST_READ = 0.1, 2.0  # share of time for reading heads; longest read that it includes
+_RECLAIM_SECONDS = 1.0  # pause before a second claim of counts that seem lost, or a second read of the head
+_SHARE, _LONGEST_READ = 0.1, 2.0  # maximum share of time for reading heads; one read counts as at most 2 s
 
 
 class Ownership:
     """The partitions of one stream that this worker counts.
 
-    ``recount_after``: the operator gives up lost counts of snapshots up to this number. The worker then recounts the
-    log, records lost offsets as a gap, and counts gaps that the log has again. None: lost counts stop the stream.
+    ``recount_after``: the operator gives up lost counts up to the snapshot of this number. The worker then recounts the
+    log, records lost offsets as a gap, and counts gaps that the log has again. If None, lost counts stop the stream.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Ownership:
         return {partition: held.metadata.offset for partition, held in self._held.items()}
 
     def states(self) -> dict[int, PartitionState]:
-        """Returns each held partition's state, for the counting thread."""
+        """Returns each held partition's state; only for the counting thread."""
         return {partition: held.state for partition, held in self._held.items()}
 
     def reading(self) -> set[int]:
@@ -88,28 +88,28 @@ class Ownership:
         return {partition for partition, held in self._held.items() if not held.waiting}
 
     def claim(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Claims up to `_MOST` assigned partitions; the next call claims others.
+        """Claims the next assigned partitions, at most `_MOST`.
 
-        Exactly-once counting depends on the order of the steps. After a failure, the next claim starts at step 1:
+        After a failure, the next claim starts at step 1. Exactly-once counting depends on the order of the steps:
 
-        1. Note the membership: its generation, its assignment, and the topic's id.
-        2. Read Kafka's offsets. They follow the store, so the store must have the counts that they name.
-        3. Read the store's metadata. If it is behind Kafka's offset, read the topic's id and Kafka's offset again.
-        4. Read the head. If it could contradict the metadata, read the decided head, and then the metadata again.
-           Without a readable head, continue only with partitions that need none (`Claim.certain`).
-        5. Read the logs' first offsets, and decide where each partition continues. For a new one, two answers agree.
-        6. Commit those offsets to Kafka as a member of the noted generation. Kafka thus confirms the ownership.
+        1. Note the membership (generation and assignment) and the topic's id.
+        2. Read the group's offsets. A COUNTED offset follows a commit, so the store must have counts up to this offset.
+        3. Read the store's metadata. If missing or behind the group's offset, reread that offset and the topic's id.
+        4. Read the head. If it could contradict the metadata, read the newest committed head and the metadata again.
+           If the head cannot be read, continue only with partitions that do not need it (`Claim.certain`).
+        5. Read the logs' first offsets, and decide each start offset. A new partition needs two equal answers.
+        6. Commit these offsets to Kafka as a member of the noted generation. Kafka thus confirms the ownership.
         7. Check that the membership is still the noted one.
         8. Raise each epoch in the store and load the partition, in one script. Older owners can no longer commit.
-        9. Read the logs' bounds, and check each loaded state by them and the head. A loss is real only if the store has
+        9. Read the logs' bounds. Check each state against the bounds and the head. A loss is real only if the store has
            not changed since step 8. A gap needs a proof. A recount of gaps needs a proof that the log is complete.
-        10. Hold the partition, and read it from its state's offset. With windows, first wait until a head names it.
+        10. Hold the partition. With windows, wait until a head names the partition. Read from the state's offset.
 
         Raises StateLost if counts are missing, ahead of the log, too far behind it, or of another lineage.
         """
         # Step 1.
         generation = self._log.generation()
-        wanted = self._in_turn(filter(self._is_due, sorted(self._log.assigned())))[:_MOST]
+        wanted = self._in_turn(filter(self._is_claimable, sorted(self._log.assigned())))[:_MOST]
         if generation is None or not wanted:
             return
         try:
@@ -133,9 +133,9 @@ class Ownership:
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
-            self._put_off([p for p in wanted if self._is_due(p)], error)
+            self._put_off([p for p in wanted if self._is_claimable(p)], error)
         except StateLost as error:
-            self._raise_if_doubted([p for p in wanted if self._is_due(p)], error)
+            self._raise_if_doubted([p for p in wanted if self._is_claimable(p)], error)
 
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
@@ -183,19 +183,18 @@ class Ownership:
             raise
 
     def _raise_if_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
-        """Postpones partitions that seem lost; raises if two claims agree."""
+        """Postpones partitions that seem lost; raises if a second claim agrees."""
         now = self._clock()
         since = [self._doubted.setdefault(p, now) for p in partitions]
         if isinstance(error, ports.NewerState) or all(now - first >= _RECLAIM_SECONDS for first in since):
             raise error
         self._put_off(partitions, Unavailable(f"{error} A second claim follows."))
 
-    def _is_due(self, partition: int) -> bool:
-        """Returns whether a partition is not held and its pause is over."""
+    def _is_claimable(self, partition: int) -> bool:
         return partition not in self._held and self._clock() >= self._wait(partition).until
 
     def _in_turn(self, partitions: Iterable[int]) -> list[int]:
-        """Sorts partitions by last failure, as one failure ends a round."""
+        """Sorts partitions by last failure, because one failure ends a round."""
         return sorted(partitions, key=lambda p: self._failed.get(p, 0.0))
 
     def _slices(self, partitions: Iterable[int], size: Callable[[int], int]) -> Iterator[list[int]]:
@@ -213,7 +212,7 @@ class Ownership:
     def _sorted(
         self, outcomes: Mapping[int, _T | ports.Failure]
     ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
-        """Separates results from failures; raises StateLost. Thread-safe."""
+        """Separates results from `Unavailable`; raises StateLost. Thread-safe."""
         results, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
@@ -232,7 +231,7 @@ class Ownership:
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Proves first offsets; ``agreeing``: bounds and proof must be equal."""
+        """Returns bounds with proven first offsets; postpones unproven partitions."""
         firsts = self._log.firsts(begins) if begins else {}
         if agreeing:
             firsts = {p: first for p, first in firsts.items() if first == bounds[p][0]}
@@ -241,7 +240,7 @@ class Ownership:
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
     def _succeeded(self, outcomes: Mapping[int, _T | ports.Failure]) -> dict[int, _T]:
-        """Returns results of a claim's step; postpones failed partitions."""
+        """Returns the results of a claim's step; postpones failed partitions."""
         results, failed = self._sorted(outcomes)
         by_reason = dict[str, list[int]]()
         for partition, error in failed.items():
@@ -258,7 +257,7 @@ class Ownership:
         head: Head | None,
         heartbeat: Callable[[], object],
     ) -> bool:
-        """Runs steps 8 to 10; returns whether the store answered for all."""
+        """Runs steps 8 to 10; returns False if the store failed for a partition."""
         heartbeat()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
@@ -344,16 +343,16 @@ class Ownership:
     ) -> None:
         """Commits counts that the store lacks, and retries pending commits.
 
-        Exactly-once counting depends on the order of the steps. After a failure, the next call starts the same commit:
+        After a failure, the next call retries the same commit. Exactly-once counting depends on the order of the steps:
 
         1. Turn the state into a pending commit, which stays unchanged until its outcome is known.
         2. Read the topic's id, after the records were polled. Drop the partitions if the topic was created again.
         3. Wait until all dead letters are acknowledged.
         4. Stage the changed blobs of many partitions together, under keys of this attempt.
-        5. Run one script per partition, which compares the stored metadata with the commit's start, and replaces them.
-        6. Mirror the offsets to Kafka.
+        5. Run one script per partition. It replaces the stored counts if the commit started from them.
+        6. Commit the offsets to Kafka, without waiting.
 
-        Raises StateLost if the store lost a partition, or has one of another lineage.
+        Raises StateLost if the store lost a partition, or has counts of another lineage.
         """
         self.settle(self.write(self.prepare(partitions), heartbeat))
 
@@ -409,7 +408,7 @@ class Ownership:
         return written
 
     def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
-        """Acts on the answers to pending commits, with step 6."""
+        """Acts on the store's answers to pending commits, and runs step 6."""
         mirror = {}
         for pending, answer in written:
             held = self._held.get(pending.partition)
@@ -425,7 +424,7 @@ class Ownership:
             self._log.mirror(mirror)
 
     def compare(self, heartbeat: Callable[[], object] = lambda: None) -> None:
-        """Compares committed partitions with the store to detect losses."""
+        """Checks that the store still has the committed counts."""
         self._rejections.emit()
         self._apply_head(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.pending is None and not h.ahead}
@@ -490,7 +489,7 @@ class Ownership:
         ================  ====================================================================================
         STAGING_EXPIRED   none: the next call stages the same commit again
         FENCED, CONFLICT  drop the partition, and claim it again while the group assigns it
-        LINEAGE           the same if the store has counts of this history; otherwise stop the stream (StateLost)
+        LINEAGE           drop the partition if the stored lineage is still the same; otherwise raise StateLost
         ================  ====================================================================================
         """
         self._events.warning("commit.refused", partition=partition, verdict=answer.value)
@@ -518,19 +517,19 @@ class Ownership:
             self.commit([p for p in behind if p in self._held and self._held[p].pending is None], heartbeat)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
-                self._log.stop(partition)  # the log does not know of a loss without a callback
+                self._log.stop(partition)  # the partition may have been revoked without a callback
                 self._events.released(partition)
             for noted in (self._waits, self._failed, self._doubted):
                 noted.pop(partition, None)
 
     def rewind(self) -> None:
-        """Restarts the log at counted offsets: a failed step may lose records."""
+        """Returns to the counted offsets; a failed step may have skipped records."""
         for partition, held in self._held.items():
             if not held.waiting:
                 self._log.start(partition, held.state.offset, held.state.rules)
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forgets partitions and uncommitted counts; claims them again later."""
+        """Forgets partitions and their uncommitted counts, and postpones claims."""
         for partition in partitions:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)
@@ -538,7 +537,7 @@ class Ownership:
         self._postpone(partitions)
 
     def _doubt(self, partitions: Collection[int]) -> None:
-        """Drops partitions that seem lost; a claim that agrees raises StateLost."""
+        """Drops partitions that seem lost; the next claim may raise StateLost."""
         now = self._clock()
         self.drop(partitions)
         for partition in partitions:

@@ -1,7 +1,8 @@
 """The counts of one partition, computed from its log up to an offset.
 
-The state depends only on the log prefix [start, offset), the rules, and two values from the head: the start of the
-windows and the end of evicted panes. Any worker that continues it gets the same result. Its cells sum up to all time.
+The state depends only on the log prefix [start, offset), the rules, and two times from heads. These are the start of
+the windows and the end of evicted panes. Any worker that continues from a state gets the same result. The cells of a
+state add up to the counts of all time.
 """
 
 import sys
@@ -55,13 +56,13 @@ class PartitionState:
     """
 
     start: int  # the log offset at which counting began
-    offset: int  # the next offset to count; markers advance it too
-    rules: list[Rule] = field(default_factory=list)  # by offset, the last maybe ahead; never empty
+    offset: int  # the next offset to count; transaction markers advance it too
+    rules: list[Rule] = field(default_factory=list)  # by offset; the last may begin later; never empty
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)  # malformed records by reason
     gaps: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that the log lost before counting
     windows: WindowState = field(default_factory=WindowState)
-    cells: dict[str, Cell] = field(default_factory=dict)  # by `pane_of` name; `ALL`: reports outside panes
+    cells: dict[str, Cell] = field(default_factory=dict)  # by name (`pane_of`); `ALL`: reports in no pane
     changed: set[str] = field(default_factory=set)  # names of cells that differ from the stored ones
 
     def __post_init__(self) -> None:
@@ -89,7 +90,7 @@ class PartitionState:
     def full(self) -> bool:
         """Whether the limit of panes is reached."""
         windowing = self.rules[self._begun - 1].limits.windowing
-        return windowing is not None and self._left(windowing) <= 0
+        return windowing is not None and self._panes_left(windowing) <= 0
 
     @property
     def waits_at(self) -> int | None:
@@ -118,11 +119,11 @@ class PartitionState:
         return total
 
     def set_rules(self, listed: list[Rule]) -> None:
-        """Replaces the rules with a list that continues them."""
+        """Replaces the rules. The rules of counted records must stay the same."""
         if self.offset == self.start:
             self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
         self.rules = listed
-        self._follow(self.offset)
+        self._begin_rules(self.offset)
 
     def apply(
         self,
@@ -134,15 +135,15 @@ class PartitionState:
     ) -> Applied:
         """Counts a batch; raises ValueError unless it begins at `offset`.
 
-        Counting stops before a record whose pane exceeds the limit of panes. Returns late records if ``name_late``.
-        Calls ``heartbeat`` after each `MOST_COST` steps.
+        Counting stops before a record that needs a pane above the limit. With ``name_late``, the result lists the late
+        records. Calls ``heartbeat`` after each `MOST_COST` steps.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
         applied, offset = Applied(verdicts), batch.end
         for begin, end, limits in self._by_rule(columns.offsets):
-            self._follow(int(columns.offsets[begin]))
+            self._begin_rules(int(columns.offsets[begin]))
             part = columns.between(begin, end)
             records, times = (part.data, part.begins, part.ends), part.timestamps
             decoded = frames.decode(
@@ -163,7 +164,7 @@ class PartitionState:
             for name, n in more.items():
                 sums[name] = sums.get(name, 0) + n
         self.offset = offset
-        self._follow(offset)
+        self._begin_rules(offset)
         return applied
 
     def _count(
@@ -176,7 +177,7 @@ class PartitionState:
         heartbeat: Callable[[], object],
         first_index: int | None,
     ) -> int:
-        """Counts one rule's records up to the limit of panes."""
+        """Counts records under one rule; returns how many fit the limit of panes."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports, state = decoded.reports, self.windows
@@ -211,19 +212,18 @@ class PartitionState:
         return len(times)
 
     def _most(self, windowing: Windowing) -> int:
-        """Returns the highest limit of panes of this length in all rules so far."""
+        """Returns the highest limit of panes of this length under any rule so far."""
         begun = [rule.limits.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
-    def _left(self, windowing: Windowing) -> int:
-        """Returns the number of panes of this length that may still be created."""
+    def _panes_left(self, windowing: Windowing) -> int:
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
-        """Returns the number of records before the limit of panes, or None."""
+        """Returns how many records fit the limit of panes, or None if all do."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
-        left = max(0, self._left(windowing))
+        left = max(0, self._panes_left(windowing))
         firsts = zip(placed.starts, placed.firsts, strict=True)
         new = [n for at, n in firsts if at >= 0 and str(Pane(at, windowing.pane)) not in self.cells]
         return new[left] if len(new) > left else None
@@ -249,14 +249,13 @@ class PartitionState:
         for _ in accumulate_partitioned(stream.oracle, states, reports, runs, at_once):
             heartbeat()
 
-    def _follow(self, offset: int) -> None:
-        """Starts the rules that begin at or before an offset."""
+    def _begin_rules(self, offset: int) -> None:
         while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
             self.windows.begin(self.rules[self._begun].limits.windowing)
             self._begun += 1
 
     def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Yields the records [begin, end) under each rule, and its limits."""
+        """Yields (begin, end, limits) for the records under each rule."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
@@ -269,10 +268,10 @@ class PartitionState:
         self.gaps.append((self.offset, to))
         self.windows.skip()
         self.offset = to
-        self._follow(to)
+        self._begin_rules(to)
 
     def evict(self, end: int) -> None:
-        """Merges panes that end by a time into `ALL`; O(state) each."""
+        """Merges panes that end at or before ``end`` into `ALL`; O(panes · state)."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)

@@ -1,6 +1,6 @@
 """Interfaces of counting and publishing to Kafka and Redis.
 
-`worker.kafka` and `worker.store.redis` implement them, and so do the tests in memory.
+`worker.kafka` and `worker.store.redis` implement them. The tests have implementations in memory.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -24,7 +24,7 @@ COUNTED = "counted"
 
 
 class Unavailable(Exception):  # noqa: N818  # a state of Kafka or Redis, not an error of this worker
-    """A step without a clear answer: it may have taken effect, and is retried.
+    """A step failed or has an unknown outcome; the worker retries it.
 
     Attributes:
         remedy: the operator's remedy, if known.
@@ -47,7 +47,7 @@ class StateLost(RuntimeError):  # noqa: N818  # named after the event that it re
     """Stored counts are lost, damaged or of another lineage: stop the stream.
 
     Attributes:
-        cause: the finding.
+        cause: a sentence that names the problem.
         remedy: the operator's remedy; empty if the caller adds one.
     """
 
@@ -64,11 +64,11 @@ class NewerState(StateLost):
 
 
 Failure: TypeAlias = Unavailable | StateLost
-"""The outcome of a failed partition in a step of many partitions."""
+"""The result for each partition that fails in a step of many partitions."""
 
 
 class Answer(StrEnum):
-    """The answer of the store to a commit or a comparison."""
+    """The store's answer to a commit or a comparison."""
 
     DONE = "done"
     LINEAGE = "lineage"
@@ -83,11 +83,11 @@ class Metadata:
 
     Attributes:
         lineage: the stored identity of the counts; see `worker.counting.lineage`.
-        epoch: raised by each claim; the store refuses commits with an older one.
+        epoch: a number that each claim raises. The store refuses commits with an older epoch.
         offset: the counts cover [start, offset).
         commit_id: the id of the newest commit, 32 hex digits; empty before the first one.
         blobs: cell -> id of the commit that wrote its live blob.
-        totals: the rest of the state as canonical JSON.
+        totals: the state without offset and cells, as canonical JSON.
     """
 
     lineage: str
@@ -109,43 +109,43 @@ class StoredPartition:
 class Log(Protocol):
     """The log and the consumer group of one topic; used by one thread.
 
-    If the brokers refuse a request for one partition, its result is the error.
+    If the brokers refuse a request for one partition, the result for this partition is the error.
     """
 
     def topic_id(self) -> str:
         """Asks the brokers for the topic's id; a recreated topic has a new one."""
 
     def generation(self) -> object | None:
-        """Returns the identity of this membership and its rebalance, or None."""
+        """Returns the generation and member id, or None while rebalancing."""
 
     def assigned(self) -> Set[int]:
         """Returns the partitions that the group assigns to this worker."""
 
     def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str] | Unavailable | None]:
-        """Returns the group's (offset, metadata) of each partition, or None."""
+        """Returns the group's (offset, metadata) for each partition, or None."""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
         """Returns each log's (first offset, last stable offset)."""
 
     def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the proven first offset of each log at or after a given one.
+        """Returns each log's proven first offset at or after a given offset.
 
-        The result is the given offset if the leader answers a fetch there. It is the log's first offset if the leader
-        twice, with a pause in between, refuses fetches at the given offset and just before the first offset, and
-        answers one at the first offset. The result lacks partitions without a proof: call again later.
+        If the leader answers a fetch at the given offset, the result is that offset. Otherwise it is the log's first
+        offset, which needs two proofs with a pause in between. In each proof, the leader answers a fetch at the first
+        offset, and refuses one just before and one at the given offset. The result omits partitions without proof.
         """
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
-        """Commits offsets as a current member; otherwise raises `NotOwner`."""
+        """Commits offsets as a current group member, or raises `NotOwner`."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets without waiting for the outcome, for lag monitoring."""
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Makes `poll` return records from an offset on, decoded by the rules."""
+        """Starts reading a partition at an offset; the rules limit its batches."""
 
     def stop(self, partition: int) -> None:
-        """Makes `poll` return no more records of the partition."""
+        """Stops reading a partition, and discards its fetched records."""
 
 
 class NonMemberLog(Protocol):
@@ -158,7 +158,7 @@ class NonMemberLog(Protocol):
         """Returns all partitions of the topic."""
 
     def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata) of partitions."""
+        """Returns the group's committed (offset, metadata) for each partition."""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset)."""
@@ -173,23 +173,23 @@ class NonMemberLog(Protocol):
 class Store(Protocol):
     """The stored counts of one stream.
 
-    Each step of a partition is atomic. Steps of many partitions are sent together, and each fails on its own. After a
-    lost reply, any of them may have taken effect.
+    Each step on a partition is atomic. Steps on many partitions are sent together, and each can fail independently.
+    After a lost reply, each step may have taken effect.
     """
 
     def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
+        """Returns a partition's metadata, or None if nothing is stored."""
 
     def peek_all(self, partitions: Collection[int]) -> Mapping[int, Metadata | Failure | None]:
-        """Returns each partition's metadata, or None."""
+        """Returns each partition's metadata, or None if nothing is stored."""
 
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> Mapping[int, StoredPartition | Failure | None]:
-        """Raises each epoch if epoch and lineage are unchanged, and loads.
+        """Raises each epoch if epoch and lineage are unchanged; loads the state.
 
         Args:
-            wanted: partition -> the metadata from `peek`, and those to store if `peek` returned None.
+            wanted: partition -> the metadata from `peek`, and the metadata to store if `peek` returned None.
 
         Returns:
             Each partition with the raised epoch; None if another worker claimed it since.
@@ -198,12 +198,12 @@ class Store(Protocol):
     def stage_all(
         self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
     ) -> Mapping[int, Unavailable | None]:
-        """Writes blobs under keys of each attempt; they expire unless promoted."""
+        """Writes each attempt's blobs, which expire unless they are promoted."""
 
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> Mapping[int, Answer | Unavailable]:
-        """Replaces the first metadata with the second, and promotes blobs."""
+        """Commits each (attempt id, old metadata, new metadata) with its blobs."""
 
     def compare_all(self, held: Mapping[int, Metadata]) -> Mapping[int, Answer | Unavailable]:
         """Compares the store with the metadata that this owner last read or wrote."""
@@ -212,10 +212,10 @@ class Store(Protocol):
         """Stages the blobs of one partition; see `stage_all`."""
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Stores staged blobs and metadata of a new partition; returns DONE.
+        """Stores the staged blobs and the metadata of a partition without counts.
 
-        Returns DONE also if the store already has these counts. Otherwise changes nothing, and returns STAGING_EXPIRED
-        if the blobs expired, or CONFLICT if the store has other counts.
+        Returns DONE, also if the store already has these counts. If the blobs expired, changes nothing and returns
+        STAGING_EXPIRED. If the store has other counts, changes nothing and returns CONFLICT.
         """
 
 
@@ -230,29 +230,29 @@ class DeadLetters(Protocol):
             verdicts: one per record, as in `ldp.frames.Decoded`.
 
         Returns:
-            The number of them without a dead letter, because of the rate limit.
+            The number of records and batches that have no dead letter because of the rate limit.
 
         Raises:
-            Unavailable: sending failed; some may have been sent.
+            Unavailable: sending failed; some dead letters may have been sent.
         """
 
     def add_late(self, batch: Batch, late: Late) -> int:
-        """Sends late records of a batch, which are counted too; see `add`."""
+        """Sends a batch's late records, which are also counted; see `add`."""
 
     def flush(self) -> None:
-        """Waits until all sent records are acknowledged; raises `Unavailable`."""
+        """Waits until all dead letters are acknowledged; raises `Unavailable`."""
 
 
 class HeadReader(Protocol):
-    """The reader of a stream's head."""
+    """Reads a stream's head from the snapshot topic."""
 
     def head(self, *, decided: bool) -> Head:
         """Returns the newest head.
 
         Args:
             decided: wait until no transaction below the topic's end is open, and return the newest committed head.
-                Otherwise return the newest head that was sent. Heads never go back, so counts that are not behind
-                that head are not behind a committed one.
+                Otherwise return the newest head that was sent, which may be uncommitted. Heads never go back, so
+                counts that have reached that head have also reached every committed one.
 
         Raises:
             Unavailable: the topic cannot be read, or a transaction is still open.
@@ -260,35 +260,35 @@ class HeadReader(Protocol):
 
 
 class SnapshotProducer(HeadReader, Protocol):
-    """The producer of a stream's snapshots, one transaction each."""
+    """Publishes a stream's snapshots, each in one transaction."""
 
     def open(self) -> Head:
         """Fences older publishers and returns the head; call before `publish`."""
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
-        """Publishes a snapshot in one transaction; raises `Unavailable` in doubt."""
+        """Publishes a snapshot in one transaction, or raises `Unavailable`."""
 
     def rows(self) -> Sequence[bytes]:
-        """Returns the keys of the stream's rows on the topic; takes minutes."""
+        """Returns the keys of the stream's rows on the topic; can take minutes."""
 
     def close(self) -> None:
         """Closes the producer and aborts an open transaction."""
 
 
 class StateReader(Protocol):
-    """The reader of the stored partitions."""
+    """Reads stored partitions; makes no claims or commits."""
 
     def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
+        """Returns a partition's metadata, or None if nothing is stored."""
 
     def cut_all(self, partitions: Collection[int]) -> Mapping[int, StoredPartition | Failure | None]:
-        """Returns each partition's metadata and blobs, read in one step, or None."""
+        """Reads each partition in one step; None if nothing is stored."""
 
 
 class Events(Protocol):
     """The observer of counting and publishing; called from any thread.
 
-    No argument has a record's content. `worker.observe.events` implements it.
+    No argument contains a record's value. `worker.observe.events` implements this interface.
     """
 
     def info(self, event: str, **facts: object) -> None:
@@ -311,36 +311,36 @@ class Events(Protocol):
     # counting
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
-        """Reports a counted batch: numbers of records, and of counted reports."""
+        """Reports the numbers of records and of counted reports in a batch."""
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Reports late records (`left_out` without dead letter) and undated."""
+        """Reports late records by age, undated records, and missing dead letters."""
 
     def poisoned(self, test: str, reports: int, found: str) -> None:
-        """Reports an alarm about reports that no honest client sends."""
+        """Reports an alarm of a poisoning test; see `ldp.alarms`."""
 
     def with_key_or_headers(self, records: int) -> None:
-        """Reports the number of records with a key or headers, which are ignored."""
+        """Reports the number of records whose key or headers were ignored."""
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
-        """Reports malformed records, `left_out` of them without dead letter."""
+        """Reports malformed records, and how many of them have no dead letter."""
 
     # a commit
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
-        """Reports an attempt to commit one partition; no answer: outcome unknown."""
+        """Reports a commit attempt; the answer is None if the outcome is unknown."""
 
     def commit_failed(self, error: Unavailable) -> None:
         """Reports a failed commit, which is retried."""
 
     def compare_failed(self, error: Unavailable) -> None:
-        """Reports a failed comparison with store or head, which is retried."""
+        """Reports a failed comparison with the store or head, which is retried."""
 
     def dropped(self, partition: int) -> None:
         """Reports a dropped partition, which this or another worker claims again."""
 
     def released(self, partition: int) -> None:
-        """Reports that the group no longer assigns a partition to this worker."""
+        """Reports that the group no longer assigns `partition` to this worker."""
 
     # publishing
 
@@ -351,19 +351,19 @@ class Events(Protocol):
         """Reports a published snapshot; see `Estimate.sum_deviation`."""
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
-        """Reports the end of closed windows by name, and the highest timestamp."""
+        """Reports the end of the last closed window per name, and the watermark."""
 
     def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
-        """Reports changed values and sets since the previous window."""
+        """Reports the values and queries that changed since the previous window."""
 
     def checked(self, seconds: float | None) -> None:
-        """Reports that a snapshot covers all counts; `seconds` to publish it."""
+        """Reports an up-to-date snapshot; ``seconds`` is None unless it is new."""
 
     def publish_failed(self, error: Unavailable) -> None:
         """Reports a failed attempt to publish, which is retried."""
 
     def ticked(self) -> None:
-        """Reports the end of a publisher's tick."""
+        """Reports that one round of the publisher has ended."""
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """Reports a failed recommendation from a snapshot's estimate."""

@@ -26,7 +26,7 @@ REASONS: Mapping[str, str] = {
 
 
 def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str]:
-    """Counts the reasons of verdicts and of unreadable record batches.
+    """Counts rejected records and unreadable record batches by reason.
 
     Example:
         >>> counted(np.array([0, 2, 2], np.uint8), 1)
@@ -40,13 +40,13 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
 
 
 def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
-    """Counts the reasons for which a stream rejects records; O(bytes).
+    """Counts the records that a stream rejects, by reason; O(bytes).
 
     Args:
         stream: the stream of the records.
         limits: the limits of a record.
         columns: the records.
-        unreadable: the number of unreadable record batches among them.
+        unreadable: the number of unreadable record batches.
     """
     decoded = frames.decode(
         stream,
@@ -73,7 +73,7 @@ class Rejections:
     """Emits an event for rejected records after 2 s, then once a minute.
 
     Args:
-        clock: seconds.
+        clock: returns the time in seconds.
         events: receives the event.
 
     Example:
@@ -109,7 +109,7 @@ class Rejections:
         self.emit()
 
     def emit(self) -> None:
-        """Emits the event if it is time and records were rejected since."""
+        """Emits the event if the interval is over and records were rejected."""
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first

@@ -1,8 +1,8 @@
 """Rules: limits and windows of records from an offset on.
 
 The counts of a partition depend on its log and on its rules, so rules are stored with the counts. A changed
-configuration adds a rule; earlier records keep theirs. During a roll-out, workers with the old and with the new
-configuration own the partition in turn. A revision shows which one is newer, so each adds at most one rule.
+configuration adds a rule for later records. During a roll-out, workers with the old and the new configuration can own
+a partition in turn. The revision shows which configuration is newer, so each configuration adds at most one rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,10 +51,10 @@ class RecordLimits:
 
 @dataclass(frozen=True)
 class RequestedRule:
-    """The rule of a configuration.
+    """The rule that a configuration requests.
 
     Attributes:
-        revision: the higher of two revisions is newer; None if not configured.
+        revision: a higher revision is newer; None if not configured.
         limits: the limits of a record.
     """
 
@@ -64,11 +64,11 @@ class RequestedRule:
 
 @dataclass(frozen=True)
 class Rule:
-    """Limits that apply from an offset to that of the next rule.
+    """Limits that apply from an offset up to the next rule.
 
     Attributes:
         offset: the first offset.
-        revision: higher than that of every rule before it.
+        revision: higher than the revision of every earlier rule.
         limits: the limits of a record.
     """
 
@@ -77,7 +77,7 @@ class Rule:
     limits: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON types, without absent limits and windows.
+        """Returns the rule in JSON types; omits an unset batch limit and windows.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
@@ -95,11 +95,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Older:
-    """A configuration that is ignored, because a newer rule is recorded.
+    """A configuration that is ignored because a newer rule is recorded.
 
     Attributes:
         why: the recorded and the configured limits.
-        hint: the way to apply the configuration anyway.
+        hint: how to apply the configuration anyway.
     """
 
     why: str
@@ -133,7 +133,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
             windows = tuple(fields.pop("windows"))
             fields["windowing"] = Windowing(windows, fields.pop("grace"), fields.pop("max_out_of_orderness"))
         rules.append(Rule(fields.pop("offset"), fields.pop("revision"), RecordLimits(**fields)))
-    if not all(map(_typed, rules)):
+    if not all(map(_has_right_types, rules)):
         raise TypeError(f"rules {listed} have fields of a wrong type")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
     if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
@@ -141,8 +141,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
     return rules
 
 
-def _typed(rule: Rule) -> bool:
-    """Returns whether the fields of a rule have the right types."""
+def _has_right_types(rule: Rule) -> bool:
     limits = rule.limits
     numbers: list[object] = [rule.offset, rule.revision]
     numbers += [n for n in (limits.most_reports, limits.max_batch_bytes) if n is not None]
@@ -154,16 +153,16 @@ def _typed(rule: Rule) -> bool:
 def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:
     """Decides whether a configuration adds a rule to the recorded ones.
 
-    The higher revision is newer. Without a revision, limits that were never recorded are new, and limits that were
-    replaced are old: their worker does not have the new configuration yet.
+    The higher revision is newer. Without a revision, limits that were never recorded are new. Limits that were replaced
+    are old: they come from a worker that does not have the new configuration yet.
 
     Args:
         recorded: the rules so far; some may begin after the offset.
         configured: the configured rule.
-        offset: the first offset without a decoded record.
+        offset: the first offset that no worker has counted.
 
     Returns:
-        A rule to append; `Older`; or None if the last rule is the configured one.
+        A rule to append, `Older` if a newer rule is recorded, or None if the last rule is the configured one.
 
     Example:
         >>> first, second = (RecordLimits(most, hamming_weight=True) for most in (100, 1))

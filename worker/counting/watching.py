@@ -12,14 +12,14 @@ from worker.counting.ports import Events
 
 
 class Watching:
-    """Tests one stream's reports; a restart forgets the tested ones.
+    """Poisoning tests of one stream; a restart forgets the tested reports.
 
-    Reports that are counted again after a drop are not tested again: the laws of `ldp.alarms` assume independent
-    reports.
+    Reports that are counted again after a drop are not tested again, because the tests of `ldp.alarms` assume
+    independent reports.
 
     Args:
         oracle: the oracle of the reports.
-        clock: seconds.
+        clock: returns the time in seconds.
         events: receives alarms.
     """
 

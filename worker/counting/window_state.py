@@ -2,10 +2,10 @@
 
 The life cycle of windows and panes:
 
-1. **announced**: a recorded rule names the window. At the rule's offset, `begin` sets the first start of a new window
+1. **announced**: a recorded rule names the window. At the rule's offset, `begin` sets the first start of a new window,
    after the watermark.
-2. **admitted**: a head names the partition, and `admit` takes the start of its windows from that head. Until then the
-   partition waits (`PartitionState.waits_at`).
+2. **admitted**: a head names the partition and the start of the partition's windows, which `admit` takes over. Until
+   then the partition waits (`PartitionState.waits_at`).
 3. **open**: reports are added to the pane. A pane is open while its end is after `closed`.
 4. **closed**: the watermark minus `grace` and `max_out_of_orderness` has reached the pane's end. Later reports of this
    pane are late: they count for all time only.
@@ -28,13 +28,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class WindowState:
-    """Window progress, a function of the log prefix, rules and heads."""
+    """The progress of windows; depends only on log prefix, rules and heads."""
 
     watermark: int | None = None  # highest accepted timestamp in ms; -1: all undated, None: no record
     closed: int = 0  # window-close watermark: panes that end at or before it accept no reports; never falls
     admitted_from: int | None = None  # start of the windows, from the head that admitted the partition
     evicted_to: int = 0  # panes that end at or before this were merged into the counts of all time
-    readmitted: list[tuple[int, int]] = field(default_factory=list)  # (offset, admitted_from); head deleted
+    readmitted: list[tuple[int, int]] = field(default_factory=list)  # withdrawn (offset, admitted_from)
     first_start: dict[str, int] = field(default_factory=dict)  # window of the newest rule -> first start
     # for each gap of the log: `closed` before it, and the first timestamp after it above the watermark
     gap_bounds: list[tuple[int, int | None]] = field(default_factory=list)
@@ -42,18 +42,18 @@ class WindowState:
     undated: int = 0  # accepted records without a valid timestamp
 
     def begin(self, windowing: Windowing | None) -> None:
-        """Begins a rule's windows; new ones start after the watermark."""
+        """Begins the windows of a rule; new windows start after the watermark."""
         parsed = () if windowing is None else windowing.parsed
         begin = {w.name: 0 if self.watermark is None else w.next_start(self.watermark) for w in parsed}
         self.first_start = {name: self.first_start.get(name, start) for name, start in begin.items()}
 
     def admit(self, admitted_from: int) -> None:
-        """Begins the windows at the time in the head that names the partition."""
+        """Begins the windows at the time that the newest head gives."""
         self.admitted_from = admitted_from
         self.closed = max(self.closed, admitted_from)
 
     def withdraw_admission(self, offset: int) -> None:
-        """Withdraws the admission, as the head was deleted."""
+        """Withdraws the admission, because the head was deleted."""
         if self.admitted_from is not None:
             self.readmitted.append((offset, self.admitted_from))
             self.admitted_from = None
@@ -69,7 +69,7 @@ class WindowState:
         return lateness.late_of(lateness.dated(times), self.watermark, self.closed, **shape)
 
     def advance(self, accepted: Ints, watermark: int, closed: int) -> None:
-        """Stores both watermarks, and the first timestamp after a gap."""
+        """Stores the new watermarks, and the first timestamp after a gap."""
         if self.gap_bounds and self.gap_bounds[-1][1] is None:
             times = lateness.dated(accepted)
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):

@@ -1,8 +1,8 @@
 """Windows in event time, and their panes.
 
-The configured text is the name of the windows: ``1h`` means tumbling windows, ``24h every 1h`` hopping ones. Starts are
-multiples of the hop since the epoch, ends are exclusive, and times are milliseconds. Reports are counted in panes. The
-length of a pane is the greatest common divisor of the hops, so each window is a sum of panes. ``all`` is all time.
+The configured text is the name of the windows: ``1h`` means tumbling windows, ``24h every 1h`` hopping windows. Starts
+are multiples of the hop since the Unix epoch, ends are exclusive, and times are in milliseconds. Reports are counted in
+panes. The length of a pane is the greatest common divisor of all hops, so each window is a sum of panes.
 """
 
 import functools
@@ -15,22 +15,22 @@ ALL = "all"
 UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """Milliseconds per unit of a configured length."""
 LONGEST = 366 * UNITS["d"]
-"""The longest length that can be configured, in milliseconds."""
+"""The maximum length that can be configured, in milliseconds."""
 TIME_ENDS = 253_402_300_800_000 - LONGEST
-"""Exclusive limit of timestamps, so that all windows end before the year 10000: dates have four digits of a year. A
-record with a timestamp below 0 or not below this limit is undated. A producer can send any from −1 to 2⁶³ − 1."""
+"""Exclusive limit of timestamps, so that all windows end before the year 10000 and years have four digits. Records with
+timestamps below 0, or at or above this limit, are undated. Producers can send any timestamp from −1 to 2⁶³ − 1."""
 MOST_AT_ONCE = 32
-"""Most windows of a name that become final in one snapshot; the others follow in the next one."""
+"""Maximum number of windows per name that become final in one snapshot. More follow in later snapshots."""
 _LENGTH = re.compile(r"(0|[1-9][0-9]{0,8})([smhd])", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of one length.
+    """A series of windows of one length.
 
     Attributes:
         name: the configured name.
-        length: in milliseconds.
+        length: the length of a window, in milliseconds.
         every: the hop from one start to the next, in milliseconds; it divides the length.
 
     Example:
@@ -56,7 +56,7 @@ class Window:
         return self.last_end(time) + self.every - self.length
 
     def starts(self, pane: "Pane") -> range:
-        """Returns the starts from the epoch on of windows that contain a pane."""
+        """Returns the starts, from 0 on, of the windows that contain a pane."""
         first = -(-(pane.end - self.length) // self.every) * self.every
         return range(max(0, first), pane.start + 1, self.every)
 
@@ -67,7 +67,7 @@ class Pane:
 
     Attributes:
         start: the first millisecond.
-        length: in milliseconds; panes of an earlier rule can have another length.
+        length: the number of milliseconds; panes of an earlier rule can have another length.
     """
 
     start: int
@@ -174,7 +174,6 @@ class Windowing:
             )
 
     def __str__(self) -> str:
-        """Returns a description for messages."""
         names = ", ".join(self.windows)
         return f"windows {names}, grace {self.grace} ms, out of order {self.max_out_of_orderness} ms"
 
@@ -197,7 +196,7 @@ class Windowing:
     def most_panes(self) -> int:
         """The limit of panes; at the limit, counting waits for final windows.
 
-        Twice the panes that its own reports keep open: the longest window, twice the disorder, the grace, both ends.
+        It is 2 · (⌈t / pane⌉ + 2), where t is the longest window plus `grace` plus 2 · `max_out_of_orderness`.
         """
         reach = max(window.length for window in self.parsed) + 2 * self.max_out_of_orderness + self.grace
         return 2 * (-(-reach // self.pane) + 2)

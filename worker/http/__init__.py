@@ -1,1 +1,1 @@
-"""HTTP server of probes, metrics and the page, and its client."""
+"""HTTP server for metrics, probes and the web page, and an HTTP client."""

@@ -1,4 +1,4 @@
-"""Cache of compressed answers, bounded in number and bytes."""
+"""Cache of compressed HTTP answers, limited in number and in bytes."""
 
 import asyncio
 import threading
@@ -22,14 +22,14 @@ MAKING_SECONDS = 30.0
 _CUT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 20
 _PAUSES = 19
-"""Pause between answers of a kind, in multiples of the last one's CPU time, so that counting has priority."""
+"""Pause after an answer, in multiples of its CPU time, so that counting has priority."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Parts = Callable[[], Iterable[bytes]]
 
 
 class Dropped(Exception):  # noqa: N818  # an answer, not a fault
-    """The cache dropped an answer during its transfer."""
+    """The cache dropped an answer while the server was sending it."""
 
 
 class TooLarge(Exception):  # noqa: N818  # an answer, not a fault
@@ -41,7 +41,7 @@ class Busy(Exception):  # noqa: N818  # an answer, not a fault
 
 
 class Packed:
-    """Bytes compressed by gzip at its fastest level.
+    """Buffer that compresses bytes with the fastest level of gzip.
 
     Attributes:
         size: number of compressed bytes.
@@ -63,7 +63,7 @@ class Packed:
 
     @classmethod
     def of(cls, *parts: bytes) -> "Packed":
-        """Compresses parts."""
+        """Returns the compressed concatenation of parts."""
         packed = cls()
         for part in parts:
             packed.add(part)
@@ -71,12 +71,12 @@ class Packed:
         return packed
 
     def add(self, part: bytes) -> int:
-        """Adds a part; returns the number of its compressed bytes."""
+        """Adds a part; returns the number of new compressed bytes."""
         self.length += len(part)
         return self._take(self._packing.compress(part))
 
     def end(self) -> int:
-        """Ends the stream; returns the number of its last compressed bytes."""
+        """Ends the gzip stream; returns the number of new compressed bytes."""
         taken = self._take(self._packing.flush())
         if self._rest and self._pieces is not None:
             self._pieces.append(bytes(self._rest))
@@ -96,7 +96,7 @@ class Packed:
         self._pieces = None
 
     def gzipped(self) -> Iterator[bytes]:
-        """Yields compressed bytes in shared pieces; raises Dropped after `drop`."""
+        """Yields the compressed bytes in pieces; raises Dropped after `drop`."""
         at = 0
         while (piece := self._piece(at)) is not None:
             yield piece
@@ -119,9 +119,9 @@ class Packed:
 
 
 class Answers:
-    """Makes answers on one thread and caches the newest.
+    """LRU cache of answers, which one thread makes.
 
-    Concurrent requests for the same answer share it.
+    Concurrent requests with the same key get the same answer.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Answers:
 
     @property
     def bytes(self) -> int:
-        """Compressed bytes of answers, cached or in progress."""
+        """Number of compressed bytes in cached and unfinished answers."""
         return self._bytes
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ class Answers:
 
         Raises:
             TooLarge: the answer has too many bytes.
-            Busy: the queue is full, or the answer takes too long.
+            Busy: the queue is full, the answer takes too long, or the worker shuts down.
         """
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
@@ -170,7 +170,6 @@ class Answers:
             made.exception()  # marks it as retrieved: its clients may have disconnected
 
     async def _made(self, key: object, parts: Parts, kind: str) -> Packed:
-        """Makes an answer after the pause of its kind."""
         async with self._turns[kind]:
             await asyncio.sleep(self._begins[kind] - time.monotonic())
             if self._ended.is_set():
@@ -203,7 +202,7 @@ class Answers:
         return packed
 
     def _count(self, more: int) -> None:
-        """Adds bytes of the answer in progress; drops the oldest cached answers."""
+        """Counts new bytes; above `MOST_BYTES`, drops cached answers."""
         if self._ended.is_set():
             raise Busy("the worker shuts down")
         with self._lock:

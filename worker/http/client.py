@@ -9,7 +9,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of a process."""
+    """HTTP answer of a worker process."""
 
     status: int
     text: str

@@ -1,8 +1,8 @@
-"""HTTP server on a thread: uvicorn, with deadlines of connections.
+"""Runs uvicorn on a separate thread, with deadlines for connections.
 
-uvicorn 0.54 has no deadline for the head of a request or for a stalled client. At its limit of connections, it refuses
-the newest one. `Connection` subclasses uvicorn's protocol to add deadlines, and to drop the oldest connection instead.
-granian 2.8 is not an alternative: it keeps connections of stalled clients and adds no headers to its own errors.
+uvicorn 0.54 has no deadline for the head of a request or for a stalled client. At its connection limit, uvicorn refuses
+new connections. `Connection` adds deadlines to uvicorn's protocol, and drops the oldest connection to accept a new one.
+granian 2.8 is not an alternative: it keeps connections of stalled clients, and its error responses lack our headers.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _LOG = "uvicorn.error"
 class Connection(H11Protocol):
     """A connection for one request.
 
-    At the limit, a new connection replaces the oldest. A probe sends its request at once, so it is always answered.
+    Above `MOST_CONNECTIONS`, a new connection replaces the oldest one. Probes can therefore always connect.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def stay(self) -> None:
-        """Keeps the connection when new ones exceed the limit."""
+        """Exempts the connection from the connection limit."""
         self._opened.pop(self, None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts the deadline; aborts the oldest connection above the limit."""
+        """Starts the deadline; above the limit, aborts the oldest connection."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         self._opened[self] = None
@@ -75,35 +75,35 @@ class Connection(H11Protocol):
         self._within(REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Processes a part of the request; the complete request has no deadline."""
+        """Processes request data; ends the deadline of a complete request."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused:
             self._within(None)
 
     def pause_writing(self) -> None:
-        """Starts the deadline of the stalled client."""
+        """Starts the deadline for a stalled client."""
         super().pause_writing()
         self._within(STALLED_SECONDS)
 
     def resume_writing(self) -> None:
-        """Ends the deadline of the stalled client."""
+        """Ends the deadline; restarts it if the connection is about to close."""
         super().resume_writing()
         self._within(STALLED_SECONDS if self.ending else None)
 
     def on_response_complete(self) -> None:
-        """Starts the client's deadline for the buffered rest."""
+        """Starts the deadline for the client to read the buffered data."""
         super().on_response_complete()
         self._within(STALLED_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the deadline."""
+        """Ends the deadline and sets `lost`."""
         self._within(None)
         self._opened.pop(self, None)
         super().connection_lost(exc)
         self.lost.set()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # the answer repeats no part of the request
-        """Answers an invalid request with the headers that all answers have."""
+        """Answers an invalid request, with the same headers as other answers."""
         if self.conn.our_state is not h11.IDLE:  # an answer has begun
             return self.abort()
         body = b"Bad Request\n"
@@ -176,7 +176,7 @@ class Server:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; its connections inherit its options."""
+    """Returns a listening socket; connections inherit the socket's options."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

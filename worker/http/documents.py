@@ -1,4 +1,4 @@
-"""Documents of a snapshot: JSON, CSV, and an excerpt of bounded size."""
+"""Formats snapshots as JSON and CSV, and excerpts of snapshots as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ldp.snapshot import Snapshot, body_document, head_document
 
 ENDS = ("low", "high", "anytime_low", "anytime_high")
 TOLERANCE = "poisoning_tolerance"
-"""Additional vectors of Base, if the snapshot has them."""
+"""`ENDS` and `TOLERANCE` name additional vectors of Base, which a snapshot may lack."""
 MOST_ROWS = 500
 _MOST_NAMED = 20
 """Maximum number of a set's values with labels."""
@@ -36,7 +36,7 @@ Body = Mapping[str, Any]
 
 
 def json(document: object) -> bytes:
-    """Encodes a document."""
+    """Encodes a document as JSON."""
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -60,7 +60,7 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
 
 
 def _value(value: Any) -> Iterator[bytes]:
-    """Yields a value as JSON, and a long vector in several parts."""
+    """Yields a value as JSON; splits a long vector into parts."""
     if not isinstance(value, np.ndarray | tuple | list) or len(value) <= _AT_ONCE:
         yield json(value)
         return
@@ -135,11 +135,12 @@ def excerpt(
     find: str = "",
     of: Of = "reports",
 ) -> dict[str, Any]:
-    """Returns an excerpt of a snapshot: some values, and the queries.
+    """Returns some values of a snapshot, and the answers to its queries.
 
-    `sort` is ``base`` (most frequent first) or ``value``. `find` is a part of a label or number; case is ignored. If
-    `of` is "population", the pointwise intervals cover the share in the population, and anytime-valid intervals and
-    poisoning tolerances are left out.
+    `sort` is ``base`` (most frequent first) or ``value`` (domain order). `find` selects the values whose label contains
+    this text, ignoring case. In a stream without labels, `find` searches the values' numbers. If `of` is "population",
+    the pointwise intervals cover the share in the population, and anytime-valid intervals and poisoning tolerances are
+    left out.
     Cost: O(d log d) for the order, O(d) for the search; see ``tests/bench/page.py``.
 
     Example:
@@ -182,7 +183,6 @@ def excerpt(
 
 
 def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
-    """Returns the values with a text in their label, in the domain's order."""
     if not find:
         return np.arange(size)
     wanted = find.casefold()
@@ -222,7 +222,6 @@ def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) 
 
 
 def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
-    """Returns the answers of the most frequent values, with Base's intervals."""
     query = leading["top"][i]
     values = _first(query["values"])
     vectors = {name: _first(query[name]) for name in (*ENDS, TOLERANCE) if name in query}

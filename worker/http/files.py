@@ -26,7 +26,7 @@ class File:
 
 @cache
 def pages() -> dict[str, File]:
-    """Returns the static files by name; reads them once.
+    """Returns the static files by name; caches the result.
 
     Example:
         >>> all(name.rpartition(".")[2] in TYPES for name in pages())

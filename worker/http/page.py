@@ -1,6 +1,7 @@
 """Answers requests for the page's files, snapshots and streams.
 
-Every client of the port can read all answers: published snapshots, and facts that `/metrics` also has.
+Any client of the port can read every answer. The answers contain only published snapshots and values that `/metrics`
+also exports.
 """
 
 import hashlib
@@ -46,24 +47,24 @@ T = TypeVar("T", bound=str)
 
 
 class Snapshots(Protocol):
-    """Reads the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
+    """Reader of the snapshot topic; see `worker.kafka.snapshots.follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the stream's windows on the topic, including all time."""
+        """Returns the stream's index entries; {} until the topic is read."""
 
     def wait(self, seconds: float) -> bool:
         """Waits for a change; returns whether the topic has been read to its end."""
 
     def find(self, stream: str, window: str = ..., start: int | None = ...) -> IndexEntry:
-        """Returns the index entry of a snapshot."""
+        """Returns a snapshot's index entry; raises NotRead or NotThere."""
 
     def read(self, stream: str, entry: IndexEntry) -> Snapshot:
-        """Reads a snapshot."""
+        """Returns an index entry's snapshot; raises NotRead or NewerSchema."""
 
 
 @dataclass(frozen=True)
 class DeferredBody:
-    """A costly body, which is made once for all clients."""
+    """A body that is made only if needed, and once for all clients."""
 
     key: object
     parts: Callable[[], Iterable[bytes]]
@@ -72,7 +73,7 @@ class DeferredBody:
 
 @dataclass(frozen=True)
 class Answer:
-    """A status with a body, which may be deferred."""
+    """An HTTP answer; its body may be deferred."""
 
     status: HTTPStatus
     content_type: str
@@ -89,7 +90,7 @@ class Refused(ValueError):  # noqa: N818  # an answer, not a fault
 
 
 class Page:
-    """Answers requests of the page."""
+    """Answers requests from the page."""
 
     def __init__(
         self,
@@ -102,7 +103,10 @@ class Page:
         self._clock = clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
-        """Returns the answer to a GET with the client's ETags, or None."""
+        """Returns the answer to a GET request; None for an unknown path.
+
+        `known` is the value of the request's ``If-None-Match`` header.
+        """
         try:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
@@ -125,7 +129,7 @@ class Page:
         try:
             there = self._snapshots.find(stream, window, start)
             restriction = sorted((name, values) for name, values in query.items() if name != "start")
-            asked = repr((__version__, form, restriction))  # versions may differ in the document
+            asked = repr((__version__, form, restriction))  # versions may format the document differently
             tag = f"{there.identity}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         except NotThere as error:
             raise self._missing(stream, window, start, unnamed=error.unnamed) from None
@@ -154,8 +158,8 @@ class Page:
     def events(self, target: str) -> Iterator[bytes]:
         """Yields server-sent events, or empty bytes if there are none.
 
-        The caller iterates every `TURN_SECONDS`. Events name new and deleted snapshots. If the topic has not been read
-        yet, all snapshots are new.
+        The caller iterates every `TURN_SECONDS`. Events describe changed streams, and new and deleted snapshots. If the
+        topic has not been read yet, all snapshots are new.
 
         Raises:
             Refused: the stream or a parameter is unknown.
@@ -171,7 +175,7 @@ class Page:
         return self._events(names, window, seen)
 
     def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
-        """Returns the snapshots on the topic, of one window name or of all."""
+        """Returns the streams' snapshots; an empty `window` selects all windows."""
         return {
             (name, key): entry
             for name in names
@@ -210,7 +214,7 @@ class Page:
             yield b"".join(news)
 
     def _check(self, stream: str, window: str, start: int | None) -> None:
-        """Refuses an unknown stream, and a start for all time."""
+        """Raises `Refused` for an unknown stream, or a start without a window."""
         if stream not in self._names:
             there = ", ".join(self._names)
             raise Refused(
@@ -234,7 +238,8 @@ class Page:
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
-    """Splits a target into path and parameters; // begins a path, not a host."""
+    """Splits a request target into a path and parameters."""
+    # urlsplit would parse "//x" as a host
     path, _, query = target.partition("#")[0].partition("?")
     try:
         return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
@@ -259,7 +264,7 @@ def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
 
 
 def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the streams with only their newest windows."""
+    """Limits each stream's windows to the newest `MOST_WINDOWS`."""
     return [
         stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
         for stream in document
@@ -320,7 +325,7 @@ def _one(query: Mapping[str, list[str]], name: str, default: str) -> str:
 
 
 def _start(query: Mapping[str, list[str]]) -> int | None:
-    """Parses a window's start: milliseconds or ISO 8601, by default in UTC."""
+    """Parses a window's start in milliseconds or ISO 8601 (default: UTC)."""
     given = _one(query, "start", "")
     if not given:
         return None
@@ -348,7 +353,7 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
 
 
 def _rows(query: Mapping[str, list[str]]) -> tuple[int, int, str, str]:
-    """Returns the requested range, order and search of values."""
+    """Parses the parameters `top`, `offset`, `sort` and `find`."""
     top, offset = _whole(query, "top", 50, 1, documents.MOST_ROWS), _whole(query, "offset", 0, 0, 1 << 40)
     return top, offset, _among(query, "sort", ("base", "value")), _one(query, "find", "")
 

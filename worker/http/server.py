@@ -1,6 +1,6 @@
-"""HTTP endpoints of a worker: metrics, probes and the page, on one port.
+"""HTTP server for a worker's metrics, probes and web page.
 
-One thread serves all connections. Probes and metrics have their own threads, so requests of the page do not delay them.
+One thread handles all connections. Probes and metrics use a separate thread pool, so page requests cannot delay them.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """HTTP server on its own threads; OSError if it cannot listen."""
+    """HTTP server on its own threads; raises OSError if it cannot listen."""
 
     def __init__(
         self,
@@ -130,7 +130,6 @@ class HttpServer:
         return _Pieces(answer.status, headers, packed.gzipped() if zipped else packed.plain())
 
     async def _with_body(self, answer: Answer) -> tuple[Answer, Packed]:
-        """Returns an answer with its complete body, or a refusal."""
         if isinstance(asked := answer.body, Packed):
             return answer, asked
         try:
@@ -144,7 +143,6 @@ class HttpServer:
         return await self._with_body(pages.refusal(why))
 
     async def _event_stream(self, request: Request) -> Response:
-        """Sends events until the client disconnects or stalls."""
         assert self._page is not None
         page = self._page
         try:
@@ -161,7 +159,7 @@ class HttpServer:
 
 
 class _Pieces(Response):
-    """A response that is sent in pieces, with backpressure."""
+    """A response that sends its body in pieces, with backpressure."""
 
     def __init__(self, status: int, headers: Mapping[str, str], pieces: Iterator[bytes]) -> None:
         super().__init__(None, status, headers)
@@ -184,7 +182,7 @@ class _Pieces(Response):
 
 
 class _EventStream(Response):
-    """Server-sent events; limited in number per client and in total."""
+    """A response of server-sent events; limits the number of open streams."""
 
     def __init__(
         self,
@@ -229,7 +227,7 @@ class _EventStream(Response):
 
 
 class _HostFilter:
-    """Refuses other sites and host names, against DNS rebinding."""
+    """Refuses foreign origins and unknown hosts, to prevent DNS rebinding."""
 
     def __init__(self, application: ASGIApp, names: frozenset[str], unfiltered: frozenset[str]) -> None:
         self._application, self._names, self._unfiltered = application, names | _LOCAL, unfiltered
@@ -249,7 +247,7 @@ class _HostFilter:
         return name in self._names or _is_address(name)
 
     def _same_host(self, origin: str, host: str) -> bool:
-        """Returns whether an origin is the requested host or a configured name."""
+        """Returns whether an origin has the requested host or a configured name."""
         with contextlib.suppress(ValueError):
             return (
                 urlsplit(origin).netloc.lower() == host.lower() or _hostname(origin) in self._names - _LOCAL
@@ -258,7 +256,7 @@ class _HostFilter:
 
 
 def _hostname(url: str) -> str:
-    """Returns the host of a URL in lower case, or an empty text.
+    """Returns the host of a URL in lower case, or an empty string.
 
     Example:
         >>> _hostname("//[::1]:9464"), _hostname("http://Worker.example.:80"), _hostname("//["), _hostname("null")
@@ -338,7 +336,7 @@ def serve(
     page: Page | None = None,
     names: frozenset[str] = frozenset(),
 ) -> HttpServer:
-    """Starts a server, which runs until its `shutdown`.
+    """Starts a server that runs until `shutdown`.
 
     If `healthy` returns False, a supervisor should restart the process. Raises OSError if the server cannot listen.
     """
@@ -346,7 +344,7 @@ def serve(
 
 
 def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
-    """Returns the page; reads the topic from the first request on."""
+    """Returns a page that reads the snapshot topic after the first request."""
     follower = Follower(config, on_passed=on_passed)
     streams = Streams(config, registry, ready, follower)
     return Page(streams, follower, [served.stream.name for served in config.streams])
@@ -355,7 +353,7 @@ def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed
 def listen(
     config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
 ) -> HttpServer:
-    """Starts the configured server; ConfigError if it cannot listen."""
+    """Starts the configured server; raises ConfigError if it cannot listen."""
     http = config.http
     try:
         page = page_of(config, registry, ready, on_passed) if http.page else None

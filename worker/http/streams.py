@@ -1,4 +1,4 @@
-"""JSON documents of the streams: parameters, progress and snapshots."""
+"""Describes parameters, progress and snapshots of streams as JSON."""
 
 import threading
 import time
@@ -28,10 +28,10 @@ Facts = Mapping[str, object]
 
 
 class Snapshots(Protocol):
-    """Index of the snapshot topic: `worker.kafka.snapshots.follower.Follower`."""
+    """Index of the snapshot topic; see `worker.kafka.snapshots.follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the stream's windows on the topic, including all time."""
+        """Returns the stream's index entries; {} until the topic is read."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Streams:
             return counted
 
     def _rate(self, stream: str) -> float | None:
-        """Returns reports per second; None without an earlier sample to compare."""
+        """Returns reports per second; None unless samples span 1 to 30 s."""
         with self._lock:
             (then, before), (now, at_last) = self._before[0], self._before[-1]
         if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:
@@ -121,7 +121,6 @@ class Streams:
 
 
 def _constant_part(served: Served) -> dict[str, Any]:
-    """Returns the constant part of a stream's document."""
     stream, windowing = served.stream, served.configured.limits.windowing
     document = stream.document()
     spent = stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else document["epsilon"]
@@ -158,7 +157,7 @@ def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
 
 
 def _states(facts: Facts) -> dict[str, str]:
-    """Returns each stream's state, by preference one other than serving.
+    """Returns each stream's state; prefers a process that is not serving.
 
     Example:
         >>> _states({"streams": {"s": "serving"}})

@@ -1,9 +1,9 @@
-"""Kafka: the only package that uses the client library for the worker.
+"""The only package of the worker that uses the Kafka client library.
 
-- `decoding`: record batches to columns.
-- `client`: workarounds for the library, the raw fetch hook, connections, topics, errors, a reader of output topics.
-- `reports`: the topic of reports, as a member of the consumer group and without joining it.
-- `snapshots`: the snapshot topic and the topic of rows.
-- `dead_letters`: sampling, writer and reader.
-- `admin`: the cluster's state for `check`.
+- `decoding`: decodes record batches to columns.
+- `client`: works around the library's defects, connects clients, manages topics and reads output topics.
+- `reports`: reads the topic of reports, with or without joining the consumer group, and sends reports.
+- `snapshots`: publishes and reads the snapshot topic and the topic of rows.
+- `dead_letters`: samples, sends and reads dead letters.
+- `admin`: describes a cluster for ``ldp-worker check``.
 """

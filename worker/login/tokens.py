@@ -1,6 +1,6 @@
 """OAuth 2.0 tokens by client credentials (RFC 6749 §4.4), with renewal.
 
-Kafka's client requests tokens in its heartbeat thread, so a request waits only without a valid token. While the
+Kafka's client requests tokens in its heartbeat thread, so a request waits only if there is no valid token. While the
 endpoint fails, clients get the last valid token. An unused token is not renewed.
 """
 
@@ -24,7 +24,7 @@ _RETRY_SECONDS = 2.0
 _RENEWED_AT = 0.8
 """Share of a token's lifetime after which the next token is fetched."""
 _UNSAID_SECONDS = 60.0
-"""Lifetime of a token without ``expires_in``."""
+"""Assumed lifetime of a token without ``expires_in``."""
 _MOST_SECONDS = 86_400.0
 """Maximum lifetime of a token."""
 _MOST_BYTES = 1 << 20
@@ -38,7 +38,7 @@ class TokenError(RuntimeError):
 
 @dataclass(frozen=True)
 class Credentials:
-    """Client credentials."""
+    """Client credentials for a token endpoint."""
 
     endpoint: str
     client_id: str
@@ -83,7 +83,7 @@ class Tokens:
         return time.monotonic() < self._until
 
     def _renew(self) -> None:
-        """Fetches tokens while they are used."""
+        """Renews the token for as long as clients request it."""
         while True:
             started = time.monotonic()
             found = failure = None
@@ -106,7 +106,7 @@ class Tokens:
 
 @functools.cache
 def tokens_of(credentials: Credentials) -> Tokens:
-    """Returns the tokens of credentials, shared by this process's clients."""
+    """Returns the `Tokens` for credentials, shared within this process."""
     return Tokens(credentials)
 
 
@@ -156,11 +156,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Refuses redirects, which could send the secret to another host."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Returns no request."""
+        """Returns None, which makes urllib raise HTTPError."""
 
 
 def _json(reply: IO[bytes]) -> dict[str, Any]:
-    """Returns the JSON object of an answer, or an empty object."""
+    """Returns the JSON object in a response, or an empty object."""
     try:
         found = json.loads(reply.read(_MOST_BYTES))
     except (ValueError, RecursionError, OSError, HTTPException):

@@ -19,7 +19,7 @@ Series = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Shown:
-    """Exported facts of a snapshot, with the sum and standard error of Base."""
+    """Exported values of a snapshot, with the sum and standard error of Base."""
 
     sequence: int
     reports: int
@@ -33,7 +33,7 @@ class Shown:
 
     @classmethod
     def of(cls, snapshot: Snapshot, sum_deviation: float) -> Self:
-        """Returns the exported facts of a snapshot. O(d + number of methods)."""
+        """Returns the exported values of a snapshot; O(d + methods)."""
         return cls(
             snapshot.sequence,
             snapshot.reports,

@@ -34,13 +34,13 @@ class Logger(Protocol):
 
 
 class PassedOver:
-    """Logs skipped records and batches of the workers' topics, each once."""
+    """Logs each skipped record or batch once."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger, self._known = logger, set[Passed]()
 
     def __call__(self, passed: Passed) -> bool:
-        """Logs a skipped record; returns whether it is logged for the first time."""
+        """Logs a skipped record; returns False if it is known or over the limit."""
         if passed in self._known or len(self._known) >= _MOST_PASSED:
             return False
         self._known.add(passed)
@@ -56,7 +56,7 @@ class PassedOver:
 
 
 class StreamEvents:
-    """Logs and exports one stream's `worker.counting.ports.Events`.
+    """Implements `worker.counting.ports.Events` with logs and metrics.
 
     Example:
         >>> class Printed:
@@ -83,7 +83,7 @@ class StreamEvents:
         self._passed = PassedOver(logger)
         self._covered: float | None = None
         self._refusals_logged: dict[int, float] = {}
-        """Partition -> seconds of refusals at its last log line."""
+        """Partition -> duration of its refusals in seconds at the last log line."""
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
 
@@ -96,7 +96,7 @@ class StreamEvents:
         self._logger.warning(event, **facts)
 
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
-        """Counts a refused fetch; logs it after 5 s, then every minute."""
+        """Counts a refused fetch; logs refusals after 5 s, then every minute."""
         self._failed("fetch", Step.FETCH, error)
         due = self._refusals_logged.get(partition, -_REPEAT_SECONDS) + _REPEAT_SECONDS
         if seconds < _LASTING_SECONDS:
@@ -122,7 +122,7 @@ class StreamEvents:
         self._logger.warning("claim.retry", partitions=partitions, error=str(error), remedy=error.remedy)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
-        """Logs a gap, and ends a turn of dead letters, which may be lost."""
+        """Logs a gap, and ends a turn of sending dead letters."""
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.DEAD_LETTERS)
 
@@ -133,7 +133,7 @@ class StreamEvents:
         self._metrics.reports.labels(self._stream).inc(reports)
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
-        """Counts late and undated records, and late records without a dead letter."""
+        """Counts late records, undated records, and those without a dead letter."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)
         self._metrics.undated.labels(self._stream).inc(undated)
@@ -145,7 +145,7 @@ class StreamEvents:
         self._logger.warning("reports.poisoned", test=test, reports=reports, found=found)
 
     def with_key_or_headers(self, records: int) -> None:
-        """Counts records with key or headers."""
+        """Counts records with a key or headers."""
         self._metrics.with_key_or_headers.labels(self._stream).inc(records)
 
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
@@ -164,7 +164,7 @@ class StreamEvents:
         self._logger.warning("poll.retry", error=str(error), remedy=error.remedy)
 
     def looked(self, partition: int, stored: int, end: int, high: int, watermark: int | None) -> None:
-        """Exports offset, lag and offsets above the last stable offset."""
+        """Exports a partition's stored offset, lag and watermark."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.owned.labels(*labels).set(1)
         metrics.offset.labels(*labels).set(stored)
@@ -174,7 +174,7 @@ class StreamEvents:
             metrics.watermark.labels(*labels).set(watermark / 1000)
 
     def panes(self, partition: int, state: PartitionState) -> None:
-        """Exports a partition's panes, and whether the partition waits."""
+        """Exports a partition's number of panes, and why the partition waits."""
         metrics, labels = self._metrics, (self._stream, str(partition))
         metrics.closed.labels(*labels).set(state.windows.closed / 1000)
         metrics.panes.labels(*labels).set(len(state.panes))
@@ -182,7 +182,7 @@ class StreamEvents:
         metrics.waiting.labels(*labels, "room").set(state.full)
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
-        """Records a commit's duration, and counts it by its answer."""
+        """Records the duration of a commit, and counts the commit by its answer."""
         self._metrics.commit_seconds.labels(self._stream).observe(seconds)
         if answer is not None:
             self._metrics.commits.labels(self._stream, answer.value).inc()
@@ -202,7 +202,7 @@ class StreamEvents:
         self._metrics.forget_partition(self._stream, partition)
 
     def released(self, partition: int) -> None:
-        """Logs a release, and ends a turn of dead letters."""
+        """Logs a release, and ends a turn of sending dead letters."""
         self._metrics.forget_partition(self._stream, partition)
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.DEAD_LETTERS)
@@ -219,11 +219,11 @@ class StreamEvents:
             self._cover()
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Exports a published snapshot."""
+        """Exports and logs a published snapshot."""
         self.shown(Shown.of(snapshot, sum_deviation))
 
     def shown(self, shown: Shown) -> None:
-        """Exports and logs the facts of a snapshot."""
+        """Exports and logs the values of a snapshot."""
         metrics, name = self._metrics, self._stream
         metrics.snapshots.labels(name).inc()
         metrics.sequence.labels(name).set(shown.sequence)
@@ -240,7 +240,7 @@ class StreamEvents:
         )
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
-        """Exports up to which time windows are final, and their delay."""
+        """Exports the time up to which windows are final, and its delay."""
         metrics, name = self._metrics, self._stream
         for window in self._windows - closed.keys():
             metrics.window_closed.remove(name, window)
@@ -267,7 +267,7 @@ class StreamEvents:
         self._cover()
 
     def _cover(self) -> None:
-        """Restarts the process's age of the newest snapshot."""
+        """Restarts the age of the newest snapshot."""
         if self._covered is None:
             self._metrics.age.labels(self._stream).set_function(
                 lambda: self._clock() - (self._covered or 0.0)

@@ -12,7 +12,7 @@ import structlog
 from ldp.terminal import printable, printable_json
 
 _CONNECTIONS = "kafka.net"
-"""Loggers that repeat a message for each connection attempt."""
+"""Parent of the loggers that repeat a message for each connection attempt."""
 _PAUSE_SECONDS = 10.0
 _OWN = ("worker", "ldp")
 """The project's own loggers."""
@@ -21,8 +21,8 @@ _OWN = ("worker", "ldp")
 def configure(level: str = "info", process: int | None = None) -> None:
     """Routes structlog and standard logging to stderr, with UTC times.
 
-    Loggers of libraries log at WARNING and above, or with level debug at INFO and above. With other levels, repeated
-    lines about connections are dropped, because the worker logs the cause.
+    Libraries log at WARNING and above, or at INFO and above if the level is debug. At other levels, repeated lines
+    about connections are dropped, because the worker logs the cause.
     """
 
     def number(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -1,6 +1,6 @@
 """Merges metrics of several processes, with the label ``process``.
 
-The multiprocess mode of prometheus_client cannot remove a sample, for example of a released partition.
+The multiprocess mode of prometheus_client is not used, because it cannot remove the samples of a released partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ def registry(
 
 
 def merge(shown: Iterable[str | None]) -> list[Metric]:
-    r"""Merges processes' OpenMetrics texts; None if a process does not answer.
+    r"""Merges the OpenMetrics texts of processes; skips missing texts (None).
 
     Example:
         >>> text = "# TYPE lag gauge\nlag 3.0\n# EOF\n"

@@ -55,7 +55,7 @@ class Metrics:
         return Histogram(f"ldp_worker_{name}", text, ("stream",), buckets=_FAST, registry=self.registry)
 
     def _define_counting(self) -> None:
-        """Defines counters of this process: rates, not totals of the stream."""
+        """Defines counters of this process, for rates but not stream totals."""
         counter, histogram = self._counter, self._histogram
         self.records = counter(
             "records_total", "Records read, by outcome: accepted or rejected.", ("stream", "outcome")

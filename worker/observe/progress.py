@@ -14,10 +14,10 @@ from worker.counting.ports import Unavailable
 from worker.observe.units import age_text
 
 READY_TIMEOUT_SECONDS = 20.0
-"""Maximum time that a step may fail, or the polling thread may be silent, while the stream is ready."""
+"""Time for which a step may fail, or the polling thread may be silent, before the stream is no longer ready."""
 SERVING = "serving"
 CHECK = "run ldp-worker check, which finds faults of Kafka, Redis and the topics"
-"""Remedy of a cause without a specific remedy."""
+"""Remedy if a cause has no specific remedy."""
 
 
 class Step(Enum):
@@ -89,7 +89,7 @@ class Progress:
         return 0.0 if failure is None else self._clock() - failure.since
 
     def over(self, step: Step) -> None:
-        """Ends a turn of a step, which is a success if the turn had no failure."""
+        """Ends a turn of a step; clears the failure if the turn succeeded."""
         failure = self._failing.get(step)
         if failure is not None and not failure.fresh:
             del self._failing[step]

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 
 def size_text(count: int) -> str:
-    """Formats bytes in the largest unit of at least 1.
+    """Formats a number of bytes in the largest unit that gives at least 1.
 
     Example:
         >>> size_text(800), size_text(3 << 19)

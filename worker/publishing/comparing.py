@@ -1,7 +1,7 @@
 """Compares each final window with the previous one.
 
-The publisher has the last estimate of each window name in memory only, so a new publisher compares after two final
-windows. `ldp.analysis.changes` compares any windows on the topic.
+The publisher keeps the last estimate of each window name only in memory. A new publisher therefore compares nothing
+until two consecutive windows are final. `ldp.analysis.changes` can compare any two windows on the topic.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ class Comparer:
     """Compares the final windows of a stream.
 
     Args:
-        queries: the queries of its snapshots; the sets among them are compared.
+        queries: the queries of the stream's snapshots. All values and the set queries are compared.
         level: false discovery rate of each comparison; 0 for no comparison.
         at_least: the largest difference that is not a change.
     """
@@ -32,13 +32,13 @@ class Comparer:
         finals: Sequence[tuple[Period, ldp.Estimate]],
         emit: Callable[[Period, int, Sequence[str]], object],
     ) -> None:
-        """Compares final windows, in order for each name, and emits changes.
+        """Compares each final window with the window that ends at its start.
 
-        ``emit`` receives the window, the number of changed values, and the names of changed sets. A hopping window is
-        compared with the window that ends at its start, so that no report is in both.
+        Two compared windows therefore share no report. ``finals`` must be in order of time for each name. ``emit``
+        receives the later window, the number of changed values, and the names of changed sets.
         """
         for window, estimate in finals:
-            # with reports at several rates, the counts do not show the number of reports at each
+            # if reports have several rates, the counts do not show the number of reports at each rate
             if (
                 not self._level
                 or window.start is None

@@ -27,9 +27,9 @@ class Content:
         queries: the queries that snapshots answer.
         level: confidence level of Base's intervals.
         methods: the published methods, including Base.
-        fewest_new: fewest new reports of a snapshot; fewer, but not 0, delay it unless a partition is full of panes.
-        idle_timeout: seconds without a new timestamp after which a partition is idle.
-        retain: time that a window's messages stay after its end, in milliseconds; None: forever.
+        fewest_new: minimum number of new reports in a snapshot, unless a partition has reached its limit of panes.
+        idle_timeout: a partition is idle if its watermark has not advanced for this many seconds.
+        retain: lifetime of a window's messages after the window's end, in milliseconds; None: forever.
         rows: the topic of rows.
         changed_level: false discovery rate of changes between windows; 0 for no comparison.
         changed_at_least: the largest difference that is not a change.
@@ -52,9 +52,9 @@ class Plan:
 
     Attributes:
         head: the newest head.
-        stored: the cut.
+        stored: the cut as it was read from the store.
         windows: the window progress of the cut; None without windows.
-        cut: the cut as the snapshot records it.
+        cut: the cut as the next head records it.
         reports: the number of reports in the cut.
     """
 
@@ -68,7 +68,7 @@ class Plan:
     def of(
         cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
     ) -> "Plan":
-        """Plans the snapshot of a cut; ``still``: whether a partition is idle."""
+        """Plans the snapshot of a cut; ``still`` tests if a partition is idle."""
         windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
@@ -87,10 +87,10 @@ class Plan:
         return self.cut.floors.keys() > self.head.floors.keys()
 
     def demand_consistent(self, stream: ldp.Stream) -> None:
-        """Checks a cut that is not behind the head.
+        """Checks a cut that is not behind the head for contradictions.
 
         Raises:
-            StateLost: the cut has fewer reports without a new gap, or counts by other rules.
+            StateLost: the rules of the cut contradict the head, or the cut has fewer reports and no new gap.
         """
         head = self.head
         if differing := head.contradicts(self.cut):
@@ -107,7 +107,10 @@ class Plan:
             )
 
     def is_new(self, content: Content, *, otherwise: bool) -> bool:
-        """Returns whether counts, or anything else (``otherwise``), are new."""
+        """Returns whether there is new content to publish.
+
+        ``otherwise`` is True if something other than the cut or the methods has changed.
+        """
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits
@@ -141,7 +144,7 @@ class Plan:
         return self.stored.written(start, end), self.is_complete(due)
 
     def is_complete(self, due: Due) -> bool:
-        """Returns whether the counts of a window have all its reports."""
+        """Returns whether the counts of a window contain all its reports."""
         return due.complete and not self.cut.uncounted
 
 

@@ -1,8 +1,8 @@
-"""Publishes consistent cuts of the store, one transaction each.
+"""Publishes consistent cuts of the store, each in one transaction.
 
-The head is a message of that transaction, with the snapshot's number and offsets. A publisher that starts, or does
-not know an outcome, reads the head and continues from it. Partitions do not depend on each other, so any set of
-partition states, each read in one step, is a consistent cut.
+One message of each transaction is the head, with the snapshot's number and offsets. A publisher that starts, or does
+not know the outcome of a transaction, reads the head and continues from it. Partitions do not depend on each other, so
+any set of partition states, each read in one step, is a consistent cut.
 """
 
 import threading
@@ -23,23 +23,23 @@ from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due
 
 PARTITION = 0
-"""The owner of this partition of a stream's topic publishes its snapshots."""
+"""The owner of this partition publishes the stream's snapshots."""
 _SOON_SECONDS = 0.2
 """Interval of ticks until this worker owns partition 0 and has published its first snapshot."""
 _BEHIND_SECONDS = 60.0
 """Interval of warnings that the counts are behind the head."""
 _HEARD_SECONDS = 10.0
-"""Time for owners to read a head that admits them. Then the publisher checks the head, and doubles the time."""
+"""Time for owners to read a head that admits partitions. Then the publisher checks the head, and doubles the time."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The current topic and consumer group.
+    """Access to the topic and its consumer group.
 
     Attributes:
         partitions: returns the topic's partitions.
-        uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
-            have some; see `worker.kafka.reports.group`.
+        uncounted: returns the partitions that should have counts, but have none. Its argument maps each partition
+            without counts to whether it was claimed. See `worker.kafka.reports.group`.
         epoch: returns the epoch of this worker's last claim of partition 0, or None; thread-safe.
     """
 
@@ -59,7 +59,7 @@ class Publisher:
         group: the topic and its consumer group.
         recommender: recommends a method for each query.
         events: receives events.
-        clock: seconds.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -88,20 +88,19 @@ class Publisher:
         self._heartbeat: Callable[[], object] = lambda: None
 
     def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
-        """Ticks until stopped, then once more for the last commit.
+        """Ticks until ``stopping`` is set, then once more for the last commit.
 
-        Calls ``heartbeat`` between ticks, and within long ones: the commit of a transaction can block indefinitely.
+        Calls ``heartbeat`` between ticks and during long ticks. The commit of a transaction can block indefinitely.
         """
         self._heartbeat = heartbeat
-        while not stopping.wait(self._wait(every)):
+        while not stopping.wait(self._seconds_until_tick(every)):
             self.tick()
             self._events.ticked()
             heartbeat()
         self.tick()
         self._let_go()
 
-    def _wait(self, every: float) -> float:
-        """Returns the seconds until the next tick; fewer for a new owner."""
+    def _seconds_until_tick(self, every: float) -> float:
         waits_for_epoch = self._group.epoch() is None
         new = self._taken_over is not None and self._clock() < self._taken_over + every
         return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
@@ -110,14 +109,14 @@ class Publisher:
         """Publishes a snapshot if it is new and this worker owns partition 0.
 
         Exactly-once publishing depends on the order of the steps. After a failure, readers see all of a snapshot or
-        none of it, and the next tick reads the head first:
+        none of it, and the next tick reads the head first.
 
         1. Check in the store that this worker owns partition 0.
         2. Open the snapshot producer if it is closed. That fences older publishers, aborts an open transaction, and
            reads the head once no transaction below the topic's end is open.
         3. Read the cut, each partition in one step.
-        4. Compare the cut with the head: it is behind, contradicts it, or is new. Or the head was deleted.
-        5. Take the snapshot: the estimate by each method, as messages.
+        4. Compare the cut with the head. Continue only if there is new content, or if the head was deleted.
+        5. Take the snapshot: compute the estimate by each method, and encode messages.
         6. Check in the store again that this worker owns partition 0.
         7. Begin a transaction, and send each message.
         8. Wait for the acknowledgement of each message.
@@ -140,7 +139,7 @@ class Publisher:
             began = time.perf_counter()
             # Step 3.
             plan = self._plan(self._head)
-            self._warn_of_numbers(plan, opens=opens)
+            self._warn_if_renumbered(plan, opens=opens)
             # Step 4.
             if self._head.behind(plan.cut):
                 # the store was rolled back: the owners detect that, and read the log again
@@ -158,7 +157,7 @@ class Publisher:
                 if not self._publish(lineage, plan):
                     return
                 held_back, seconds = False, time.perf_counter() - began
-            self._emit_closed(plan.stored)
+            self._emit_windows_closed(plan.stored)
             if not held_back:
                 self._events.checked(seconds)
         except Unavailable as error:
@@ -166,7 +165,7 @@ class Publisher:
             self._let_go()
 
     def _owns(self) -> str | None:
-        """Returns the lineage of partition 0 if the store has our epoch."""
+        """Returns partition 0's lineage, or None if this worker does not own it."""
         epoch = self._group.epoch()
         if epoch is None:
             return None
@@ -182,8 +181,7 @@ class Publisher:
         return head
 
     def _plan(self, head: Head) -> Plan:
-        """Reads a cut, and plans its snapshot."""
-        partitions = self._group.partitions()  # once: the topic may grow in the meantime
+        partitions = self._group.partitions()  # read once, because the topic may grow in the meantime
         stored = stored_cut.read(
             self._stream, self._state_reader, partitions, self._group.uncounted, self._heartbeat
         )
@@ -194,7 +192,7 @@ class Publisher:
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
     def _is_gone(self, plan: Plan) -> bool:
-        """Returns whether the head was deleted before all partitions read it."""
+        """Returns whether the head was deleted before all owners read it."""
         states = plan.stored.states
         named = [states[p] for p in plan.head.floors if p in states]
         if all(state.waits_at is None for state in named):
@@ -206,14 +204,12 @@ class Publisher:
         return self._snapshot_producer.head(decided=True).sequence < plan.head.sequence
 
     def _warn_behind(self, plan: Plan) -> None:
-        """Emits a warning at once, then once a minute."""
         if self._behind_due is None or self._clock() >= self._behind_due:
             self._behind_due = self._clock() + _BEHIND_SECONDS
             head, cut = dict(plan.head.offsets), dict(plan.cut.offsets)
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
-    def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
-        """Warns if numbers restart at 1 although reports sufficed before."""
+    def _warn_if_renumbered(self, plan: Plan, *, opens: bool) -> None:
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(
@@ -224,8 +220,7 @@ class Publisher:
                 remedy="set cleanup.policy=compact on the snapshot topic",
             )
 
-    def _emit_closed(self, stored: StoredCut) -> None:
-        """Emits the end of closed windows that every partition counts."""
+    def _emit_windows_closed(self, stored: StoredCut) -> None:
         marks = [
             state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
         ]
@@ -250,7 +245,7 @@ class Publisher:
         return lambda partition: now - self._moved.get(partition, (None, now))[1] >= most
 
     def _publish(self, lineage: str, plan: Plan) -> bool:
-        """Publishes a planned snapshot; returns False without ownership."""
+        """Publishes a planned snapshot; returns False if ownership was lost."""
         # Step 5.
         due = list[Due]()
         if plan.announces(self._content):

@@ -1,6 +1,6 @@
 """Recommends the best method for each query, on a background thread.
 
-`ldp.analysis.method_selection` chooses the method by simulation, which takes seconds. Snapshots have the newest
+`ldp.analysis.method_selection` chooses the method by simulation, which takes seconds. Snapshots contain the newest
 recommendation, or none if no method is clearly best.
 """
 
@@ -22,13 +22,13 @@ from worker.counting.ports import Events
 REPEATS = 50
 """Simulated collections per recommendation."""
 LARGEST = 10 << 20
-"""Most values in all these collections together: a larger domain has fewer collections."""
+"""Maximum number of values in all simulated collections of a recommendation. Large domains get fewer collections."""
 EVERY_SECONDS = 60.0
-"""Shortest time from one recommendation to the next."""
+"""Minimum time from one recommendation to the next."""
 FEWEST = 10
-"""Fewest collections for a recommendation; a domain too large for them, or of one value, has none."""
+"""Minimum number of collections for a recommendation. Domains of one value, or too large for this number, get none."""
 SHARE = 0.1
-"""Largest share of one core for a stream's recommendations."""
+"""Maximum share of one core for a stream's recommendations."""
 
 
 def in_background(work: Callable[[], None]) -> None:
@@ -43,7 +43,7 @@ class Recommender:
         stream: the stream.
         queries: the queries; without any, nothing is computed.
         events: receives failures.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
         start: runs work in the background.
         methods: the published methods, which may be recommended.
     """
@@ -66,16 +66,16 @@ class Recommender:
 
     @property
     def latest(self) -> Mapping[str, Recommended]:
-        """The newest recommendation by the query's name."""
+        """The newest recommendations by query name."""
         return self._latest
 
     @property
     def methods(self) -> Mapping[str, str]:
-        """The methods of `latest`, by the query's name."""
+        """The methods of `latest` by query name."""
         return {name: found.method for name, found in self._latest.items()}
 
     def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
-        """Starts a recommendation from an estimate, unless it is too early.
+        """Starts a recommendation, unless one is running or was made recently.
 
         Args:
             sequence: the snapshot's number, which is also the simulation's seed.

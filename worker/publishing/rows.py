@@ -1,7 +1,7 @@
 """Plans the records that a snapshot writes to the topic of rows.
 
-The head records the rows that a window can have, so that the next publisher can delete them with their window. The
-publisher reads the topic of rows only if the head has no such record.
+The head lists the rows that a window can have, so that the next publisher can delete them with the window. The
+publisher reads the topic of rows only if the head does not contain this list.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from worker.counting import windows
 from worker.counting.head import Head
 
 MOST_DELETED = 50_000
-"""Most rows that one snapshot deletes; the others follow in the next one."""
+"""Maximum number of rows that one snapshot deletes; the next snapshot deletes more."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Plan:
 
     Attributes:
         stream: the stream's name.
-        slots: the rows of each window, or None.
-        rows: the rows that the next head records, or None.
-        leaving: rows of all time that are no longer written.
-        older: rows of windows that are no longer written, for windows that end at or before `until`.
-        until: a time in milliseconds.
+        slots: the rows of each window; None if no rows are written.
+        rows: the rows that the next head records; None if it records none.
+        leaving: former rows of all time.
+        older: former rows of each window that ends at or before `until`.
+        until: the latest window end that `older` covers, in milliseconds.
         stale: tombstones for rows of deleted windows.
     """
 
@@ -60,7 +60,7 @@ class Plan:
         )
 
     def deleted(self, window: Period) -> list[Row]:
-        """Returns the tombstones of all rows that a window can have."""
+        """Returns tombstones for all rows that a window can have."""
         if self.slots is None:
             return []
         older = self._older(window)
@@ -88,12 +88,12 @@ class RowTopic:
         return recorded == (None if self.topic is None else (self.topic, self.slots))
 
     def carried(self, head: Head) -> Rows | None:
-        """Returns the record of rows for a head that writes none."""
+        """Returns the rows that a head without a snapshot records."""
         return None if self.topic is None else head.rows
 
     @property
     def most_windows(self) -> int | None:
-        """Most windows of a name that one snapshot deletes; None for all."""
+        """Maximum number of windows that a snapshot deletes per name, or None."""
         if self.slots is None:
             return None
         return max(1, MOST_DELETED // (len(self.slots.methods) * sum(self.slots.ranks.values())))
@@ -108,15 +108,15 @@ class RowTopic:
         come: int,
         there: Callable[[], Iterable[bytes]],
     ) -> Plan:
-        """Plans the rows in O(listed windows); reads the topic if needed.
+        """Plans the rows; reads the topic if needed. O(windows in `progress`).
 
         Args:
             stream: the stream's name.
             head: the newest head.
             progress: the progress in the next head, with the starts on the snapshot topic.
             due: the windows that the snapshot publishes.
-            retain: time that a window stays after its end, in milliseconds; None: forever.
-            come: the current event time, for ages of windows.
+            retain: lifetime of a window after its end, in milliseconds; None: forever.
+            come: the current event time, to compute the ages of windows.
             there: returns the keys of the stream's rows on the topic.
         """
         if self.topic is None or self.slots is None:
@@ -166,7 +166,7 @@ class RowTopic:
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:
-    """Adds a row's place, unless it exceeds the limit of a configuration."""
+    """Returns ``places`` with a row added, up to `MOST_RANK` rows."""
     row = Slots((key.method,), {key.query: key.rank})
     more = row if places is None else places | row
     return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

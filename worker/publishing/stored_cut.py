@@ -14,7 +14,7 @@ from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import StateLost, StateReader, StoredPartition, Unavailable
 
 _MOST, _MOST_BYTES = 10, 32 << 20
-"""Limits of one read: partitions, and bytes of their totals."""
+"""Limits of one read: the number of partitions, and the bytes of their all-time counts."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class StoredCut:
 
     Attributes:
         states: claimed partition -> its state.
-        commits: partition -> cell -> id of the commit that wrote it.
+        commits: partition -> cell -> id of the commit that wrote the cell.
         uncounted: partitions that should have counts, but have none.
     """
 
@@ -60,18 +60,18 @@ def read(
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
     heartbeat: Callable[[], object],
 ) -> StoredCut:
-    """Reads all partitions in groups; O(state) each.
+    """Reads all partitions in groups; O(state) per partition.
 
     Args:
         stream: the stream.
         state_reader: the reader of the store.
         partitions: the partitions of the topic.
-        uncounted: given the partitions without counts, each with whether it was claimed, returns those that should
-            have some; see `worker.kafka.reports.group`.
+        uncounted: returns the partitions that should have counts, but have none. Its argument maps each partition
+            without counts to whether it was claimed. See `worker.kafka.reports.group`.
         heartbeat: called between slices of long work.
 
     Raises:
-        StateLost: a partition cannot be read, or partitions have counts of different histories.
+        StateLost: a partition cannot be read, or partitions have counts of different lineages.
         Unavailable: the store does not answer.
     """
     states, commits, without = {}, {}, dict[int, bool]()
@@ -94,7 +94,7 @@ def read(
             raise unreadable(stream, partition, error) from None
         commits[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
-    # a partition may have been committed since
+    # a partition may have been committed since the read
     missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.commit_id]
     return StoredCut(states, commits, missing)
 

@@ -38,7 +38,7 @@ class Taken:
 
 
 def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
-    """Takes a head that admits partitions, with the last windows and rows."""
+    """Returns a head that admits partitions, without a snapshot."""
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
@@ -57,7 +57,7 @@ def take(
     there: Callable[[], Iterable[bytes]],
     heartbeat: Callable[[], object],
 ) -> Taken:
-    """Takes snapshots of all time and windows; O(windows · methods · domain).
+    """Takes snapshots of all time and windows; O(windows · methods · values).
 
     Args:
         stream: the stream.
@@ -65,7 +65,7 @@ def take(
         due: the windows to write.
         content: the configured content.
         lineage: the lineage of the counts.
-        recommended: the method for each query.
+        recommended: the recommendations by query name.
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
     """
@@ -74,7 +74,7 @@ def take(
     after, gone = window_progress.kept(plan.cut.progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
-        _take,
+        _take_rounded,
         stream,
         cut=replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods)),
         sequence=head.sequence + 1,
@@ -87,7 +87,7 @@ def take(
     )
     estimate = _estimate(stream, stored.total(stream))
     taken = of(estimate=estimate, recommended=recommended)
-    # the head lists the methods that can have bodies: delete those of former methods, also of open windows
+    # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken)
     messages += snapshot.delete_window(taken, taken.window, former)
@@ -108,8 +108,7 @@ def take(
     return Taken(taken, messages, sent, estimate, finals)
 
 
-def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
-    """Takes a snapshot with numbers rounded as in messages and rows."""
+def _take_rounded(stream: ldp.Stream, **given: Any) -> Snapshot:
     return snapshot.rounded(snapshot.take(stream, **given))
 
 

@@ -1,8 +1,8 @@
-"""Determines final windows at a cut, and their record in the next head.
+"""Decides which windows are final at a cut, and updates window progress.
 
-A window is final once every partition has closed it. The head has the time up to which the windows of a name are
-closed, which never goes back. The clock decides in one case only: if a partition has no capacity for another pane, and
-the partitions that hold its windows back are idle, the oldest windows are closed as bounded.
+A window is final once every partition has closed it. For each window name, the head records the time up to which
+windows are closed. This time never goes back. The clock matters in one case only: a partition has reached its limit of
+panes, and all partitions that keep the oldest windows open are idle. These windows are then closed as bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Due:
 
     Attributes:
         period: the window.
-        complete: whether all its reports up to the partitions' offsets are counted.
+        complete: whether every report of the window below the partitions' offsets is counted in the window.
     """
 
     period: Period
@@ -33,11 +33,11 @@ class WindowProgress:
     """The window progress of a cut.
 
     Attributes:
-        floors: partition that the next head names -> the time at which its windows begin.
-        progress: window name -> its progress in the next head, with the starts that were on the topic before.
-        due: windows that become final, and open windows that may have changed; ordered within each name.
+        floors: partition in the next head -> the time at which the partition's windows begin.
+        progress: window name -> progress in the next head, with the starts of windows that are already on the topic.
+        due: windows that become final, and open windows that may have changed; in order of time for each name.
         reached: the highest time up to which windows were closed.
-        come: the current event time, for ages of final windows.
+        come: the current event time, to compute the ages of final windows.
     """
 
     floors: Mapping[int, int]
@@ -55,16 +55,16 @@ def decide(
 ) -> WindowProgress | None:
     """Returns a stream's window progress; O(partitions · panes · windows).
 
-    Only windows that every partition's state has are published.
+    The windows of a name are published only if every partition counts windows of this name.
 
     Args:
         head: the newest head.
         states: the partitions that have a state.
         partitions: all partitions of the topic.
-        still: whether a partition is idle.
+        still: returns whether a partition is idle.
 
     Returns:
-        None if no windows except `ALL` are or were configured, and no partition has rules with windows ahead.
+        The progress; None if the head admits no partition, and no partition has or will have windows.
     """
     # a state that was rolled back may still reach windows that its newest rule lacks
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
@@ -74,35 +74,33 @@ def decide(
     floor = reached = head.reached or 0
     for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
-        # added windows begin at the latest start of all partitions, with future starts where a state lacks them
-        since = max(_since(window, state) for state in states.values())
+        # added windows begin at the latest start of all partitions, which is a future start if a state lacks them
+        since = max(_first_start(window, state) for state in states.values())
         old = head.progress.get(name, Closed(0))
         before = Closed(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
-        progress[name] = _closed(window, before, head, states, partitions, still)
+        progress[name] = _next_progress(window, before, head, states, partitions, still)
         if progress[name].closed > before.closed:
             reached = max(reached, progress[name].closed)
         if all(name in state.windows.first_start for state in states.values()):
             first = max(since, *(state.windows.evicted_to for state in states.values()))
             due += _due(window, before, progress[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
-    return WindowProgress(floors, progress, due, reached, _come(reached, states.values()))
+    return WindowProgress(floors, progress, due, reached, _event_time(reached, states.values()))
 
 
-def _come(reached: int, states: Collection[PartitionState]) -> int:
-    """Returns the end of closed windows; without windows, the watermark."""
+def _event_time(reached: int, states: Collection[PartitionState]) -> int:
     if any(state.windowing for state in states):
         return reached
     return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
 
 
-def _since(window: Window, state: PartitionState) -> int:
-    """Returns the first start that a partition may publish, now or later."""
+def _first_start(window: Window, state: PartitionState) -> int:
     if window.name in state.windows.first_start:
         return state.windows.first_start[window.name]
     return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)
 
 
-def _closed(
+def _next_progress(
     window: Window,
     before: Closed,
     head: Head,
@@ -110,7 +108,6 @@ def _closed(
     partitions: Sequence[int],
     still: Callable[[int], bool],
 ) -> Closed:
-    """Returns the next progress of one name's windows."""
     # a partition without a state or these windows, or without admission, has closed nothing
     having = {p: state for p, state in states.items() if window.name in state.windows.first_start}
     own = {
@@ -118,8 +115,8 @@ def _closed(
         for p in {*partitions, *head.floors}
     }
     passed = max(before.closed, window.last_end(min(own.values(), default=0)))
-    # at most `MOST_AT_ONCE` windows with reports; windows without reports do not count
-    ends = sorted({start + window.length for start in _starts(window, having)})
+    # close at most `MOST_AT_ONCE` windows with reports; windows without reports do not count
+    ends = sorted({start + window.length for start in _starts_with_reports(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
     if len(ends) > MOST_AT_ONCE:
         return Closed(ends[MOST_AT_ONCE - 1], before.bounded, before.starts)
@@ -140,8 +137,8 @@ def _closed(
 def _due(
     window: Window, before: Closed, after: Closed, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
-    """Yields one name's windows that become final, and its open windows."""
-    for start in sorted(_starts(window, states)):
+    """Yields the windows of a name that become final or are still open."""
+    for start in sorted(_starts_with_reports(window, states)):
         end = start + window.length
         # only windows with reports
         if start >= first and end > before.closed:
@@ -149,8 +146,7 @@ def _due(
             yield Due(Period(window.name, start, end, end <= after.closed), whole)
 
 
-def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
-    """Returns the starts of the windows that have reports."""
+def _starts_with_reports(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
     panes = {pane for state in states.values() for pane in state.panes}
     return {
         start for pane in panes for start in window.starts(pane) if pane.within(start, start + window.length)
@@ -158,10 +154,10 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
 
 
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
-    """Returns whether no gap of a log can have had reports of a window.
+    """Returns whether no gap of a log can contain reports of a window.
 
-    A lost report in a window was not late, so its pane was open before the gap. It precedes the first report after the
-    gap, so its timestamp exceeds that of this report by at most grace and disorder.
+    Late reports do not count in a window, so the window must have been open before the gap. A lost report precedes the
+    first report after the gap, and its timestamp is higher by at most `max_out_of_orderness` plus `grace`.
     """
     for state in states.values():
         hold = max((rule.limits.windowing.hold for rule in state.rules if rule.limits.windowing), default=0)
@@ -178,14 +174,14 @@ def kept(
     come: int,
     most: int | None = None,
 ) -> tuple[dict[str, Closed], list[Period]]:
-    """Returns the progress with starts on the topic, and windows to delete.
+    """Returns the progress without expired windows, and the expired windows.
 
     Args:
-        progress: the progress in the next head, with the former starts on the topic.
+        progress: the progress in the next head, with the starts of windows that are already on the topic.
         published: the windows that the snapshot publishes.
-        retain: time that a window stays after its end, in milliseconds; None: forever, without recorded starts.
+        retain: lifetime of a window after its end, in milliseconds. None: forever, and no starts are recorded.
         come: the current event time.
-        most: limit of deleted windows of a name, the oldest first; None for all.
+        most: maximum number of windows to delete for each name, the oldest first; None for all.
     """
     if retain is None:
         return {name: Closed(line.closed, line.bounded) for name, line in progress.items()}, []

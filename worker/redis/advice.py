@@ -6,7 +6,7 @@ from redis.sentinel import MasterNotFoundError
 from worker.config.address import Address
 
 START = "start Redis, or correct redis.url and redis.password"
-"""The remedy if nothing answers."""
+"""The remedy if no server answers."""
 _PLAIN = "this port does not seem to use TLS: write redis:// in redis.url, or correct its port"
 _CERTIFICATE = (
     "Redis rejects or requires a client certificate: correct redis.ssl_certfile and redis.ssl_keyfile"
@@ -17,7 +17,7 @@ RIGHTS = (
     " +hgetall +hget +hmget +exists +get +set +rename +persist +hset +del +evalsha +eval +info +scan +unlink; in a"
     " cluster also +cluster|slots +command +asking"
 )
-"""The remedy if a user lacks a right."""
+"""The remedy if a user lacks a permission."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
 _FULL = "free memory in Redis or raise its maxmemory: it rejects writes while it is full"
 _REPLICA = (
@@ -60,7 +60,7 @@ _REMEDIES = {
     "reset by peer": _TLS,
     "Connection closed by server": _TLS,
 }
-"""By a part of the error's text; the first match applies."""
+"""Remedies by a part of the error's text; the first match applies."""
 
 
 def described(error: Exception) -> str:
@@ -75,7 +75,7 @@ def remedy(error: Exception, at: Address | None = None) -> str:
 
     Args:
         error: the client library's exception.
-        at: the address, if the error came while connecting.
+        at: the address, if the error occurred while connecting.
 
     Example:
         >>> from redis import AuthenticationError

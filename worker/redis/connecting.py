@@ -14,18 +14,18 @@ from worker.config.schema import secret
 
 Client: TypeAlias = redis.Redis | redis.RedisCluster
 TIMEOUT_SECONDS = 5.0
-"""Time-out of a step, which is then in doubt and retried."""
+"""Time-out of a step. After a time-out, the outcome of the step is unknown, and the worker retries it."""
 
 
 def connect(table: RedisTable, retries: int = 0) -> Client:
-    """Returns a client without retries: a lost reply must stay in doubt.
+    """Returns a client of the configured Redis.
 
     The client of a server or of Sentinels connects on first use, and again after a fail-over. The client of a cluster
-    reads the list of nodes at once, and follows their redirections.
+    reads the list of nodes immediately, and follows redirections.
 
     Args:
-        table: the table of the configuration.
-        retries: limit of repeated sends of a command; more than 0 for readers only.
+        table: the table `redis` of the configuration.
+        retries: limit of repetitions of an unanswered command. Only readers set it, because a write may have succeeded.
 
     Raises:
         redis.exceptions.RedisClusterException: no node of a cluster answered.
@@ -34,7 +34,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
     settings: dict[str, Any] = {
         "username": at.username,
         "password": at.password or secret(table.password),
-        **_reaching(table),
+        **_connection_settings(table),
     }
     match at.kind:
         case "cluster":
@@ -49,7 +49,7 @@ def connect(table: RedisTable, retries: int = 0) -> Client:
 
 
 def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
-    """Returns the servers that a client writes to, with names in a cluster."""
+    """Returns (name, client) of each primary; the name is '' if not a cluster."""
     if isinstance(client, redis.RedisCluster):
         nodes: list[Any] = client.nodes_manager.get_nodes_by_server_type("primary")
         found = [(str(node.name), client.get_redis_connection(node)) for node in nodes]
@@ -57,8 +57,7 @@ def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
     return [("", client)]
 
 
-def _reaching(table: RedisTable) -> dict[str, Any]:
-    """Returns the arguments of every connection."""
+def _connection_settings(table: RedisTable) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "socket_timeout": TIMEOUT_SECONDS,
         "socket_connect_timeout": TIMEOUT_SECONDS,
@@ -77,10 +76,9 @@ def _reaching(table: RedisTable) -> dict[str, Any]:
 
 
 class _Sentinels(Sentinel):
-    """Sentinels with an error that explains why none of them names a master."""
+    """Asks Sentinels for a master; the error contains each Sentinel's reason."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Returns the master's address; asks the last successful Sentinel first."""
         why = []
         for number, sentinel in enumerate(self.sentinels):
             try:
@@ -91,7 +89,7 @@ class _Sentinels(Sentinel):
             if (state := masters.get(service_name)) is None:
                 why.append(f"one Sentinel monitors only {', '.join(masters) or 'none'}")
             elif self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
-                self.sentinels.insert(0, self.sentinels.pop(number))
+                self.sentinels.insert(0, self.sentinels.pop(number))  # the next call asks it first
                 return state["ip"], state["port"]
             else:
                 why.append(f"{state['ip']}:{state['port']} is down")
@@ -99,7 +97,7 @@ class _Sentinels(Sentinel):
 
 
 class _Master(redis.Redis):
-    """A client of the current master; also closes its Sentinels' clients."""
+    """A client of the current master; `close` also closes the Sentinels."""
 
     def close(self) -> None:
         super().close()
@@ -107,7 +105,7 @@ class _Master(redis.Redis):
 
 
 def _master(table: RedisTable, at: Address, settings: dict[str, Any]) -> "redis.Redis":
-    asking = _reaching(table) | {
+    asking = _connection_settings(table) | {
         "password": secret(table.sentinel_password),
         "retry": Retry(NoBackoff(), 0),
     }

@@ -4,4 +4,4 @@ from redis import RedisError
 from redis.exceptions import RedisClusterException
 
 ERRORS = (RedisError, RedisClusterException)
-"""Redis refused or did not answer, or no node of a cluster answers or has the key."""
+"""Raised if Redis refuses a request or does not answer, or if no node of a cluster serves the key."""

@@ -12,7 +12,7 @@ from worker.redis.errors import ERRORS
 
 _UNANSWERED = (redis.ConnectionError, redis.TimeoutError)
 _ELSEWHERE = (MovedError, AskError, TryAgainError)
-"""The keys are at another node of a cluster, or moving to one; the command had no effect."""
+"""The keys are on another cluster node, or are moving to one; the command had no effect."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Command:
 
     Attributes:
         key: selects the node of a cluster.
-        send: sends the command by a client or adds it to a pipeline.
-        text: the same with the script's text, for a server without the script.
+        send: sends the command with a client, or adds it to a pipeline.
+        text: like `send`, but with the script's text, for a server without the script.
     """
 
     key: str
@@ -36,11 +36,11 @@ class Command:
 
 
 def together(client: Client, commands: Sequence[Command]) -> list[Any]:
-    """Sends commands in one pipeline per server; returns ordered answers.
+    """Sends commands in one pipeline per server; returns answers in order.
 
-    A server runs them in order, without MULTI, interleaved with commands of other clients. After a lost connection, the
-    first ones may have taken effect. A failed command has an error as its answer. A time-out is the answer to all
-    commands sent to the server.
+    A server runs its commands in order, without MULTI, so commands of other clients can run in between. After a lost
+    connection, some commands may have taken effect. The answer to a failed command is the error. If a server times out,
+    the time-out is the answer to every command for that server.
     """
     replies: list[Any] = [None] * len(commands)
     for server, places in _by_server(client, commands, replies):
@@ -50,7 +50,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
         for place, reply in zip(unknown, _sent(server, [commands[i].text for i in unknown]), strict=True):
             replies[place] = reply
         if isinstance(client, redis.RedisCluster) and isinstance(replies[places[-1]], _UNANSWERED):
-            _look_for_nodes(client)
+            _reload_nodes(client)
     for place, command in enumerate(commands):
         if isinstance(replies[place], _ELSEWHERE):
             replies[place] = _followed(client, command.text)
@@ -60,7 +60,7 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
 def _by_server(
     client: Client, commands: Sequence[Command], replies: list[Any]
 ) -> Iterable[tuple[Any, list[int]]]:
-    """Groups commands by server; notes an error for those without a node."""
+    """Groups indices of commands by server; writes errors into ``replies``."""
     if not isinstance(client, redis.RedisCluster):
         return [(client, list(range(len(commands))))] if commands else []
     servers = dict[str, tuple[Any, list[int]]]()
@@ -90,15 +90,14 @@ def _sent(server: Any, commands: Sequence[Callable[[Any], Any]]) -> list[Any]:
 
 
 def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
-    """Sends one command by the cluster client, which follows redirections."""
+    """Sends one command with the cluster client, which follows redirections."""
     try:
         return send(client)
     except ERRORS as error:
         return error
 
 
-def _look_for_nodes(client: "redis.RedisCluster") -> None:
-    """Reads a cluster's nodes again, as its client does after no answer."""
+def _reload_nodes(client: "redis.RedisCluster") -> None:
     try:
         client.nodes_manager.initialize()
     except ERRORS:

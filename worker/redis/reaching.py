@@ -1,4 +1,4 @@
-"""Connects to Redis with one checked request."""
+"""Connects to Redis, and checks the connection with one request."""
 
 from worker.config import Redis as RedisTable
 from worker.config.redaction import redacted
@@ -18,10 +18,10 @@ class Unreachable(Unavailable):
 
 
 def reach(table: RedisTable, key: str) -> Client:
-    """Connects and reads a key, to check that this client may read it.
+    """Connects, and checks that this client may read a key.
 
     Raises:
-        Unreachable: Redis refused or did not answer.
+        Unreachable: Redis refused the client or did not answer.
     """
     client = None
     try:

@@ -1,4 +1,4 @@
-"""Lua scripts, which a server runs in one atomic step."""
+"""Lua scripts, each of which a server runs in one atomic step."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from worker.redis.pipelining import Command
 
 
 class Script:
-    """A script of a client.
+    """A Lua script with a client that runs it.
 
-    The client sends the text only to a server without the script. Each call must name all keys that the script uses:
-    keys may be moving from one node to another.
+    The client sends the script's text only if the server has not cached it. Each call must name all keys that the
+    script uses, because a cluster may be moving keys between nodes.
     """
 
     def __init__(self, client: Client, text: str) -> None:

@@ -1,4 +1,4 @@
 """Threads and processes of a worker.
 
-`stream` has the two threads of a stream, `run` the worker process, and `processes` the parent of several of them.
+`stream` has a stream's two threads, `run` has the worker process, and `processes` has the parent of several workers.
 """

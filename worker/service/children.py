@@ -1,4 +1,4 @@
-"""Child processes on a socket pair that closes when either side ends."""
+"""Child processes with a socket pair that closes when either side ends."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def python() -> list[str]:
-    """Interpreter command; imports from the cwd only if this process does."""
+    """Returns the Python command; adds -P unless the cwd is in sys.path."""
     return [sys.executable, *([] if str(Path.cwd()) in sys.path else ["-P"])]
 
 
@@ -20,8 +20,8 @@ def start(
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Starts a process; returns the process and this side's socket.
 
-    The last argument of the command is the descriptor of the child's socket. `environ` is None for the environment of
-    this process. Raises `OSError` if the system cannot start another process.
+    The last argument of the command is the descriptor of the child's socket. If `environ` is None, the child inherits
+    the environment of this process. Raises `OSError` if the system cannot start another process.
     """
     ours, theirs = socket.socketpair()
     with theirs:
@@ -40,7 +40,7 @@ def start(
 
 
 class Parent:
-    """The parent process, as its child sees it."""
+    """A child's connection to its parent process."""
 
     def __init__(self, descriptor: int) -> None:
         self._line = socket.socket(fileno=descriptor)

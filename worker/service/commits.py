@@ -1,4 +1,4 @@
-"""Scheduler of a stream's commits, written by a thread during counting."""
+"""Scheduler of a stream's commits, which a thread writes during counting."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ REPLAY_SECONDS = 10.0  # Maximum counting time between commits, which a restart 
 class Commits:
     """Commits of one stream's counts; called from the polling thread.
 
-    `Ownership.release` may write a commit that this thread is also writing: a repeated commit changes nothing.
+    `Ownership.release` may write a commit that the thread of `executor` also writes. A repeated commit changes nothing.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class Commits:
         self._took = self._counted = 0.0
 
     def counted(self, seconds: float) -> None:
-        """Adds seconds of counting since the last commit."""
+        """Adds to the seconds of counting since the last commit."""
         self._counted += seconds
 
     def turn(self) -> bool:
-        """Settles a commit, starts the next in time; returns whether one ended.
+        """Settles an ended commit, starts the next; returns whether one ended.
 
         Raises `StateLost` like `Ownership.commit`.
         """
@@ -55,7 +55,7 @@ class Commits:
         return ended
 
     def settle(self) -> None:
-        """Waits for the running commit; raises `StateLost` as `Ownership.commit`."""
+        """Settles the running commit; raises `StateLost` like `Ownership.commit`."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             self._ownership.settle(writing.result())

@@ -1,6 +1,6 @@
 """Polling loop of a stream: polls, counts, claims, commits, compares.
 
-The module depends on neither Kafka nor Redis, so that the simulation can run it.
+The module depends on neither Kafka nor Redis, so that a simulation can run it.
 """
 
 import time
@@ -27,10 +27,10 @@ STOP_SECONDS = 4.0  # Maximum duration of `finish`; the next owner recounts unco
 
 
 class Polled(Log, Protocol):
-    """Log that the loop polls."""
+    """Log with the methods that the loop calls."""
 
     def poll(self, timeout_ms: int) -> list[Batch]:
-        """Returns the next batch of one started partition, or none."""
+        """Returns the next batch of one started partition, or an empty list."""
 
     def keep(self) -> None:
         """Stays in the group without further fetches."""
@@ -113,7 +113,7 @@ class Loop:
                     try:
                         with progress.attempt(Step.LOOK):
                             self._look()
-                    finally:  # a failed look takes long, so the loop counts between two failures
+                    finally:  # a failed look takes long, so the loop first counts again
                         look_at = self._clock() + self._look_every
                 if now - began > READY_TIMEOUT_SECONDS:
                     progress.over(Step.SERVE)
@@ -128,7 +128,7 @@ class Loop:
             progress.heartbeat()
 
     def finish(self) -> None:
-        """Commits all counts; retries for `STOP_SECONDS`."""
+        """Commits all counts; retries for at most `STOP_SECONDS`."""
         ownership, deadline = self._ownership, self._clock() + STOP_SECONDS
         self._commits.settle()
         ownership.commit(heartbeat=self._progress.heartbeat)
@@ -139,7 +139,7 @@ class Loop:
         self._events.info("stream.finished", committed=ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:
-        """Counts for `_COUNT_SECONDS` or one slice; returns the seconds."""
+        """Counts slices for about `_COUNT_SECONDS`; returns the elapsed seconds."""
         oracle = self._stream.oracle
         size, cost = oracle.report_bytes, oracle.cost
         began = self._clock()
@@ -149,7 +149,7 @@ class Loop:
             with self._events.counting():
                 self._ownership.apply(first, self._progress.heartbeat)
             self._progress.heartbeat()
-        # the log reads released and waiting partitions again
+        # the log returns records of released and waiting partitions again
         reading = self._ownership.reading()
         left = [batch for batch in polled if batch.partition in reading]
         polled.clear()

@@ -25,7 +25,7 @@ from worker.service.children import start
 
 _TURN_SECONDS = 0.1
 _ANSWER_SECONDS = 2.0  # Maximum wait for a child's answer to a probe
-_STOP_SECONDS = 8.0  # Time until the parent kills stopping children, less than that of container engines
+_STOP_SECONDS = 8.0  # Time until the parent kills stopping children, shorter than that of container engines
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CONFIGURATION = 2  # Exit code for a wrong configuration, after which a restart does not help
 
@@ -35,10 +35,10 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, count: int, command: Sequence[str]) -> int:
     """Runs child processes until SIGTERM or SIGINT; returns the exit code.
 
-    The code is 0 if all children exit with 0, 2 if a child refuses the configuration, which ends all children, and else
-    1. Other children restart after a growing wait. Raises `ConfigError` if the parent cannot listen on the address.
+    If a child refuses the configuration, all children end and the code is 2. Otherwise the code is 0 if all exit with
+    0, else 1. Other children that end restart after a growing wait. Raises `ConfigError` if the parent cannot listen.
     """
-    asked: list[int] = []  # the signal can arrive while an Event is locked
+    asked: list[int] = []  # not an Event, because a signal can arrive while its lock is held
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))
     processes = Processes(count, command)
@@ -98,7 +98,7 @@ class Process:
         logger.info("process.started", process=self.number, pid=self._running.pid, restarts=self.restarts)
 
     def _hear(self) -> None:
-        """Receives the port, a short line that always arrives in one piece."""
+        """Receives the port: its short line always arrives in one piece."""
         assert self._line is not None
         try:
             said = self._line.recv(16, socket.MSG_DONTWAIT)
@@ -122,7 +122,7 @@ class Process:
         self._running, self._line, self.port, self.code = None, None, None, code
 
     def ask(self, path: str, accept: str) -> Answer | None:
-        """Returns the HTTP answer of the process, or None."""
+        """Returns the HTTP answer of the process; None without one."""
         port = self.port
         return None if port is None else ask(port, path, accept, _ANSWER_SECONDS)
 
@@ -134,7 +134,7 @@ class Process:
             self._running.kill()
 
     def end(self, deadline: float) -> int:
-        """Kills the process at the deadline; returns the code, 0 if never served."""
+        """Kills the process at the deadline; returns its code (not serving: 0)."""
         if self._running is None:
             return self.code or 0
         serves = self.port is not None
@@ -186,7 +186,7 @@ class Processes:
         return [None if answer is None else answer.text for answer in self._ask("/metrics", merged.ACCEPTS)]
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether all serving children are healthy, and their facts."""
+        """Returns whether all serving children are healthy, and each one's facts."""
         good, facts = self._facts("/healthz")
         return all(well for well, process in zip(good, self._all, strict=True) if process.port), facts
 
@@ -196,7 +196,7 @@ class Processes:
         return all(good), facts
 
     def _facts(self, path: str) -> tuple[list[bool], health.Facts]:
-        """Returns whether each child answers a probe with 200, and their facts."""
+        """Returns which children answer a probe with 200, and each one's facts."""
         answers = self._ask(path, "application/json")
         facts = {
             str(process.number): process.state if answer is None else json.loads(answer.text)

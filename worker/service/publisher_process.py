@@ -1,4 +1,4 @@
-"""Publisher in a separate process, outside counting's interpreter lock.
+"""Publisher in a separate process, with its own interpreter lock.
 
 The parent sends the epoch of partition 0 and the partitions. The child sends its events, and the parent emits them. On
 a stop, the child publishes once more and ends. If the parent has ended, the child ends at once, and the next publisher
@@ -122,7 +122,7 @@ class _RemoteEvents:
         return lambda *args, **facts: self._send((name, args, facts))
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Sends the part of a snapshot that the parent shows."""
+        """Sends the values of a snapshot that the parent exports."""
         self._send(("shown", (Shown.of(snapshot, sum_deviation),), {}))
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
@@ -145,7 +145,7 @@ class _Line:
             self._connection.send(what)
 
     def listen(self) -> None:
-        """Receives updates; ends this process after the parent's end."""
+        """Receives updates; exits this process once the parent has ended."""
         while True:
             try:
                 self.epoch, self.partitions, stop = cast(Update, self._connection.recv())

@@ -1,4 +1,4 @@
-"""Factories of the publisher and its parts, for both kinds of process."""
+"""Factories of the publisher and its parts, for use in either process."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from worker.publishing.recommender import Recommender
 from worker.publishing.rows import RowTopic
 
 MOST_VALUES = 1 << 14
-"""Maximum snapshot values per second of a publisher that shares the process of counting.
+"""Maximum snapshot values per second of a publisher in the process that counts.
 
 A snapshot holds the interpreter lock for 0.5 µs per value, so counting waits at most 1 % of the time.
 """
@@ -59,7 +59,7 @@ def publisher(
     epoch: Callable[[], int | None],
     events: Events,
 ) -> Publisher:
-    """Returns a stream's publisher; see `Publisher` for the arguments."""
+    """Returns a stream's publisher; see `Publisher` and `Group`."""
     stream, queries, snapshots = served.stream, served.queries, config.snapshots
     methods = applicable(stream.oracle.domain_size, snapshots.methods)
     content = Content(

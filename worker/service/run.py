@@ -33,8 +33,8 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream until SIGTERM or SIGINT; returns the exit code.
 
-    If the counts of a stream are lost, only that stream stops; the worker is not ready, and its exit code is 1. After a
-    signal, it ends within 5 s, even if the brokers and Redis do not answer. A watchdog ends a process that hangs.
+    If a stream's counts are lost, only that stream stops. The worker runs on, not ready, and later exits with 1. After
+    a signal, the worker ends within 5 s, even if Kafka and Redis do not answer. A watchdog ends a process that hangs.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,7 +93,7 @@ class _Probes:
         self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
-        """Returns whether threads respond, and seconds since each last step."""
+        """Returns whether threads respond, and the seconds since their last steps."""
         if not self._begun:
             return True, {"kernels": LOADING}
         now, idle = time.monotonic(), dict[str, float]()

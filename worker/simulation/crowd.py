@@ -12,7 +12,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class SimulationError(RuntimeError):
-    """The file of counts is invalid."""
+    """The counts or their file are invalid."""
 
 
 class NoSuchColumnError(SimulationError):
@@ -28,13 +28,13 @@ class Crowd:
 
 
 def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str] | None) -> Counts:
-    """Returns counts by value from a CSV file, int64.
+    """Reads the int64 count of each value from a CSV file.
 
     The file is UTF-8 with a header. Without labels, row i counts value i. A missing label counts 0.
 
     Raises:
         NoSuchColumnError: a column is missing.
-        SimulationError: an invalid count, or an unknown label.
+        SimulationError: the file is unreadable or empty, a count is invalid, or a label is unknown.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark

@@ -21,9 +21,10 @@ def records(
     json_share: float = 0.0,
     malformed_share: float = 0.0,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yields record values with their number of reports (0: malformed).
+    """Yields each record's value and number of reports (0: malformed).
 
-    The shares are probabilities of JSON, and of a malformed record before a good one. `seed` draws only these.
+    `json_share` is the probability that a record is JSON, and `malformed_share` that a malformed record precedes it.
+    `seed` determines only these draws, not the reports.
     """
     rng = np.random.default_rng([seed, 1])
     size = stream.oracle.report_bytes

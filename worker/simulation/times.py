@@ -8,8 +8,8 @@ import numpy as np
 def spread(users: int, *, begin: int, end: int, jitter: int, seed: int) -> Callable[[int], int]:
     """Returns a function from a user's index to a record's timestamp.
 
-    Spreads users evenly from `begin` to `end`, in milliseconds since the epoch. A record is up to `jitter` earlier, but
-    not before `begin`.
+    Spreads users evenly from `begin` to `end`, in milliseconds since the epoch. A record is up to `jitter`
+    milliseconds earlier, but not before `begin`.
 
     Example:
         >>> at = spread(4, begin=1000, end=3000, jitter=0, seed=1)

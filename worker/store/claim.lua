@@ -1,7 +1,7 @@
 -- Claims a partition: raises its epoch if that is the expected one, and returns the partition.
 -- KEYS: metadata, then the live keys of the cells that were found. ARGV: number of these cells; expected epoch, lineage
--- and commit_id ('' for none); new epoch, lineage and checksum; names of the cells; then fields and values to store if
--- there are no metadata.
+-- and commit_id ('' for none); new epoch, lineage and checksum; names of the cells; then the fields and values to store
+-- if there are no metadata.
 local stored, at = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #stored, 2 do
   at[stored[i]] = i + 1

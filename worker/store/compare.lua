@@ -4,7 +4,7 @@ local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'commi
 if not stored[1] then
   return 'lineage'
 end
--- before the lineage, which a claim may have replaced with that of a newer layout
+-- checked before the lineage, because a claim may have replaced it with the lineage of a newer layout
 if stored[2] ~= ARGV[2] then
   return 'fenced'
 end

@@ -1,5 +1,5 @@
 -- Imports counts: stores staged blobs and metadata for a partition without metadata, or changes nothing.
--- KEYS: metadata, then for each cell the staged key and the live key. ARGV: fields and values of the metadata, beginning
+-- KEYS: metadata, then for each cell the staged key and the live key. ARGV: fields and values of the metadata, starting
 -- with lineage, offset and commit_id.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local stored = redis.call('HMGET', KEYS[1], 'lineage', 'offset', 'commit_id')
@@ -13,7 +13,7 @@ for i = 2, #KEYS, 2 do
     return 'staging_expired'
   end
 end
--- only writes follow; if a missing right stops them, the blobs have no metadata, so no reader uses them
+-- only writes follow; if a missing permission stops them, no metadata name the blobs, so no reader uses them
 for i = 2, #KEYS, 2 do
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PERSIST', KEYS[i + 1])

@@ -6,7 +6,7 @@ local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'commi
 if not stored[1] then
   return 'lineage'
 end
--- before the lineage, which a claim may have replaced with that of a newer layout
+-- checked before the lineage, because a claim may have replaced it with the lineage of a newer layout
 if stored[2] ~= ARGV[2] then
   return 'fenced'
 end
@@ -25,7 +25,7 @@ for i = 2, last, 2 do
     return 'staging_expired'
   end
 end
--- only writes follow; the first ones change nothing, so that a missing right stops the script before any change
+-- only writes follow; the first ones change nothing, so that a missing permission stops the script before any change
 redis.call('RENAME', KEYS[1], KEYS[1])
 redis.call('PERSIST', KEYS[1])
 redis.call('HSET', KEYS[1], 'epoch', ARGV[2])
@@ -36,7 +36,7 @@ for i = 2, last, 2 do
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PERSIST', KEYS[i + 1])
 end
--- the metadata last: until they are written, a retry completes a partial commit
+-- the metadata come last: until they are written, a retry completes a partial commit
 redis.call(
   'HSET', KEYS[1], 'offset', ARGV[5], 'commit_id', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8], 'checksum', ARGV[9]
 )

@@ -1,7 +1,7 @@
-"""The store in Redis; `worker.counting.layout` has the keys.
+"""The store in Redis; `worker.counting.layout` describes its keys.
 
-Every step of a partition is one command or one script of this folder. Steps of many partitions are sent together,
-without MULTI: each step is atomic and has its own outcome.
+A step on a partition is one command or one script in this folder, except that staging takes one command per blob. Steps
+on many partitions are sent together, without MULTI, and each has its own outcome.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 _Step = Generator[list[Command], list[Any], _T]
 """A step of one partition: a generator that yields commands, receives their replies, and returns the result.
 
-A reply may be the error that a key has a wrong type, which concerns the partition. Other errors end the step.
+A reply can be a WRONGTYPE error, which means that another program wrote a key. Other errors end the step.
 """
 _WRONG_TYPE = "WRONGTYPE"
 
@@ -47,7 +47,7 @@ class RedisStore:
         self._cut_before: dict[int, Metadata] = {}
 
     def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
+        """Returns a partition's metadata, or None if nothing is stored."""
         return _result(self.peek_all([partition])[partition])
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
@@ -55,17 +55,17 @@ class RedisStore:
         _result(self.stage_all({partition: (attempt, blobs)})[partition])
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Stores counts for a partition without any, in one script."""
+        """Stores the counts of a partition that has none, in one script."""
         return _result(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
 
     def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
-        """Returns each partition's metadata, or None."""
+        """Returns each partition's metadata, or None if nothing is stored."""
         return self._together({p: self._peeking(p) for p in partitions})
 
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> dict[int, StoredPartition | Failure | None]:
-        """Raises epochs by compare-and-set and loads, in one script each."""
+        """Raises epochs and loads partitions, in one script per partition."""
         return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
 
     def stage_all(
@@ -77,15 +77,15 @@ class RedisStore:
     def promote_all(
         self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
     ) -> dict[int, Answer | Unavailable]:
-        """Compares and promotes, in one script each."""
+        """Compares metadata and promotes blobs, in one script per partition."""
         return self._together({p: self._promoting(p, *each) for p, each in attempts.items()})
 
     def compare_all(self, held: Mapping[int, Metadata]) -> dict[int, Answer | Unavailable]:
-        """Compares metadata and the presence of blobs, in one script each."""
+        """Checks metadata and the presence of blobs, in one script per partition."""
         return self._together({p: self._comparing(p, metadata) for p, metadata in held.items()})
 
     def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
-        """Reads each partition in one step; None before the first claim."""
+        """Reads each partition in one step; None if nothing is stored."""
         return self._together({p: self._cutting(p) for p in partitions})
 
     def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
@@ -120,7 +120,7 @@ class RedisStore:
 
     def _promoting(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> _Step[Answer]:
         changed = [cell for cell, commit_id in after.blobs.items() if commit_id == after.commit_id]
-        keys = self._both(partition, attempt, changed)
+        keys = self._staged_and_live(partition, attempt, changed)
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.commit_id]
         fields = layout.fields(after, self._meta(partition))
@@ -129,9 +129,9 @@ class RedisStore:
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
         fields = layout.fields(metadata, self._meta(partition))
-        compared = {name: fields[name] for name in ("lineage", "offset", "commit_id")}  # first for the script
+        compared = {name: fields[name] for name in ("lineage", "offset", "commit_id")}  # order of the script
         args = [item for pair in (compared | fields).items() for item in pair]
-        keys = self._both(partition, attempt, metadata.blobs)
+        keys = self._staged_and_live(partition, attempt, metadata.blobs)
         return self._answering(self._install, partition, keys, args)
 
     def _comparing(self, partition: int, held: Metadata) -> _Step[Answer]:
@@ -158,7 +158,7 @@ class RedisStore:
         args: Callable[[Metadata | None], list[Any]],
         known: Metadata | None,
     ) -> _Step[StoredPartition | StateLost | None]:
-        """Loads a partition by a script; repeats it if ``known`` is outdated."""
+        """Loads a partition; runs the script again if ``known`` is outdated."""
         while True:
             keys = [self._meta(partition), *self._live(partition, [] if known is None else known.blobs)]
             (reply,) = yield [script.on(keys, args(known))]
@@ -180,8 +180,7 @@ class RedisStore:
     def _live(self, partition: int, cells: Iterable[str]) -> list[str]:
         return [layout.cell_key(self._stream, partition, cell) for cell in cells]
 
-    def _both(self, partition: int, attempt: str, cells: Iterable[str]) -> list[str]:
-        """Returns the staged and the live key of each cell."""
+    def _staged_and_live(self, partition: int, attempt: str, cells: Iterable[str]) -> list[str]:
         stream = self._stream
         return [
             key
@@ -219,7 +218,6 @@ def _setting(key: str, blob: bytes) -> Callable[[Any], Any]:
 
 
 def _result(outcome: _T | Failure) -> _T:
-    """Returns a step's result, or raises its failure."""
     if isinstance(outcome, Unavailable | StateLost):
         raise outcome
     return outcome

@@ -16,6 +16,6 @@ def keys_of(client: Client, stream: str) -> list[bytes]:
 
 
 def delete(client: Client, keys: Iterable[bytes]) -> None:
-    """Deletes keys one by one, as they can be on different cluster nodes."""
+    """Deletes keys one by one, because they can be on different nodes."""
     for key in keys:
         client.unlink(key)

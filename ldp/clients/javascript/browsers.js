@@ -1,5 +1,5 @@
 /**
- * Converts reports that browsers randomize into frames of a stream. The document must have the browsers' probabilities.
+ * Converts reports that browsers have randomized to frames of a stream. The document must have the browsers' probabilities.
  * The module draws no coins. docs/reference/wire-format.md defines the frames.
  */
 

@@ -61,7 +61,7 @@ function words(n) {
 
 // Randomizers. Each makes all its draws in any case, so that the work does not depend on the outcome.
 
-/** Randomized response over m symbols: the given one with probability E/(E+m−1), E = n/2⁶⁴, any other 1/(E+m−1). */
+/** Randomized response: returns the symbol with probability E/(E+m−1), each other with 1/(E+m−1); E = n/2⁶⁴. */
 function respond(symbol, m, n) {
   const keep = coin(n - W, n + BigInt(m - 1) * W);
   const other = below(m);
@@ -272,7 +272,7 @@ function unary(d, a, b, others, most) {
   return { fields: [256], length: Math.ceil(d / 8), perturb };
 }
 
-/** Returns a random subset of k of d values, ascending; each with the given value is E times as likely as one without. */
+/** Returns k of d values in ascending order. Subsets with the given value are E times as likely as others. */
 function subset(value, d, k, n) {
   const own = coin(BigInt(k) * n, BigInt(k) * n + BigInt(d - k) * W);
   // if own, the value replaces the first draw: d − 1 stands for it, because no other draw is d − 1
@@ -382,7 +382,7 @@ function numberOf(word, prime, dimension) {
 function orthogonal(value, place, prime, dimension) {
   let own = wordOf(value, prime, dimension);
   let others = wordOf(place, prime, dimension - 1);
-  // after: the previous step's coordinate of the place's point
+  // after: the coordinate of the place's point in the previous step
   let [passed, last, at, product, found, unit, after] = [0, 0, 0, 0, 0, 1, 0];
   for (let m = 0; m < dimension; m++) {
     const [a, b] = [own % prime, others % prime];

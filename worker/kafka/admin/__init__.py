@@ -1,1 +1,1 @@
-"""The state of a cluster for `check`."""
+"""Describes a cluster for ``ldp-worker check``."""

@@ -1,4 +1,4 @@
-"""Describes brokers, topics, logs and groups for `check`."""
+"""Describes brokers, topics, logs and groups for ``ldp-worker check``."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ _TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartition
 
 @dataclass(frozen=True)
 class Brokers:
-    """The properties of the brokers that `check` examines."""
+    """Broker properties that ``ldp-worker check`` examines."""
 
     count: int
-    version: tuple[int, ...]  # the oldest possible release of the first broker
+    version: tuple[int, ...]  # the oldest Kafka release with the first broker's API versions
     cluster_id: str
     # shortest and longest session time-out of the first broker, in ms; None if this user may not read them
     sessions: tuple[int, int] | None = None
@@ -39,7 +39,7 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The topics and groups of a configuration, by input topic and partition."""
+    """State of a configuration's topics and groups, by topic and partition."""
 
     topics: Mapping[str, Topic]
     logs: Mapping[str, Mapping[int, tuple[int, int]]]  # (first offset, end)
@@ -54,9 +54,9 @@ class Cluster:
 def connect(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> Iterator[KafkaAdminClient]:
-    """Connects an admin client as a context manager; see `brokers.connect`.
+    """Context manager that connects an admin client; see `brokers.connect`.
 
-    Raises `brokers.Unreachable`: no broker accepted the client, or a request failed.
+    Raises `brokers.Unreachable`: no broker accepted the client, or a request in the context failed.
     """
     try:
         with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
@@ -120,8 +120,8 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
 def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
     """Returns a stream's newest head; see `KafkaSnapshotProducer.head`.
 
-    Raises `StateLost`: the head cannot be read. Raises `Unavailable`: the brokers do not answer, or a
-    transaction stays open.
+    Raises `StateLost`: the head is invalid, or a newer version wrote it. Raises `Unavailable`: the brokers do not
+    answer, or a transaction stays open.
     """
     identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)

@@ -1,7 +1,6 @@
 """Finds open transactions and the records above the last stable offset.
 
-`read_committed` readers cannot read these records until the transaction ends. Lag is measured to the last stable
-offset.
+`read_committed` readers receive these records only after the transaction ends. Lag does not include these records.
 """
 
 import time
@@ -17,7 +16,7 @@ LONG_SECONDS = 300.0  # Age at which an open transaction is an error; the alert 
 
 @dataclass(frozen=True)
 class OpenTransactions:
-    """The records of one partition above its last stable offset."""
+    """One partition's records above the last stable offset."""
 
     partition: int
     first: int  # the last stable offset
@@ -48,7 +47,7 @@ def find_open_transactions(
 
 
 def _opened(admin: KafkaAdminClient) -> dict[str, tuple[float, set[TopicPartition]]]:
-    """Returns start and partitions by open transaction; {} without the right."""
+    """Returns open transactions: id -> (start in s, partitions); {} on errors."""
     try:
         listed = admin.list_transactions()
         ids = sorted({one.transactional_id for some in listed.values() for one in some})

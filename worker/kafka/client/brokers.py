@@ -1,4 +1,4 @@
-"""Connects an admin client; reports the wait and the reason of a failure."""
+"""Connects an admin client, and reports why the brokers do not answer."""
 
 import logging
 import re
@@ -33,7 +33,7 @@ def connect(
 ) -> KafkaAdminClient:
     """Connects an admin client.
 
-    Raises `Unreachable`: no broker accepted the client within `wait_seconds` and one TLS handshake.
+    Raises `Unreachable`: no broker accepted the client within `wait_seconds` plus the time of one TLS handshake.
     """
     quirks.mend_connections()
     names = ", ".join(config.kafka.bootstrap_servers)
@@ -58,7 +58,7 @@ def connect(
 
 
 class ConnectionReason(logging.Handler):
-    """Keeps the last failed connection's logged reason; `str` makes a suffix."""
+    """Log handler that keeps the reason for the last failed connection."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -81,13 +81,13 @@ class ConnectionReason(logging.Handler):
 
     @property
     def outcome(self) -> str:
-        """The outcome, as a phrase that an address follows."""
+        """The beginning of an error message, up to the brokers' addresses."""
         return "no answer from" if self.advice == START else "rejected by"
 
 
 @contextmanager
 def listening() -> Iterator[ConnectionReason]:
-    """Collects the reason of failed connections within the context."""
+    """Collects the reason for failed connections within the context."""
     reason = ConnectionReason()
     quirks.CONNECTIONS.addHandler(reason)
     try:
@@ -98,7 +98,7 @@ def listening() -> Iterator[ConnectionReason]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Sends the client's connection log only to `listening`, in the context."""
+    """Hides the client's connection log, except from `listening`."""
     logger = quirks.CONNECTIONS
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)

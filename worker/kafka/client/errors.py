@@ -108,11 +108,11 @@ REMEDIES: Mapping[str, str] = {
     "Coordinator": _COORDINATOR,
 }  # Text in an error -> remedy; the first match applies
 SILENT = ("Timeout", "TimedOut", "Connection", "NodeNotReady", "NoBrokers", "NetworkException", "BrokerNot")
-"""Substrings of errors where no broker answered."""
+"""Substrings of errors which mean that no broker answered."""
 
 
 def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
-    """Returns the remedy for an error.
+    """Returns the remedy for an error; `unknown` if none matches.
 
     Example:
         >>> remedy("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
@@ -123,7 +123,7 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
 
 
 def unavailable(error: Exception, operation: str, topic: str = "") -> "Unavailable":
-    """Converts a client library error to `Unavailable`, with its remedy.
+    """Converts an error of the client library to `Unavailable` with a remedy.
 
     Example:
         >>> from kafka.errors import KafkaTimeoutError

@@ -1,7 +1,7 @@
-"""Verifies the first available offset of a log by fetches.
+"""Verifies the first available offset of a log by fetching.
 
-A wrong answer about a log's first offset would lose reports permanently. So records count as lost only if the leader
-also rejects a fetch of them twice, at least 1 s apart.
+A broker's wrong answer about a log's first offset would lose reports permanently. Records therefore count as lost only
+after the partition's leader has rejected two fetches of these records, at least 1 s apart.
 """
 
 import time
@@ -18,17 +18,17 @@ _LOOK_AGAIN_SECONDS = 1.0  # Shortest time between the two rejected fetches
 
 
 class Firsts:
-    """Finds the first available offset of each log of one topic."""
+    """Finds the first available offset of each log in one topic."""
 
     def __init__(self, consumer: Any, ms: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._consumer, self._ms, self._clock = consumer, ms, clock
         self._refused: dict[tuple[TopicPartition, int], float] = {}
-        """(partition, offset) -> time when the leader first rejected a fetch at it."""
+        """(partition, offset) -> time when the leader first rejected a fetch at this offset."""
 
     def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns each log's first available offset from a given one on.
+        """Returns each log's first available offset at or after a given offset.
 
-        Raises `KafkaError`: the brokers do not answer.
+        Logs whose first offset is not confirmed yet are left out. Raises `KafkaError`: the brokers do not answer.
         """
         there = fetchable(self._consumer, offsets, self._ms)
         found = {tp: offsets[tp] for tp, fetched in there.items() if fetched}
@@ -54,14 +54,14 @@ class Firsts:
 def fetchable(
     consumer: KafkaConsumer, offsets: Mapping[TopicPartition, int], ms: int
 ) -> dict[TopicPartition, bool]:
-    """Returns whether each offset is in the range of its log, by a fetch.
+    """Tests with a fetch whether each offset is within the range of its log.
 
-    It sends its own request: the library fetches only at the positions of assigned partitions.
+    It sends its own request, because the library fetches only at the positions of assigned partitions.
 
-    `offsets`: partition -> offset; a log's end is in range. Raises `KafkaError`: the brokers do not answer.
+    `offsets`: partition -> offset. A log's end counts as in range. Raises `KafkaError`: the brokers do not answer.
 
     Returns:
-        Partition -> whether the offset is in range; partitions without a clear answer are left out.
+        Partition -> whether the offset is in range. Partitions without a clear answer are left out.
     """
     if not offsets:
         return {}
@@ -87,7 +87,6 @@ def fetchable(
 
 
 def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:
-    """Returns a request for at most one batch, answered without waiting."""
     topics: dict[str, list[Any]] = {}
     for tp, offset in offsets.items():
         epoch = cluster.leader_epoch_for_partition(tp)
@@ -95,7 +94,7 @@ def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchReques
             partition=tp.partition,
             current_leader_epoch=-1 if epoch is None else epoch,
             fetch_offset=offset,
-            partition_max_bytes=1,
+            partition_max_bytes=1,  # a broker returns one complete batch anyway
         )
         topics.setdefault(tp.topic, []).append(wanted)
     return FetchRequest(

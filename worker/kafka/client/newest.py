@@ -1,4 +1,4 @@
-"""Reads a topic's newest records for display; bounds memory and time."""
+"""Reads a topic's newest records for display, in bounded memory and time."""
 
 import contextlib
 import time
@@ -12,9 +12,9 @@ from kafka.errors import KafkaTimeoutError
 from worker.config import Config
 from worker.kafka.client import quirks, reading
 
-MOST = 1000  # Most records of a partition
+MOST = 1000  # Most records returned per partition
 _FIRST = 4  # Records of a partition read first, to estimate the record size
-_BYTES = 16 << 20  # Most bytes of a topic, without the first records of each partition
+_BYTES = 16 << 20  # Most bytes of a topic, in addition to `_FIRST` records of each partition
 _LARGEST = 2 << 20  # Largest dead letter in bytes
 _SECONDS = 10.0
 
@@ -26,9 +26,9 @@ def newest_records(
     largest: int = _LARGEST,
     cap: int = reading.LARGEST,
 ) -> dict[int, list[Any]]:
-    """Returns the newest committed records of each partition, by offset.
+    """Returns the newest committed records of each partition, oldest first.
 
-    At most `MOST` records a partition; fewer if the records are large or arrive too late. Raises
+    It returns at most `MOST` records per partition, and fewer if they are large or arrive too late. Raises
     `kafka.errors.KafkaError`: the brokers do not answer.
     """
     found = dict[int, list[Any]]()
@@ -59,7 +59,6 @@ def newest_records(
 
 
 def _within(room: int, records: Iterable[Any]) -> list[Any]:
-    """Returns all records; none if larger than `room` bytes, or too late."""
     read, size = list[Any](), 0
     with contextlib.suppress(KafkaTimeoutError):
         for record in records:

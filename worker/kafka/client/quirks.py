@@ -1,7 +1,7 @@
 """Works around defects and missing interfaces of kafka-python 3.0.12.
 
-Each docstring names the defect, and after "Gone when" the sign of its fix. ``tests/unit/worker/test_quirks.py``
-demonstrates each defect in the library and fails once it is fixed. Run these tests before an upgrade of the library.
+Each docstring describes a defect of the library ("upstream"). The fix follows after "Gone when". The tests in
+``tests/unit/worker/test_quirks.py`` demonstrate each defect, and fail once it is fixed. Run them before an upgrade.
 """
 
 import contextlib
@@ -45,14 +45,15 @@ HANDSHAKE_SECONDS = 5.0  # Longest TLS handshake
 class _BufferedTransport:
     """A transport that reads large pieces and keeps the last received data.
 
-    Upstream reads and joins pieces of 4 KiB, half the cost of a fetch. Gone when it reads into a buffer. Upstream drops
-    data that arrives with the end, such as the reason of a rejected login. Gone when ``_read_from_sock`` returns the
-    data before the error. Here the next read raises the error.
+    Upstream reads and joins pieces of 4 KiB, which takes half the time of a fetch. Gone when it reads into a buffer.
+
+    Upstream drops data that arrives just before the connection ends, such as the reason for a rejected login. This
+    class returns the data first, and raises the error at the next read. Gone when ``_read_from_sock`` does the same.
     """
 
     _sock: Any
     _buffer = memoryview(b"")
-    """A buffer for each transport: the client copies received data only after it has read other transports."""
+    """Each transport has its own buffer, because the client copies data only after it has read other transports."""
 
     def _sock_recv(self) -> tuple[bytes | memoryview, Exception | None]:
         buffer = self._buffer or memoryview(bytearray(_FIRST_RECEIVED))
@@ -80,9 +81,9 @@ class Plain(_BufferedTransport, KafkaTCPTransport):  # type: ignore[misc]  # kaf
 
 
 class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
-    """A connection with TLS and a time limit of the handshake.
+    """A connection with TLS and a time limit for the handshake.
 
-    Upstream waits forever for a silent listener. Gone when ``handshake`` waits with a time-out.
+    Upstream waits forever for a listener that does not answer. Gone when ``handshake`` waits with a time-out.
     """
 
     async def handshake(self) -> None:
@@ -103,7 +104,6 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
             raise
 
     def _step(self) -> Any:
-        """Continues the handshake; returns its wait function, None at the end."""
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -114,13 +114,13 @@ class Tls(_BufferedTransport, KafkaSSLTransport):  # type: ignore[misc]  # kafka
 
 
 class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
-    """The bytes of a response, without copies.
+    """A broker's response, readable without a copy.
 
-    Upstream copies each response twice. Gone when ``read`` copies once.
+    Upstream copies each response twice. Gone when ``read`` copies at most once.
     """
 
     def read(self, nbytes: int | None = None) -> bytes | memoryview:
-        """Returns the next bytes; without a number, a view of all remaining bytes."""
+        """Returns the next `nbytes` bytes, or all remaining bytes for None."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
         start: int = self.tell()
@@ -129,10 +129,10 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
 
 
 def mend_connections() -> None:
-    """Makes all clients use `Plain`, `Tls`, `Answer` and `Tokens`.
+    """Makes all clients use `Plain`, `Tls` and `Answer`, and accept `Tokens`.
 
-    It replaces library classes, as no client has an argument for them. Call it before creating a client; repeated calls
-    change nothing.
+    It replaces classes of the library, because no client accepts a class as an argument. Call it before you create a
+    client. Repeated calls change nothing.
     """
     AbstractTokenProvider.register(Tokens)
     manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
@@ -143,7 +143,7 @@ CONNECTIONS = logging.getLogger("kafka.net.manager")  # Logger of the client's f
 
 
 def why_not_connected(record: logging.LogRecord) -> str | None:
-    """Extracts the reason of a failed connection from a log record, or None.
+    """Returns the reason for a failed connection from a log record, or None.
 
     Upstream logs the reason and raises only a time-out. Gone when the error contains the reason.
 
@@ -165,7 +165,7 @@ Upstream raises a plain ValueError. Gone when it is a ``KafkaError``.
 """
 
 OUTLIVES_REFUSALS = {"enable_idempotence": False}
-"""Setting of a producer that continues after a rejected record.
+"""Setting that lets a producer continue after a rejected record.
 
 Upstream, one record that is too large for its topic makes an idempotent producer fail permanently. Gone when only that
 record fails.
@@ -188,9 +188,9 @@ def compress(codec: str) -> dict[str, Any]:
 def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
     """Commits a transaction after all its records were acknowledged.
 
-    Upstream, a retriable error of a batch does not fail the transaction, so an expired record is left out of the
-    commit. And `flush` fails when a batch too large for the topic is split, even if its halves succeed. Gone when both
-    are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
+    Upstream commits a transaction even if a record expired after retriable errors. The record is then missing. Also,
+    `flush` fails if the producer splits a batch that is too large for the topic, even if its halves succeed. Gone when
+    both defects are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
     """
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
@@ -206,8 +206,8 @@ _AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retri
 def retry_lost_requests(producer: KafkaProducer) -> None:
     """Makes a transactional producer retry requests that were not sent.
 
-    Upstream's sender drops a request if its connection was lost: it expects False from `await_ready`, which raises.
-    Records then wait until they expire, and the end of a transaction waits forever. Gone when a producer whose
+    Upstream's sender drops a request if the connection was lost, because `await_ready` raises instead of returning
+    False. Records then wait until they expire, and the end of a transaction waits forever. Gone when a producer whose
     connections are cut commits within seconds.
     """
     client = producer._sender._client
@@ -226,10 +226,10 @@ def retry_lost_requests(producer: KafkaProducer) -> None:
 def refuse_end_retries(producer: KafkaProducer) -> None:
     """Makes a producer fail instead of retrying the end of a transaction.
 
-    Upstream retries it after a lost connection, and the next transaction has the same epoch: a delayed first request
-    may commit a part of the next transaction. And upstream retries without end on retriable codes. After the failure a
-    new producer has a new epoch, and reads whether the commit succeeded. Gone when each transaction has its own epoch
-    (EndTxn, version 5) and a commit has a time-out.
+    Upstream repeats the EndTxn request after a lost connection. If the first request was only delayed, it may commit a
+    part of the next transaction, which has the same epoch. Upstream also repeats the request without limit after
+    retriable errors. After a failure, the worker starts a producer with a new epoch, and reads whether the commit
+    succeeded. Gone when each transaction has its own epoch (EndTxn, version 5) and a commit has a time-out.
     """
     manager = producer._transaction_manager
     enqueue = manager._enqueue_request
@@ -248,10 +248,10 @@ def refuse_end_retries(producer: KafkaProducer) -> None:
 
 
 def drop(producer: KafkaProducer) -> None:
-    """Closes a producer unflushed; its successor aborts the transaction.
+    """Closes a producer without a flush; the next one aborts the transaction.
 
-    Upstream's ``close(timeout=0)`` first flushes, and raises before closing if something is unsent or was split. Gone
-    when it closes.
+    Upstream's ``close(timeout=0)`` first flushes. If a record is unsent or a batch was split, it raises and does not
+    close. Gone when it closes anyway.
     """
     producer._sender.force_close()
     with contextlib.suppress(KafkaTimeoutError, UnknownError):
@@ -264,8 +264,8 @@ def drop(producer: KafkaProducer) -> None:
 def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
     """Pauses a newly assigned partition; called by the rebalance listener.
 
-    Upstream sets the position even of a paused partition to the group's offset. Without one, `poll` raises under the
-    reset policy `none`. Gone when `poll` ignores paused partitions.
+    Upstream's `poll` moves even a paused partition without a position to the group's committed offset. Without such an
+    offset it raises under the reset policy `none`. The seek prevents this. Gone when `poll` ignores paused partitions.
     """
     consumer.seek(partition, 0)
     consumer.pause(partition)
@@ -274,26 +274,26 @@ def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
 def resume_join(consumer: KafkaConsumer) -> None:
     """Makes a consumer complete an unfinished join at its next poll.
 
-    Upstream, a leader that rejoins because the topic's partitions changed never completes a join that takes longer than
-    a poll, and its heartbeat stops. Gone when the next poll continues a join in progress.
+    The group's leader rejoins if the number of partitions changes. Upstream never completes this join if it takes
+    longer than one poll, and the heartbeat stops. Gone when the next poll continues a join in progress.
     """
     if consumer.group_metadata().state is MemberState.REBALANCING:
         consumer._coordinator.request_rejoin()
 
 
 def leave_on_close(consumer: KafkaConsumer) -> None:
-    """Makes a member with a name leave its group on close.
+    """Makes a static member leave its group on close.
 
-    Upstream, as Kafka's Java client, it stays a member: the group waits for the session time-out even after an orderly
-    stop. Gone when ``close`` has an option to leave.
+    Upstream, like Kafka's Java client, stays in the group. Even after an orderly stop, the group then waits for the
+    session time-out. Gone when ``close`` has an option to leave.
     """
     consumer._coordinator.is_dynamic_member = lambda: not displaced(consumer)
 
 
 def displaced(consumer: KafkaConsumer) -> bool:
-    """Returns whether another process joined the group as this member.
+    """Returns whether another process joined the group as this static member.
 
-    Upstream only logs this, stops the heartbeat, and keeps polling its old partitions. Gone when ``poll`` raises it.
+    Upstream logs this and stops the heartbeat, but continues to poll the old partitions. Gone when ``poll`` raises.
     """
     coordinator = consumer._coordinator
     with coordinator._lock:  # a join changes several fields
@@ -304,19 +304,21 @@ def displaced(consumer: KafkaConsumer) -> bool:
 def rejoin(consumer: KafkaConsumer) -> None:
     """Makes a member join its group again at its next poll.
 
-    Upstream's version of the join request does not inform a leader that returns under its name that it still leads. So
-    no member notices new partitions. A second join makes the broker assign all partitions again. Gone when the client
-    joins by version 9.
+    With upstream's version of the join request, a restarted static member does not learn that it is still the group's
+    leader. No member then notices new partitions. A second join makes the broker assign all partitions again. Gone when
+    the client sends version 9 of the request.
     """
     consumer._coordinator.request_rejoin()
 
 
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
-    """Returns a topic's partitions; empty if it is missing, None if unknown.
+    """Returns a topic's partitions, or None before the first metadata arrives.
+
+    The set is empty if the topic is missing.
 
     Upstream's ``partitions_for_topic`` requests an unknown topic without a time-out. Gone when it has a time-out.
-    `since_ms`: the monotonic time of subscribing; older metadata lack the topic. Raises
-    `TopicAuthorizationFailedError`: the client may not describe the topic; upstream drops this error.
+    `since_ms`: monotonic time of the subscription in ms. Older metadata does not contain the topic. Raises
+    `TopicAuthorizationFailedError`: the client may not describe the topic. Upstream drops this error.
     """
     cluster = consumer._cluster
     if topic in cluster.unauthorized_topics:
@@ -329,9 +331,9 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
 def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     """Requests the id of a topic; returns None if the topic does not exist.
 
-    Upstream's consumer fetches by name. If a topic was deleted and created again, it keeps reading at the same offsets
-    until its next metadata request, perhaps minutes later. Gone when fetches contain the id (version 13 and later), or
-    the consumer has a method for it. Raises `KafkaError`: the brokers do not answer.
+    Upstream's consumer fetches by name. If a topic was deleted and created again, the consumer continues at the same
+    offsets until its next metadata request, perhaps minutes later. Gone when fetches contain the id (version 13), or
+    the consumer has a method that returns the id. Raises `KafkaError`: the brokers do not answer.
     """
     manager = consumer._manager
     asked = MetadataRequest(
@@ -361,9 +363,9 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
 def committed(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> Mapping[TopicPartition, Any]:
-    """Returns a group's committed offsets with metadata, by one request.
+    """Requests committed offsets and their metadata for several partitions.
 
-    Upstream's ``committed`` accepts one partition. Gone when it accepts several. Raises `KafkaError`: the group's
+    Upstream's ``committed`` accepts only one partition. Gone when it accepts several. Raises `KafkaError`: the group's
     coordinator does not answer.
     """
     offsets: Mapping[TopicPartition, Any] = consumer._coordinator.fetch_committed_offsets(
@@ -379,25 +381,26 @@ def bounds(
     ms: int,
     refused: Collection[TopicPartition] = (),
 ) -> Mapping[TopicPartition, int]:
-    """Returns the beginnings or ends of the partitions that have a leader.
+    """Returns the first or end offsets of the partitions that have a leader.
 
-    Upstream (3.0.12) raises `KeyError` if only some partitions have a leader, and retries until the time-out if none
-    has one. Gone when it leaves out partitions without a leader.
+    Upstream raises `KeyError` if some partitions have no leader, and retries until the time-out if no partition has a
+    leader. Gone when it leaves out partitions without a leader.
 
-    `refused`: receives the partitions with an error during the request, see `refusals`; the result lacks them. Raises
-    `KafkaError`: the brokers do not answer.
+    `ask`: the consumer's ``beginning_offsets`` or ``end_offsets``. `refused`: partitions with an error, which
+    `refusals` adds during the request. The result leaves out these partitions. Raises `KafkaError`: the brokers do not
+    answer.
     """
     cluster = consumer._cluster
-    if not (led := _led(cluster, tps)):
+    if not (led := _with_leader(cluster, tps)):
         # the metadata may be outdated; retrying longer would delay the other partitions
         consumer._manager.run(consumer._manager.wait_for, cluster.request_update(), ms)
-        led = _led(cluster, tps)
+        led = _with_leader(cluster, tps)
     elif len(led) < len(tps):
         cluster.request_update()
     try:
         return ask(led, timeout_ms=ms) if led else {}
     except KeyError:  # another partition lost its leader or was refused
-        led = [tp for tp in _led(cluster, tps) if tp not in refused]
+        led = [tp for tp in _with_leader(cluster, tps) if tp not in refused]
     try:
         return ask(led, timeout_ms=ms) if led and refused else {}
     except KeyError:
@@ -407,7 +410,7 @@ def bounds(
 def whole_bounds(
     consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns the beginning and end of every given partition; see `bounds`.
+    """Returns the (first, end) offset of every given partition; see `bounds`.
 
     Raises `KafkaError`: a partition has no leader, or the brokers do not answer.
     """
@@ -420,6 +423,5 @@ def whole_bounds(
     return {tp: (begins[tp], ends[tp]) for tp in tps}
 
 
-def _led(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Returns the partitions that have a leader in the client's metadata."""
+def _with_leader(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
     return [tp for tp in tps if cluster.leader_for_partition(tp) not in (None, -1)]

@@ -1,7 +1,8 @@
-"""The raw fetch hook: returns bytes instead of kafka-python's records.
+"""Makes kafka-python return fetched bytes instead of decoded records.
 
-It replaces the library's private class ``PartitionRecords``, which decodes one partition's fetch. The library manages
-sessions, groups, epochs, rebalances and positions. This code runs inside the library's poll, so it must not raise.
+It replaces the library's private class ``PartitionRecords``, which decodes one partition's fetch. The library still
+manages sessions, groups, epochs, rebalances and positions. This code runs inside the library's poll, so it must not
+raise.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ class Fetched:
 
 
 class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Yields one partition's fetch as one `Fetched`; nothing if empty."""
+    """Yields a partition's fetch as one `Fetched`, or nothing if it is empty."""
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
         if (fetched := self._fetched(records)) is not None:
@@ -57,16 +58,16 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
 
 
 Decode = Callable[[str, int, Fetched], Iterator[tuple[int, Any]]]
-"""Yields (position, record before it or None) pairs of a partition's fetch.
+"""Function that decodes a partition's fetch to pairs (next position, record or None).
 
-A record has a ``size``: its memory in bytes.
+The attribute ``size`` of a record is its memory in bytes.
 """
 
 
 class _Decoded(_Bytes):
     """Yields the records that a function decodes from one partition's fetch.
 
-    An empty fetch moves the position to the bound. Otherwise the position would never reach the end of a log if
+    An empty fetch moves the position to `bound`. Otherwise the position would never reach the end of a log if
     compaction removed the last batch.
     """
 
@@ -101,15 +102,15 @@ class _Decoded(_Bytes):
 
 
 def install(consumer: KafkaConsumer) -> None:
-    """Makes a consumer's `poll` return one `Fetched` per partition fetch."""
+    """Makes a consumer's `poll` return each partition's fetch as a `Fetched`."""
     consumer._fetcher.PartitionRecords = _Bytes
 
 
 def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
     """Makes a consumer's `poll` return the records that a function decodes.
 
-    The consumer must have one assigned partition and no incremental fetch sessions, because a broker may leave a
-    partition out of these. Its attribute ``bound`` becomes the `_Decoded.bound` of the newest fetch.
+    The consumer must have one assigned partition. Incremental fetch sessions must be off, because a broker may leave
+    out a partition in a session. After each fetch, the consumer's attribute ``bound`` is the fetch's `_Decoded.bound`.
     """
     fetcher = consumer._fetcher
     fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
@@ -125,7 +126,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
 
     def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
         taken: int = append(drained, part, most, update)
-        # the maximum ends the poll
+        # returning the maximum ends the poll
         return most if taken and part.is_full else taken
 
     fetcher._parse_fetched_data, fetcher._append = parse_with_bound, append_bounded

@@ -1,8 +1,8 @@
 """Reads the output topics: snapshots, rows and dead letters.
 
 Other programs may write to these topics, so a size cap bounds each record batch, as for reports
-(`worker.kafka.decoding`). A reader reports and skips an unreadable batch, and a record with a key longer than
-`MOST_KEY`. A batch with a wrong checksum is fetched again. If the same bytes return, the damage is in the log.
+(`worker.kafka.decoding`). Readers skip and report unreadable batches, and records whose keys exceed `MOST_KEY` bytes. A
+batch with a wrong checksum is fetched again. If the same bytes return, the batch is unreadable.
 """
 
 import functools
@@ -28,7 +28,7 @@ _NOT_FETCHED = 1 << 63
 
 @dataclass(frozen=True)
 class Passed:
-    """A skipped record, or record batch with its first offset.
+    """A skipped record, or a skipped record batch with its first offset.
 
     Example:
         >>> str(Passed("ldp-snapshots", 0, 17, "record batch: length"))
@@ -48,7 +48,7 @@ OnPassed = Callable[[Passed], object]
 
 
 def ignore(_: Passed) -> None:
-    """Does nothing."""
+    """Ignores a skipped record or record batch."""
 
 
 def connect(
@@ -59,9 +59,9 @@ def connect(
     cap: int = LARGEST,
     **more: Any,
 ) -> Any:
-    """Connects a consumer without a group that returns `Record`s."""
+    """Connects a consumer that has no group and returns `Record`s."""
     quirks.mend_connections()
-    _load_kernels()
+    _load_kernels()  # compiling later may exceed a time-out
     consumer = KafkaConsumer(
         **settings,
         **{"auto_offset_reset": "none"} | more,
@@ -77,7 +77,6 @@ def connect(
 
 @functools.cache
 def _load_kernels() -> None:
-    """Loads the kernels before a time-out starts, as it may compile them."""
     warm()
 
 
@@ -94,7 +93,7 @@ class _Decoder:
         self._suspects = set[tuple[str, int, int, str]]()
 
     def __call__(self, topic: str, partition: int, fetched: Fetched) -> Iterator[tuple[int, Record | None]]:
-        """Yields (position, record before it or None); see `raw_fetch.Decode`."""
+        """Yields (next position, record or None) pairs; see `raw_fetch.Decode`."""
         reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, self._cap)])
         while (part := reader.read_keyed(self._arena, self._begins)) is not None:
             failing = {
@@ -125,13 +124,13 @@ def records(
     stall_seconds: float = STALL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Any]:
-    """Yields the records of [first, end).
+    """Yields the records at the offsets [first, end).
 
-    It ends when the position reaches the end, or when a fetch contains no record and the broker's last stable offset
-    is at or beyond the end.
+    It stops when the position reaches the end. It also stops after a fetch without records if the broker's last stable
+    offset is at or beyond the end.
 
-    `end`: the offset after the last record; None for the log's end at the fetch that reaches it; `on_poll`:
-    called before each poll. Raises `KafkaTimeoutError`: the position does not advance, because brokers do not
+    `end`: the offset after the last record; None for the log's end at the newest fetch. `on_poll`: called before each
+    poll. Raises `KafkaTimeoutError`: the position does not advance for `stall_seconds`, because brokers do not
     deliver or a transaction stays open. Raises `KafkaError`: the brokers do not answer.
     """
     consumer.assign([tp])

@@ -1,8 +1,8 @@
-"""Separates errors of single partitions from answers about the others.
+"""Separates one partition's errors from the other partitions' answers.
 
-Upstream (kafka-python 3.0.12) raises one partition's error for all partitions, or retries all until the time-out. Gone
-when its calls return an error for each partition. Like `quirks` and `raw_fetch`, this module uses private names of the
-library.
+Upstream (kafka-python 3.0.12) raises one partition's error for all partitions, or retries all partitions until the
+time-out. Gone when its calls return errors by partition. Like `quirks` and `raw_fetch`, this module uses private names
+of the library.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.errors import KafkaError, for_code
 
-# Errors in a partition's field that concern the group or the member: the library handles these
+# Errors about the group or the member that a partition's field reports; the library handles them
 _OF_THE_GROUP = (
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.CoordinatorNotAvailableError,
@@ -37,14 +37,14 @@ _OF_THE_SESSION = (
     kafka_errors.InvalidFetchSessionEpochError,
 )
 _OF_THE_TOPIC = (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.TopicAuthorizationFailedError)
-"""Metadata errors that are facts about the topic; other errors leave its partitions unknown."""
+"""Errors which mean that the topic is missing or forbidden. After other errors the topic's partitions are unknown."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _FORGIVEN_SECONDS = 10.0
 """Time without an error after which a refused partition counts as healthy, even without new records."""
 
 
 class Answers:
-    """Removes errors of single partitions from brokers' answers."""
+    """Removes and keeps the errors of single partitions in brokers' responses."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._fetches = deque[tuple[int, KafkaError]]()
@@ -66,7 +66,7 @@ class Answers:
         yield self._asked
 
     def fetched(self) -> list[tuple[int, KafkaError]]:
-        """Returns (partition, error) of the failed fetches since the last call."""
+        """Returns (partition, error) of each failed fetch since the last call."""
         return [self._fetches.popleft() for _ in range(len(self._fetches))]
 
     def undescribed(self, topic: str) -> KafkaError | None:
@@ -74,8 +74,8 @@ class Answers:
         return self._topics.get(topic)
 
     def _describing(self, update: Callable[[Any], Any], cluster: Any) -> Callable[[Any], Any]:
-        """Keeps a topic's known partitions while brokers report a topic error."""
-        # upstream drops them, so members lose their partitions; after INVALID_TOPIC_EXCEPTION it never retries
+        # keeps the partitions of a topic with an error: upstream drops the partitions, so members lose them. After
+        # INVALID_TOPIC_EXCEPTION upstream never retries
 
         def updated(metadata: Any) -> Any:
             self._topics, known = {}, dict(cluster._partitions)
@@ -145,7 +145,7 @@ class Answers:
     def _take_out(
         self, topics: list[tuple[str, list[Any]]], kept: tuple[type[KafkaError], ...]
     ) -> dict[TopicPartition, KafkaError]:
-        """Removes partitions with an error, except errors in `kept`."""
+        """Removes partitions with an error outside `kept`; returns the errors."""
         refused = {}
         for topic, partitions in topics:
             for one in list(partitions):
@@ -158,15 +158,15 @@ class Answers:
 
 @dataclass
 class Refusal:
-    """The first refusal of a partition, and the end and length of its wait."""
+    """The backoff of a refused partition; all times are in seconds."""
 
-    since: float
-    until: float
-    wait: float
+    since: float  # time of the first refusal
+    until: float  # end of the newest wait
+    wait: float  # length of the newest wait
 
 
 class Refusals:
-    """Delays the fetches of refused partitions by an exponential backoff."""
+    """Delays the next fetch of a refused partition by an exponential backoff."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -174,7 +174,7 @@ class Refusals:
         self._new: dict[int, tuple[KafkaError, float]] = {}
 
     def add(self, partition: int, error: KafkaError) -> None:
-        """Adds the error of a partition's fetch."""
+        """Records the error of a fetch, and doubles the partition's wait."""
         now, known = self._clock(), self._of.get(partition)
         wait = _FIRST_WAIT if known is None else min(2 * known.wait, _LONGEST_WAIT)
         since = now if known is None else known.since
@@ -182,7 +182,7 @@ class Refusals:
         self._new[partition] = error, now - since
 
     def take_new(self) -> dict[int, tuple[KafkaError, float]]:
-        """Returns new errors: partition -> (error, seconds since the first)."""
+        """Returns new errors: partition -> (error, seconds since the first error)."""
         new, self._new = self._new, {}
         return new
 

@@ -1,7 +1,7 @@
 """Specifies, describes and creates the topics that a configuration needs.
 
-Each stream has a topic of reports. All streams share the compacted topics of snapshots and, if configured, of rows, and
-the topic of dead letters. Existing topics are never changed; `worker.check.topics` checks them.
+Each stream has a topic of reports. All streams share the topic of dead letters, the compacted topic of snapshots
+and, if configured, the compacted topic of rows. Existing topics are never changed; `worker.check.topics` checks them.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ APPEND_TIME = "LogAppendTime"  # ``message.timestamp.type`` for the broker's tim
 _APPENDED = {"message.timestamp.type": APPEND_TIME}
 """Broker time on output topics: with producer time, brokers reject records from a worker whose clock is ahead."""
 _ANY_MS = 1000 * 24 * HOUR_MS
-"""A timestamp bound above this counts as none; Kafka's default is the largest number."""
+"""A timestamp bound above this counts as unlimited; Kafka's default is the largest 64-bit number."""
 BROKERS_DEFAULT = -1  # Replication factor that means the brokers' default
 BROKER_LIMIT = 1_048_588  # Kafka's default of ``max.message.bytes``
 
@@ -36,7 +36,7 @@ _SEGMENT = 64 << 20
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic that the configuration needs, with the settings of its creation."""
+    """A topic that the configuration needs, with the settings to create it."""
 
     name: str
     role: str
@@ -60,12 +60,12 @@ class Topic:
 
     @property
     def append_time(self) -> bool:
-        """Whether records have the broker's time."""
+        """Whether the broker sets the timestamps of records."""
         return self.settings.get("message.timestamp.type") == APPEND_TIME
 
     @property
     def ahead(self) -> int | None:
-        """Maximum timestamp lead over the broker's clock in ms; None if unlimited."""
+        """Most ms that a timestamp may be ahead of the broker; None if unlimited."""
         if self.append_time:
             return 0
         bound = self.number("message.timestamp.after.max.ms")
@@ -76,7 +76,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Creation:
-    """A needed topic, whether `create` created it, and its present state."""
+    """A needed topic, its state, and whether `create` created it."""
 
     spec: TopicSpec
     created: bool
@@ -88,7 +88,7 @@ class TopicError(RuntimeError):
 
 
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:
-    """Returns the most bytes of a message with one report: binary and JSON.
+    """Returns the most bytes of a message with one report: (binary, JSON).
 
     Example:
         >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
@@ -101,13 +101,13 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
 
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
-    """Returns the most bytes of a message in any snapshot of a stream."""
+    """Returns the size in bytes of the largest message of any snapshot."""
     named = {} if served.cost is None else served.cost.named
     return largest_message(served.stream, served.queries, partitions, named)
 
 
 def largest_of_rows(served: Served) -> int:
-    """Returns the most bytes of a stream's row, with its key."""
+    """Returns the size in bytes of a stream's largest row, including the key."""
     names = [query.name for query in served.queries]
     longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
     label = max(
@@ -138,7 +138,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
             partitions,
             {"cleanup.policy": "delete"}
             | clock(served, event_time)
-            | _room(max(largest_report(served.stream))),
+            | _size_limit(max(largest_report(served.stream))),
         )
         for served in config.streams
     ]
@@ -175,11 +175,10 @@ def _of_rows(config: Config) -> dict[str, str]:
         "delete.retention.ms": str(7 * 24 * HOUR_MS),
         "segment.ms": str(HOUR_MS // 6),
         "min.cleanable.dirty.ratio": "0.1",
-    } | _room(max(largest_of_rows(served) for served in config.streams))
+    } | _size_limit(max(largest_of_rows(served) for served in config.streams))
 
 
-def _room(largest: int) -> dict[str, str]:
-    """Returns the settings for messages above the brokers' default size limit."""
+def _size_limit(largest: int) -> dict[str, str]:
     return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
@@ -191,13 +190,13 @@ def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
 
 def require(admin: KafkaAdminClient, name: str) -> None:
     """Raises `TopicError` unless a topic exists."""
-    if not _found(admin, [name]):
+    if not _describe_existing(admin, [name]):
         raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics creates missing topics")
 
 
 def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
     """Describes the named topics that exist."""
-    found = _found(admin, names)
+    found = _describe_existing(admin, names)
     if not found:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
@@ -206,7 +205,7 @@ def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
 
 
 def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
-    """Returns a topic's ``cleanup.policy``, None if unknown."""
+    """Returns a topic's ``cleanup.policy``, or None if unknown."""
     try:
         with contextlib.closing(connect(settings)) as admin:
             return describe(admin, [name])[name].settings.get("cleanup.policy")
@@ -214,8 +213,7 @@ def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
         return None
 
 
-def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the cluster's description of the named topics that exist."""
+def _describe_existing(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
     found = {}
     for topic in admin.describe_topics(list(names)):
         error = kafka.errors.for_code(topic["error_code"])
@@ -239,7 +237,10 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 def bounds(
     admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Returns (first offset, end); `stable`: the end is the last stable one."""
+    """Returns each log's first offset and end.
+
+    The end is the high watermark, or with `stable` the last stable offset.
+    """
     both = [TopicPartition(topic, partition) for partition in partitions]
     level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))

@@ -17,7 +17,7 @@ from worker.kafka.dead_letters.writer import ERRORS, LATE, LATE_HEADERS
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A dead letter.
+    """A parsed record of the dead-letter topic.
 
     Example:
         >>> DeadLetter("version", "...", "", "colours", "reports", 0, 17, 2, 0, b"{}").where
@@ -26,8 +26,8 @@ class DeadLetter:
 
     reason: str  # why the record was rejected, or ``late``
     message: str  # the reason in words
-    why: str  # the damage of a record batch, or a late record's time; else empty
-    stream: str  # the stream that rejected it
+    why: str  # the damage to a record batch, or a late record's time; else empty
+    stream: str  # the stream that rejected the record
     topic: str
     partition: int
     offset: int
@@ -39,12 +39,12 @@ class DeadLetter:
 
     @property
     def where(self) -> str:
-        """The record's topic, partition and offset."""
+        """The original record's topic, partition and offset."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property
     def time(self) -> str:
-        """When the dead letter was written, in UTC."""
+        """The time at which the dead letter was written, in UTC."""
         return _calendar(self.written)
 
 

@@ -1,7 +1,7 @@
 """Samples dead letters by reason.
 
-Sending a dead letter costs 1000 times as much as counting a record. Each reason has a token bucket. The sample depends
-on a record's position, its reason and the sizes of the records sent before, but not on its contents.
+Sending a dead letter costs 1000 times as much as counting a record. Each reason therefore has a token bucket. The
+choice of a record depends on its position, its reason and the sizes of records sent before, not on its contents.
 """
 
 import math
@@ -15,7 +15,7 @@ from ldp import frames
 from worker.counting.columns import Columns
 
 DEAD_LETTERS_A_SECOND = 100
-"""Rate per second, and burst, of dead letters of one reason: less than 1 % of a core."""
+"""Most dead letters of one reason per second, and at once: less than 1 % of a core."""
 BYTES_A_SECOND = 1 << 20  # Bytes of records of one reason per second. A larger record is charged this amount
 BYTES_AT_ONCE = 4 << 20  # Largest burst in bytes of one reason
 
@@ -27,7 +27,7 @@ class _Bucket:
     room: float = BYTES_AT_ONCE
 
     def most(self, now: float) -> int:
-        """Refills the bucket; returns how many small dead letters it allows."""
+        """Refills the bucket, and returns how many dead letters it allows."""
         passed, self.at = now - self.at, now
         self.dead_letters = min(DEAD_LETTERS_A_SECOND, self.dead_letters + passed * DEAD_LETTERS_A_SECOND)
         self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
@@ -35,7 +35,7 @@ class _Bucket:
 
 
 class Sample:
-    """Chooses the records of one stream that leave a dead letter.
+    """Chooses the records of one stream that become dead letters.
 
     Example:
         >>> now = [0.0]
@@ -61,18 +61,18 @@ class Sample:
     def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """Returns the ascending indices of rejected records to send; O(records).
 
-        `verdicts`: (m,) uint8, see `ldp.frames.Decoded`.
+        `verdicts` is an (m,) uint8 array; see `ldp.frames.Decoded`.
         """
         chosen = []
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
-            if most := self.most(reason):  # in a flood mostly 0
+            if most := self.most(reason):  # mostly 0 in a flood
                 these = np.flatnonzero(verdicts == verdict)[:most]
                 if len(these):
                     chosen.append(these[: self._room(reason, columns, these)])
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        """Returns the length of the prefix of records that may be sent now."""
+        """Returns how many of the given records, in order, may be sent."""
         return self._room(reason, columns, these[: self.most(reason)])
 
     def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
@@ -81,11 +81,11 @@ class Sample:
         return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).room))
 
     def most(self, reason: str) -> int:
-        """Returns the number of small dead letters that may be sent now."""
+        """Returns how many dead letters may be sent now if the records are small."""
         return self._bucket(reason).most(self._clock())
 
     def sent(self, reason: str, size: int) -> None:
-        """Charges a sent dead letter to its reason's bucket."""
+        """Charges a sent dead letter to the bucket of its reason."""
         bucket = self._bucket(reason)
         bucket.dead_letters -= 1
         bucket.room -= min(size, BYTES_A_SECOND)

@@ -1,9 +1,9 @@
 """Sends malformed records, and optionally late ones, as dead letters.
 
-Delivery is at least once: a commit first flushes the dead letters below its offset, so a crash in between repeats them.
-Above a rate they are a sample, see `sampling`. The key is ``topic/partition/offset``; the headers are named as in Kafka
-Connect. The value is the record's value, or the first bytes of a large one with its size and hash. The record's key and
-headers are left out. The headers of a late record name the window pane that it missed.
+Delivery is at least once. Records are committed after their dead letters are acknowledged, so a crash in between sends
+dead letters again. Above a rate limit only a sample is sent; see `sampling`. A dead letter has the key
+``topic/partition/offset``, headers named as in Kafka Connect, and the record's value. A large value is truncated, and
+headers contain its full size and hash. For a late record, headers name the window pane that the record missed.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ MESSAGES = {
 }  # Reason of a dead letter -> message
 
 _FLUSH_SECONDS = 10
-_MOST_PENDING = 32 << 20  # Most unacknowledged bytes; counting waits above
+_MOST_PENDING = 32 << 20  # Most unacknowledged bytes; counting waits above this number
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 _CLOCK = (kafka_errors.InvalidTimestampError, kafka_errors.InvalidRecordError)
@@ -67,7 +67,7 @@ class _DeadLetter:
 
 
 def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Returns a value's first bytes, and headers with its size and hash."""
+    """Returns a value's first bytes, and headers with its full size and hash."""
     digest = hashlib.sha256(value).hexdigest()
     headers = [("truncated.sha256", digest.encode()), ("truncated.size", str(len(value)).encode())]
     return bytes(value[:PREFIX_BYTES]), headers
@@ -81,7 +81,7 @@ def connect_producer(settings: Mapping[str, Any], stream: str, compression: str 
             **settings,
             client_id=f"ldp-worker-{stream}-dead-letters",
             **quirks.compress(compression),
-            linger_ms=50,  # batching pays: a request costs 10 dead letters; a commit waits up to 50 ms
+            linger_ms=50,  # batching pays: a request costs as much as 10 dead letters; commits wait up to 50 ms
             batch_size=1 << 14,
             acks="all",
             **quirks.OUTLIVES_REFUSALS,
@@ -94,10 +94,10 @@ def connect_producer(settings: Mapping[str, Any], stream: str, compression: str 
 
 
 class KafkaDeadLetters:
-    """The dead letters of a stream; implements `ports.DeadLetters`.
+    """Sends the dead letters of a stream; implements `ports.DeadLetters`.
 
-    `producer` is closed by `close`; `on_acknowledged` is called for each acknowledged dead letter; `attempt`
-    returns a context manager around each send, which reports failures to readiness.
+    `on_acknowledged`: called for each acknowledged dead letter. `attempt`: returns a context manager that reports a
+    failed send or flush to the readiness check. `close` closes the `producer`.
     """
 
     def __init__(
@@ -118,9 +118,10 @@ class KafkaDeadLetters:
         self._waiting = 0
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
-        """Sends a sample of rejected and unreadable records, without waiting.
+        """Sends a sample of rejected and unreadable records.
 
-        Raises `Unavailable`: too many dead letters are unacknowledged, or the topic is missing.
+        It waits only if too many dead letters are unacknowledged. Raises `Unavailable`: the brokers do not acknowledge
+        dead letters in time, or the topic is missing.
 
         Returns:
             The number of records left out of the sample.
@@ -139,7 +140,7 @@ class KafkaDeadLetters:
     def add_late(self, batch: Batch, late: Late) -> int:
         """Sends a sample of a batch's late records; returns the number left out.
 
-        The topic's retention counts from the send time, so the record's own timestamp is a header.
+        A header contains the record's timestamp. The dead letter's own timestamp is the time of sending.
         """
         columns = batch.columns
         first = self._sample.first(LATE, columns, late.at)
@@ -184,10 +185,10 @@ class KafkaDeadLetters:
         self._sample.sent(reason, len(value))
 
     def flush(self) -> None:
-        """Waits for all acknowledgements; truncates too large dead letters.
+        """Waits for all acknowledgements; truncates oversized dead letters.
 
-        Raises `Unavailable`: the brokers did not acknowledge in time; the next flush continues. Raises
-        `KafkaError`: an error that retries do not resolve.
+        Raises `Unavailable`: the brokers did not acknowledge in time. The next flush continues. Raises `KafkaError`:
+        an error that retries do not resolve.
         """
         if self._pending:
             with self._attempt():
@@ -216,7 +217,7 @@ class KafkaDeadLetters:
 
     def close(self) -> None:
         """Closes the producer."""
-        with contextlib.suppress(kafka_errors.KafkaTimeoutError):  # uncommitted, so sent again
+        with contextlib.suppress(kafka_errors.KafkaTimeoutError):  # uncommitted records are sent again
             self._producer.close(timeout=_FLUSH_SECONDS)
 
     def _pop(self) -> None:

@@ -1,7 +1,7 @@
 """Kernels that parse record batches: headers to rows, records to columns.
 
-They implement the layout in `records`, without codecs and checksums, in one file: that is why it is longer than others.
-No kernel reads or writes outside its arrays: it compares each length with the available bytes before use.
+The kernels implement the layout that `records` describes, except codecs and checksums. No kernel reads or writes
+outside its arrays, because each length is compared with the available bytes before use.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class State(IntEnum):
     MAGIC = 6
 
 
-# A batch in `records.Reader`
+# The row of a batch in `records.Reader`
 ROW = np.dtype(
     [
         ("place", np.int64),  # the batch's index in the fetched bytes
-        ("size", np.int64),  # the batch's bytes
+        ("size", np.int64),  # the batch's size in bytes
         ("base", np.int64),  # its base offset
         ("start", np.int64),  # records below this offset are skipped
         ("end", np.int64),  # the offset after the batch
@@ -43,7 +43,7 @@ ROW = np.dtype(
         ("last", np.int64),  # the last offset minus the base offset
         ("timestamp", np.int64),  # base timestamp; with the broker's time, the max timestamp
         ("producer", np.int64),
-        ("count", np.int64),  # number of records in the header
+        ("count", np.int64),  # number of records, from the header
         ("cap", np.int64),  # most bytes of its decompressed records
         ("begin", np.int64),  # first index of its records in the decompressed bytes
         ("stop", np.int64),  # index after its records
@@ -69,13 +69,13 @@ _inner: Callable[[_F], _F] = njit(**_INNER)
 
 @_inner
 def _size_at(batches: Window, at: int) -> int:
-    """Returns the batch's length; 0 if cut off, the rest if negative."""
+    """Returns a batch's size in bytes, or 0 if the batch is cut off."""
     left = batches[1] - at
     if left < LEAST:
         return 0
     length = big32_at(batches, at + 8)
     if length < 0:
-        return left
+        return left  # an unreadable batch of all remaining bytes
     return LEAST + length if length <= left - LEAST else 0
 
 
@@ -98,18 +98,17 @@ def _end_of(batches: Window, at: int, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
-    """Returns the extent of the complete batches; O(batches).
+    """Finds the end of the complete batches; O(batches).
 
-    Args:
-        fetched: (b,) uint8, record batches; the last batch may be cut off.
+    `fetched` is a (b,) uint8 array of record batches. The last batch may be cut off.
 
     Returns:
-        The bytes of complete batches, the offset after them, and the last batch's leader epoch or −1.
+        The size of the complete batches in bytes, the offset after the last batch, and its leader epoch or −1.
     """
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
     while size:
-        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older: a checksum
+        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # older: checksum here
         epoch = big32_at(batches, at + 12) if has_epoch else -1
         after = _end_of(batches, at, size)
         end = end if end > after else after
@@ -129,14 +128,14 @@ def read_headers(
     """Reads headers of complete batches until the rows are full.
 
     Args:
-        fetched: (b,) uint8, record batches; the last batch may be cut off.
-        at: the start index.
-        rows: (r,) of `ROW`, output; ``state`` is READ if the size and the magic are valid.
-        cap_offsets: (c,) int64, ascending: the first offset of each cap.
-        caps: (c,) int64, the caps.
+        fetched: record batches, a (b,) uint8 array. The last batch may be cut off.
+        at: the index in `fetched` of the first batch to read.
+        rows: output, an (r,) array of `ROW`. The ``state`` becomes READ if size and magic are valid.
+        cap_offsets: ascending offsets, a (c,) int64 array. A cap applies from its offset on.
+        caps: most bytes of a batch's decompressed records, a (c,) int64 array.
 
     Returns:
-        The number of rows, and the index after the last batch.
+        The number of filled rows, and the index after the last batch.
     """
     batches, n = window(fetched), 0
     while n < rows.size:
@@ -191,18 +190,18 @@ def classify(
 
     Args:
         fetched: the bytes from which `read_headers` filled the rows.
-        rows: from `read_headers`, with checksums checked; ``state`` and ``start`` are changed.
+        rows: from `read_headers`, after `crc32c.check`. This kernel changes ``state`` and ``start``.
         n: the number of rows.
         position: records below this offset are skipped.
         committed: whether aborted transactions are skipped.
-        aborted: (a,) int64, the first offsets of aborted transactions, ascending.
-        which: (a,) int64, the index in `producers` of each aborted transaction.
-        producers: (p,) int64, ascending ids.
-        aborting: (p,) bool, whether each producer is inside an aborted transaction; changed.
+        aborted: ascending first offsets of aborted transactions, an (a,) int64 array.
+        which: the index in `producers` for each aborted transaction, an (a,) int64 array.
+        producers: ascending producer ids, a (p,) int64 array.
+        aborting: whether each producer is inside an aborted transaction, a (p,) bool array; updated.
         begun: the number of aborted transactions that have begun.
 
     Returns:
-        The position after the rows, and ``begun`` at it.
+        The position after the rows, and ``begun`` at this position.
     """
     batches = window(fetched)
     for i in range(n):
@@ -264,7 +263,7 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 @_inner
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
     """Returns a zigzag varint of at most 5 or 10 bytes, and the next index."""
-    # after a damaged varint this and all later indices are beyond the end: callers check only the last index
+    # after a damaged varint, this and all later calls return an index beyond the end: callers check only the last
     highest = np.uint64(0x0F if most == 5 else 0x01)  # largest valid last byte
     number: Any = np.uint64(0)
     for k in range(most if most < end - at else end - at):
@@ -301,20 +300,20 @@ def decode_records(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Decodes batches to columns, each completely or not at all; O(bytes).
+    """Decodes batches to columns, without damaged batches; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify`; a row with damaged records becomes LENGTH.
+        data: decompressed records, a (b,) uint8 array. For each row, ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify`, after decompression. A row with damaged records gets the ``state`` LENGTH.
         first: the first row.
         last: the index after the last row.
-        offsets: (m,) int64, output like the next three arrays; m is 1/7 of the bytes.
-        timestamps: (m,) int64.
-        begins: (m,) int64, the indices of the values in the data.
-        ends: (m,) int64, the indices after the values.
+        offsets: output, an int64 array with space for one record per `LEAST_RECORD` bytes.
+        timestamps: output, as large as `offsets`.
+        begins: output, as large as `offsets`: the index in `data` at which each value begins.
+        ends: output, as large as `offsets`: the index after each value.
 
     Returns:
-        The number of records, and the number with a key or headers.
+        The number of records, and the number of records with a key or headers.
     """
     records = window(data)
     m = keys = 0
@@ -353,9 +352,9 @@ def decode_records(
 
 @_inner
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
-    """Returns end or −1, deltas, value bounds, whether key or headers exist."""
-    # Only lengths are compared with the available bytes. Other reads beyond the end stay within `AHEAD`, and return an
-    # index that is not the end.
+    # Returns the record's end (−1 if damaged), timestamp delta, offset delta, the value's begin and end, and whether
+    # there is a key or a header. Only lengths are compared with the available bytes. Other reads beyond the end stay
+    # within `AHEAD`, and return an index that is not the end.
     damaged = -1, 0, 0, 0, 0, False
     length, at = _next_varint(records, at, stop, 5)
     if length < 0 or length > stop - at:
@@ -378,7 +377,7 @@ def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, in
 
 @_inner
 def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
-    """Returns the index after the headers; beyond the end if they do not fit."""
+    """Returns the index after the headers; an index above `end` if damaged."""
     if headers < 0:
         return end + 1
     for _ in range(headers):
@@ -404,23 +403,23 @@ def pick(
     """Finds the records with a key prefix in valid batches; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records, each row's from ``begin`` to ``stop``; ``stop`` + `AHEAD` ≤ b.
-        rows: from `classify`; a row with damaged records becomes LENGTH.
+        data: decompressed records, a (b,) uint8 array. For each row, ``stop`` + `AHEAD` ≤ b.
+        rows: from `classify`, after decompression. A row with damaged records gets the ``state`` LENGTH.
         first: the first row.
         last: the index after the last row.
-        begins: (k,) uint8, the prefix. An empty prefix also selects records without a key.
-        picked: (n, 8) int64, output: offset, timestamp, begin and end of the key, begin and end of the value, begin of
-            the headers, end of the record. The begin of a null key or value is −1.
+        begins: the prefix, a (k,) uint8 array. An empty prefix also selects records without a key.
+        picked: output, an (n, 8) int64 array. Its columns are offset, timestamp, start and end of the key, start and
+            end of the value, start of the headers, and end of the record. The start of a null key or value is −1.
 
     Returns:
-        The number of matching records; ``picked`` has at most the first n.
+        The number of matching records. If it exceeds n, ``picked`` contains only the first n of these records.
     """
     records, prefix, m = window(data), window(begins), 0
     for i in range(first, last):
         row = rows[i]
         if row.state != State.READ:
             continue
-        if not _is_whole(records, row):
+        if not _is_valid(records, row):
             row.state = State.LENGTH
             continue
         created, at = 0 if row.attributes & APPEND_TIME else 1, row.begin
@@ -448,8 +447,7 @@ def pick(
 
 
 @_inner
-def _is_whole(records: Window, row: Any) -> bool:
-    """Returns whether a batch has the declared number of records, all valid."""
+def _is_valid(records: Window, row: Any) -> bool:
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
     while left > 0:
@@ -463,7 +461,7 @@ def _is_whole(records: Window, row: Any) -> bool:
 
 @_inner
 def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
-    """Returns whether bytes have a prefix; a null key has the empty one."""
+    """Returns whether a key begins with a prefix; a null key counts as empty."""
     size, same = prefix[1], 0
     if size > (end - at if at >= 0 else 0):
         return False

@@ -1,34 +1,34 @@
 """Kernels that decompress the codecs none, Snappy and LZ4.
 
-A section is the compressed records of a batch. The formats below are accepted exactly. Anything else is "codec", output
-above the cap is "size", and the first violation decides. Checksums inside a section are ignored, because the checksum
-of the batch covers all its bytes.
+A section is the compressed records of a batch. Only the formats below are accepted. Other input is rejected as
+"codec", and output above the batch's cap as "size". The first violation decides. Checksums inside a section are
+ignored, because the checksum of the batch covers all its bytes.
 
-**none**: the section is the records.
+**none**: the section contains the records unchanged.
 
-**snappy**, raw: the section is one block. A block begins with the length of its output, a varint of at most 32 bits in
-5 bytes. Elements follow (Snappy's format description) that produce exactly this length and end exactly at the block's
-end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. A length of more than
-32 times the block's size is "codec", and a length above the cap is "size"; both before any output.
+**snappy**, raw: the section is one block. A block begins with the length of its output: a varint of at most 5 bytes,
+below 2³². The elements that follow (Snappy's format description) produce exactly this length and end exactly at the
+block's end. A copy reaches back by at least 1 byte, and at most to the beginning of its block's output. Before
+any output, a length above 32 times the block's size is rejected as "codec", and a length above the cap as "size".
 
-**snappy**, framed as by xerial's Java library: the section begins with 82 53 4E 41 50 50 59 00 and 8 ignored bytes (a
-version, which producers write differently). Blocks as above follow to the end of the section, each after its length in
-4 bytes, big-endian. A section without blocks is valid.
+**snappy**, framed as by xerial's Java library: the section begins with 82 53 4E 41 50 50 59 00 and 8 ignored bytes (the
+versions, which differ between producers). Then blocks as above follow to the end of the section. Before each block is
+its size in 4 bytes, big-endian. A section without blocks is valid.
 
 **lz4**: the section is exactly one frame (LZ4's frame format), with little-endian numbers, in this order:
 
 - the magic number 0x184D2204; FLG with version 1 and bit 1 clear
 - BD with a block limit of 64 KiB, 256 KiB, 1 MiB or 4 MiB and its other bits clear
-- the content size and the dictionary's id if FLG has their bits; 1 ignored byte of checksum
-- blocks, each after its length in 4 bytes, and before 4 ignored bytes of checksum if FLG has the bit
-- the end mark, 4 zero bytes; 4 ignored bytes of checksum if FLG has the bit
+- the content size if FLG has its bit, the dictionary's id if FLG has its bit, and 1 ignored byte of checksum
+- the blocks. Each is a length in 4 bytes, the data, and 4 ignored bytes of checksum if FLG has the bit
+- the end mark (4 zero bytes), and 4 ignored bytes of checksum if FLG has the bit
 
 A block whose length has its highest bit set is uncompressed. Other blocks are sequences (LZ4's block format), and the
 last sequence ends with its literals. Neither the input nor the output of a block exceeds the block limit. A match
 reaches back by at least 1 byte, and at most to the beginning of the frame's output, or of the block's output if FLG
-declares independent blocks. Dictionaries are not supported. A content size of more than 256 times the frame's size is
-"codec", and a content size above the cap is "size"; both before any output. A content size that differs from the output
-is "codec".
+declares independent blocks. Dictionaries are not supported. Before any output, a content size above 256 times the
+frame's size is rejected as "codec", and a content size above the cap as "size". A content size that differs from the
+output is "codec".
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from worker.kafka.decoding.memory import (
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 SLACK = 64
-"""Spare bytes at the end of an output array, for wide copies and reads of `batches.decode_records`."""
+"""Spare bytes at the end of an output array, for wide copies and for reads by `batches.decode_records`."""
 
 DAMAGED, FULL = -1, -2  # Results of decompression: invalid format; output above the limit
 
@@ -79,7 +79,7 @@ def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
 
 @njit(cache=True, nogil=True, inline="always")
 def _repeat(data: Window, to: int, distance: int, length: int) -> None:
-    """Copies earlier output, which may overlap its target."""
+    """Copies earlier output; source and target may overlap."""
     if distance >= WIDE and to + length + WIDE <= data[1]:
         copy_wide(data, to, data, to - distance)
         k = WIDE
@@ -92,7 +92,6 @@ def _repeat(data: Window, to: int, distance: int, length: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
-    """Repeats a short pattern by bytes up to `WIDE`, then in wide copies."""
     wide = distance * ((WIDE + distance - 1) // distance)
     k = 0
     while k < length and (k < wide or to + length + WIDE > data[1]):
@@ -113,7 +112,7 @@ def _little_endian(of: Window, at: int, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _lz4_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """Returns the extension of a length of 15, and the index after it."""
+    """Returns the extension of a length field of 15, and the next index."""
     length = 0
     while at < end:
         byte = byte_at(of, at)
@@ -170,7 +169,6 @@ def _lz4_block(
 
 @njit(cache=True, nogil=True)
 def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
-    """Returns (FLG, block limit, content size or −1, next index), or all −1."""
     if end - at < 7 or little32_at(of, at) != 0x184D2204:
         return -1, -1, -1, -1
     flags, most = byte_at(of, at + 4), byte_at(of, at + 5)
@@ -180,7 +178,7 @@ def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
     content = -1
     if flags & 8:
         content = little64_at(of, at + 6)
-        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # negative: above 2⁶³
+        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # negative: 2⁶³ or more
             return -1, -1, -1, -1
     return flags, 1 << (2 * (most >> 4) + 8), content, at + size
 
@@ -218,7 +216,6 @@ def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> in
 
 @njit(cache=True, nogil=True)
 def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
-    """Returns a block's output length, −1 if damaged, and the index after it."""
     length = 0
     for k in range(min(5, end - at)):
         byte = byte_at(of, at + k)
@@ -230,7 +227,6 @@ def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
-    """Decompresses one block to [to, limit)."""
     most = _MOST_OF_SNAPPY * (end - at)
     length, at = _snappy_length(of, at, end)
     if length < 0 or length > most:
@@ -314,12 +310,14 @@ def unpack(
 ) -> tuple[int, int, int]:
     """Decompresses the records of batches until the budget is spent.
 
-    `rows`: from `batches.classify`; ``begin`` and ``stop`` are set, ``state`` may become CODEC or SIZE;
-    `data`: (capacity + SLACK,) uint8, output; `to`: the number of bytes filled before; `budget`: bytes of output;
-    failures are charged too; `compressed`: True; or None to compile without Snappy and LZ4, and to stop before them.
+    `rows` come from `batches.classify`. The kernel sets ``begin`` and ``stop``, and may set ``state`` to CODEC or SIZE.
+    `data` is the output, a uint8 array with `SLACK` spare bytes. Its first `to` bytes are already filled. `budget` is
+    the number of bytes to write. Failed batches also reduce the budget. `compressed` is True, or None to compile
+    without Snappy and LZ4, and to stop before batches with these codecs.
 
     Returns:
-        The next row (another codec, or no capacity or budget left), the bytes filled, and the budget left.
+        The next row, the number of bytes filled, and the remaining budget. The next row is n, a row with another
+        codec, or a row without enough space or budget.
     """
     of, made = window(fetched), window(data)
     while i < n and budget > 0:

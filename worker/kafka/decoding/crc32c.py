@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli), the checksum of a record batch (RFC 3720, B.4).
 
-It uses the SSE4.2 instruction, eight bytes at a time; without it, slicing-by-8 with tables (Kounavis and Berry, 2005).
+It uses the SSE4.2 instruction if available, and otherwise slicing-by-8 with tables (Kounavis and Berry, 2005).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ONES = 0xFFFFFFFF
 
 
 def _tables() -> npt.NDArray[np.int64]:
-    """Returns tables: row j has checksums of a byte and j zero bytes."""
+    """Returns an (8, 256) table: [j, b] is the CRC of byte b and j zero bytes."""
     tables = np.zeros((8, 256), np.uint32)
     tables[0] = np.arange(256)
     for _ in range(8):
@@ -64,7 +64,7 @@ _with_word, _with_byte = _instruction(64), _instruction(8)
 
 @njit(cache=True, nogil=True)
 def by_instruction(of: Window, begin: int, end: int) -> int:
-    """Returns a range's checksum by instruction; needs `HAS_INSTRUCTION`."""
+    """Returns the checksum of [begin, end) by SSE4.2; needs `HAS_INSTRUCTION`."""
     crc = _ONES
     while end - begin >= 8:
         crc = _with_word(crc, little64_at(of, begin))
@@ -77,7 +77,7 @@ def by_instruction(of: Window, begin: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def by_tables(of: Window, begin: int, end: int) -> int:
-    """Returns the checksum of a range by tables."""
+    """Returns the checksum of [begin, end) by tables."""
     crc = _ONES
     while end - begin >= 8:
         low = crc ^ little32_at(of, begin)
@@ -119,7 +119,7 @@ def _of_all(data: npt.NDArray[np.uint8]) -> int:
 
 @njit(cache=True, nogil=True)
 def check(fetched: npt.NDArray[np.uint8], rows: Any, n: int) -> None:
-    """Marks the first n rows with a wrong checksum; O(bytes)."""
+    """Marks batches with a wrong checksum among the first n rows; O(bytes)."""
     of = window(fetched)
     for i in range(n):
         row = rows[i]

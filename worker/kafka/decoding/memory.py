@@ -1,10 +1,10 @@
 """Unaligned array access in kernels without reference counting.
 
-A window is an array's address and size. Passing an array between kernels counts references, which costs more than
-reading a varint. A window is valid as long as the array, inside the kernel that received the array. Indices are checked
-only with NUMBA_BOUNDSCHECK.
+A window is an array's address and size. Passing an array between kernels counts references, which takes longer than
+reading a varint. A window is valid only in the kernel that received the array, while the array exists. Indices are
+checked only with NUMBA_BOUNDSCHECK.
 
-numba's kernel cache does not detect changes of this file: run ``make clean`` after a change.
+numba's kernel cache does not detect changes to this file: run ``make clean`` after a change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _array_window(_typing: Any, data: Any) -> Any:
 
 
 def _reading(bits: int, big_endian: bool) -> Callable[[Window, int], int]:
-    """Returns a reader of numbers: unsigned little-endian, signed big-endian."""
+    """Returns a function that reads a number. Big-endian numbers are signed."""
 
     def read(_typing: Any, of: Any, _at: Any) -> Any:
         def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

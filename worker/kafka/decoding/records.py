@@ -1,6 +1,6 @@
 """Decodes the record batches of a fetch to columns.
 
-A record batch of magic 2, with big-endian numbers::
+A record batch of magic 2 has big-endian numbers::
 
     0   base offset           8      27  base timestamp        8
     8   length from here on   4      35  max timestamp         8
@@ -10,13 +10,13 @@ A record batch of magic 2, with big-endian numbers::
     21  attributes            2      57  count of records      4
     23  last offset delta     4      61  records, compressed as one
 
-Attributes: bits 0-2 are the codec, bit 3 means the broker's time, bit 4 transactional, bit 5 control. With the broker's
-time all timestamps are the max timestamp. Otherwise a timestamp is the base timestamp plus a record's delta, modulo
-2⁶⁴. A record, with zigzag varints of at most 5 bytes and varlongs of at most 10::
+Attributes: codec (bits 0-2), broker's time (bit 3), transactional (bit 4), control (bit 5). With the broker's time all
+timestamps are the max timestamp. Otherwise a timestamp is the base timestamp plus a record's delta, modulo
+2⁶⁴. A record has zigzag varints of at most 5 bytes and varlongs of at most 10 bytes::
 
     length varint, attributes 1 byte, timestamp delta varlong, offset delta varint,
     key length varint (-1: none), key, value length varint (-1: none), value,
-    count of headers varint, and for each: key length varint, key, value length varint (-1: none), value
+    count of headers varint, and for each header: key length varint, key, value length varint (-1: none), value
 
 **Outcome of a batch.** The first rule that matches decides. An unreadable batch is rejected completely, with the reason
 in quotes. Its output takes no more memory than its cap.
@@ -26,20 +26,20 @@ in quotes. Its output takes no more memory than its cap.
 3. Its length field is below 49: "length".
 4. Its checksum is wrong: "checksum".
 5. Its last offset delta or its base offset is negative, or its base offset is above 2⁶³ − 1 − 2³¹: "length".
-6. It is a control batch, or it is transactional, its transaction was aborted, and aborted transactions are left out:
+6. It is a control batch, or (if aborted transactions are left out) a transactional batch of an aborted transaction:
    skipped. An aborted transaction begins at the first offset that the broker returned, and ends with its producer's
    next abort marker. A marker is an uncompressed control batch. Its first record's key begins with a version (2 bytes,
    not negative) and the type 0 (2 bytes).
 7. Its codec is above 4: "codec".
-8. Its compressed bytes are not as `blocks` or `streams` requires: "codec". Its output is over the cap: "size".
-9. The number of records differs from the header, the records do not exactly fill the decompressed bytes, a record's
-   fields do not exactly fill its length, a count or header key length is negative, a varint has too many bits, or
-   offset deltas do not ascend within 0 and the last offset delta: "length".
+8. Its compressed bytes violate the format in `blocks` or `streams`: "codec". Its output exceeds the cap: "size".
+9. Its records are invalid: "length". Valid records have the count in the header, and exactly fill the decompressed
+   bytes. A record's fields exactly fill its length. No count or header key length is negative, and no varint has too
+   many bits. Offset deltas ascend from at least 0 to at most the last offset delta.
 
-A negative length of a key, a value or a header's value means null; columns have an empty value for null. A batch ends
-after its base offset plus its last offset delta, but never after the base offset of a complete next batch. The last
-offset delta counts as 0 if it is negative or missing, or if the magic is 0 or 1. Records below the fetch offset or
-below the end of an earlier batch are left out, and a batch that ends at or below these offsets is skipped.
+A negative length of a key, a value or a header's value means null. Columns contain an empty value for null. A batch's
+end is the offset after its base offset plus its last offset delta, but at most the base offset of a complete next
+batch. The last offset delta counts as 0 if it is negative or missing, or if the magic is 0 or 1. Records below the
+fetch offset or below the end of an earlier batch are left out. A batch that contains only such records is skipped.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ ROOM = 1 << 20  # Decompressed bytes that an arena holds
 _GROWTH = 4
 _ROWS = 4096
 _PICKED = 256  # Matching records of one pass; more need a second pass
-MOST_HEADERS = 64  # Most headers that are read of a record
+MOST_HEADERS = 64  # Most headers that are read from a record
 MOST_HEADER_BYTES = 64 << 10  # Most bytes that are kept of a record's headers
 MOST_KEY = 4096  # Longest key in bytes; the workers' keys are shorter
 MOST_VALUE = (16 << 20) + 1  # Most bytes that are kept of a value: more than the parsers accept
-_OVERHEAD = 256  # About the memory of a record without its fields
+_OVERHEAD = 256  # Approximate memory of a record without its fields
 _NO_CAP = 2**63 - 1
 
 
@@ -102,7 +102,7 @@ class Arena:
 class Chunk:
     """A decoded part of a fetch."""
 
-    end: int  # the offset after it
+    end: int  # the offset after the chunk
     columns: Columns  # its records, valid until the next chunk is read into the arena
     unreadable: tuple[Unreadable, ...]
     with_key_or_headers: int  # the number of records with a key or headers
@@ -125,7 +125,7 @@ class Record:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """The first `MOST_HEADERS` headers; names that are not UTF-8 are escaped."""
+        """The first `MOST_HEADERS` headers; invalid UTF-8 in names is escaped."""
         raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
         n, at = _varint(raw, 0)
         with contextlib.suppress(IndexError):  # the bytes were cut at `MOST_HEADER_BYTES`
@@ -152,19 +152,21 @@ class Keyed:
     """A part of a fetch, decoded to records with keys and headers."""
 
     start: int
-    end: int  # the offset after it
+    end: int  # the offset after the part
     records: Iterator[Record]  # valid until the next part is read
     long_keys: tuple[int, ...]  # offsets of left-out records, whose keys exceed `MOST_KEY` bytes
     unreadable: tuple[Unreadable, ...]  # see `Chunk`
 
 
 class Reader:
-    """Decodes one partition's fetch in chunks, which do not affect the result.
+    """Decodes a partition's fetch in parts, whose sizes do not affect results.
 
-    `fetched`: (b,) uint8, record batches; a cut-off batch at the end is ignored; `aborted`: (producer id, first
-    offset) of the aborted transactions in it; None to read everything; `caps`: (offset, most bytes of a
-    decompressed batch, None for no cap), ascending. The last cap at or below a batch's base offset applies, or
-    the first cap if there is none.
+    Args:
+        fetched: record batches, a (b,) uint8 array. A cut-off batch at the end is ignored.
+        start: records below this offset are left out.
+        aborted: (producer id, first offset) of each aborted transaction; None to read aborted records, too.
+        caps: ascending (offset, cap), where a cap is the most bytes of a decompressed batch, or None. A batch has
+            the last cap whose offset is not above its own. Batches below all offsets have the first cap.
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class Reader:
     def read(self, arena: Arena) -> Chunk | None:
         """Decodes the next batches, up to about `GROUP` bytes; None at the end.
 
-        Raises `MemoryError`: there is no memory for a batch; the call can be repeated.
+        Raises `MemoryError`: there is no memory for a batch. The call can be repeated.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -212,9 +214,9 @@ class Reader:
         )
 
     def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
-        """Decodes the records with a key prefix of the next batches; see `read`.
+        """Decodes the records of the next batches that have a key prefix.
 
-        `begins`: (k,) uint8, the prefix; empty for all records. Raises `MemoryError`; see `read`.
+        `begins`: the prefix, a (k,) uint8 array; empty for all records. Limits and errors are those of `read`.
         """
         if self._next == self._last and not self._scan():
             return None
@@ -236,7 +238,6 @@ class Reader:
         )
 
     def _scan(self) -> bool:
-        """Reads and classifies the next headers; returns False at the end."""
         rows, fetched = self._rows, self._fetched
         n, self._at = read_headers(fetched, self._at, rows, self._cap_offsets, self._caps)
         check(fetched, rows, n)
@@ -285,7 +286,7 @@ class Reader:
         return data, fields if data is arena.data else _fields(to), i
 
     def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
-        """Decompresses gzip or zstd; other codecs only for lack of capacity."""
+        """Decompresses gzip or zstd to `room`; returns FULL for other codecs."""
         section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
         codec = row["attributes"] & CODEC
         if codec == GZIP:
@@ -306,7 +307,7 @@ class Reader:
 
 
 def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Truncates values and headers; returns other rows and long-key offsets."""
+    """Truncates values and headers; separates the records with long keys."""
     np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
     np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
     is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)
@@ -331,7 +332,7 @@ def _data(room: int) -> npt.NDArray[np.uint8]:
 
 
 def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Returns arrays for the columns of the records in `room` bytes."""
+    """Allocates columns for as many records as `room` bytes can hold."""
     return tuple(np.empty(room // LEAST_RECORD, np.int64) for _ in range(4))
 
 

@@ -1,16 +1,15 @@
 """Decompresses gzip and Zstandard with libraries, piece by piece.
 
-The formats below are accepted exactly. Anything else is "codec", and output above the cap is "size".
+Only the formats below are accepted. Other input is rejected as "codec", and output above the batch's cap as "size".
 
-**gzip**: the section is one or more members (RFC 1952) without bytes between or after them. The CRC-32 and length of
-each member are checked. Decompression stops at the cap: later bytes are not checked.
+**gzip**: the compressed records are one or more members (RFC 1952) without bytes between or after them. The CRC-32 and
+length of each member are checked. Decompression stops at the cap, so later bytes are not checked.
 
-**zstd**: the section is any number of frames (RFC 8878) and skippable frames, also none, without bytes between or after
-them. All headers of frames and blocks are checked before decompression. Reserved bits must be clear, no block may
-exceed the limit of RFC 8878, blocks must fill the frames, frames must fill the section, and no frame may declare more
-content than its blocks can hold. A window of more than 2²⁷ bytes is "size". Declared content is "size" once its sum
-over the frames exceeds the cap. Dictionaries are not supported: a frame that names one is "codec". A frame's checksum
-is verified.
+**zstd**: the compressed records are zero or more frames (RFC 8878) and skippable frames, without bytes between or after
+them. All headers of frames and blocks are checked before decompression. Reserved bits must be clear. No block may
+exceed the limit of RFC 8878. Blocks must exactly fill their frame. No frame may declare more content than its blocks
+can hold. A window of more than 2²⁷ bytes is "size", and so is declared content that exceeds the cap in total.
+Dictionaries are not supported: a frame that names a dictionary is "codec". Checksums of frames are verified.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ _PIECE = 1 << 16
 def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> int:
     """Decompresses gzip members; O(output).
 
-    `section`: (s,) uint8; `room`: (r + 1,) uint8, output; the last byte detects an overflow.
+    `section` is an (s,) uint8 array. `room` is the output, an (r + 1,) uint8 array. Its last byte detects an overflow.
 
     Returns:
-        The number of bytes, DAMAGED or FULL.
+        The number of bytes written, DAMAGED or FULL.
     """
     whole, to = memoryview(section.data), 0
     left: Any = whole
@@ -69,12 +68,10 @@ def unpack_zstd(
 ) -> int:
     """Decompresses Zstandard frames; O(output).
 
-    Raises `MemoryError`: there is no memory for a window.
-
-    `section`: (s,) uint8; `room`: as for `unpack_gzip`.
+    `section` and `room` are as for `unpack_gzip`. Raises `MemoryError`: there is no memory for a window.
 
     Returns:
-        The number of bytes, DAMAGED, FULL or TOO_WIDE.
+        The number of bytes written, DAMAGED, FULL or TOO_WIDE.
     """
     if wrong := check_frames(section, 0, section.size, room.size - 1):
         return wrong
@@ -102,10 +99,10 @@ def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
 def check_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
     """Checks the headers of Zstandard frames and of their blocks; O(blocks).
 
-    `of`: (b,) uint8; `most`: the largest content that the frames may declare together.
+    `of` is a (b,) uint8 array. `most` is the most bytes of content that the frames may declare together.
 
     Returns:
-        0, DAMAGED, FULL or TOO_WIDE.
+        0 if the headers are valid, otherwise DAMAGED, FULL or TOO_WIDE.
     """
     while at < end:
         if end - at < 5:
@@ -137,7 +134,6 @@ def check_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int
 
 @njit(cache=True, nogil=True)
 def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> tuple[int, int, int]:
-    """Returns content size (or −1), window, next index; all −1 if damaged."""
     single = flags >> 5 & 1
     windows = 1 - single
     names = (1 << (flags & 3)) >> 1  # 0, 1, 2 or 4 bytes
@@ -160,7 +156,7 @@ def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> t
 
 @njit(cache=True, nogil=True)
 def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns the index after the blocks (< 0: damaged) and most output."""
+    """Returns the index after the blocks (< 0 if damaged) and the most output."""
     held = 0
     while end - at >= 3:
         header = _little_endian(of, at, 3)

@@ -1,1 +1,1 @@
-"""The topic of reports: reads, as a group member or not, and sends."""
+"""Reads reports as a group member or a non-member, and sends reports."""

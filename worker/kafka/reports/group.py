@@ -1,4 +1,4 @@
-"""Finds partitions that should have counts in this store."""
+"""Finds partitions whose counts are missing from the store."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from worker.kafka.client.errors import unavailable
 
 
 class KafkaGroup:
-    """One stream's topic and group, over a reused connection; for one thread."""
+    """One stream's topic and consumer group, on one connection and one thread."""
 
     def __init__(self, connect: Callable[[], Any], group: str, topic: str) -> None:
         self._connect, self._group, self._topic = connect, group, topic
@@ -20,8 +20,8 @@ class KafkaGroup:
     def uncounted(self, without: Mapping[int, bool]) -> list[int]:
         """Returns the partitions in `without` that should have counts, ascending.
 
-        These are partitions that the group counted in another store, and unclaimed partitions with records.
-        `without`: partition without counts -> whether it is claimed. Raises `Unavailable`: the brokers do not answer.
+        The group counted these partitions in another store, or they are unclaimed and contain records. `without`:
+        partition without counts -> whether it is claimed. Raises `Unavailable`: the brokers do not answer.
         """
         try:
             if self._admin is None:

@@ -1,6 +1,6 @@
 """Reads a stream's topic as a group member; implements `ports.Log`.
 
-A `Prefetch` decodes fetched bytes ahead of the counts. A position in this module is the next offset to return; the
+A `Prefetch` decodes fetched bytes ahead of counting. A position in this module is the next offset to return. The
 client's position is ahead of it.
 """
 
@@ -34,7 +34,7 @@ _FETCHED, _WAITING = 64, 8
 Two decompressed chunks, each up to 1/16, and their columns use the rest.
 """
 _FETCH_SECONDS = 0.02  # Pause between two polls of the client while prefetched data waits
-_LEAST_FETCH = 64 << 10  # Smallest size that a fetch counts as, to bound the number of small fetches
+_LEAST_FETCH = 64 << 10  # Least bytes charged for a fetch, to bound the number of small fetches
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
@@ -44,8 +44,8 @@ _ID_MS = 2_000  # Longest wait of a commit for the topic's id; polling stops dur
 class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """One stream's log, for the polling thread.
 
-    The rebalance listener runs on the client's I/O thread and only seeks and pauses: a slow listener stops the
-    heartbeats. `decoding`: executor of one thread, which `close` shuts down.
+    The rebalance listener runs on the client's I/O thread. It only seeks, pauses and records revocations, because a
+    slow listener would stop the heartbeats. `decoding`: executor of one thread, which `close` shuts down.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             quirks.hold(self._consumer, tp)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Records partitions to release."""
+        """Records revoked partitions for `take_revoked`."""
         with self._lock:
             self._revoked.update(tp.partition for tp in revoked)
 
@@ -122,14 +122,14 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def poll(self, timeout_ms: int) -> list[Batch]:
         """Returns at most one batch, which is valid until the next call.
 
-        Raises `StateLost`: the log was truncated below the position. Raises `Displaced`: another process is
-        in the group under this worker's name. Raises `Unavailable`: the brokers do not answer, or a batch's
-        checksum failed for the first time.
+        Raises `StateLost`: the log was truncated below the position. Raises `Displaced`: another process joined the
+        group under this worker's name. Raises `Unavailable`: the brokers do not answer, or a batch's checksum is
+        wrong for the first time.
         """
         if self._prefetch.full:
             self.keep()
         elif self._prefetch.empty or self._clock() - self._asked >= _FETCH_SECONDS:
-            self._consumer.resume(*self._reading())
+            self._consumer.resume(*self._to_fetch())
             self._fetch(timeout_ms if self._prefetch.empty else 0)
         if (taken := self._prefetch.next()) is None:
             return []
@@ -142,12 +142,12 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def keep(self) -> None:
         """Stays in the group without fetching, while fetched records are counted.
 
-        Raises `StateLost` or `Displaced`; see `poll`.
+        Raises `StateLost`, `Displaced` or `Unavailable`; see `poll`.
         """
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         if not joining and self._clock() - self._asked < _FETCH_SECONDS:
             return
-        self._consumer.pause(*self._reading())  # until the next `poll` that fetches
+        self._consumer.pause(*self._to_fetch())  # until the next `poll` that fetches
         self._fetch(_JOIN_MS if joining else 0)
 
     def _fetch(self, timeout_ms: int) -> None:
@@ -179,7 +179,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             raise unavailable(error, "reading", self._topic) from error
 
     def _check_membership(self) -> None:
-        """Detects what the client hides: a lost member name, new partitions."""
+        """Raises `Displaced` for a lost member name; rejoins for new partitions."""
         if quirks.displaced(self._consumer):
             raise self._displaced()
         known = self.partitions() or self._known
@@ -195,7 +195,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def _moved(self) -> bool:
         """Restores all positions after a rebalance; returns whether one occurred."""
-        # the client resets a partition that was lost and regained to the committed offset
+        # if a partition was lost and regained, the client resets its position to the committed offset
         if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
             return False
         self._membership = membership
@@ -224,7 +224,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
                 self._prefetch.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _refetch_damaged(self, partition: int, chunk: Chunk) -> None:
-        """Requires that a batch with a wrong checksum is fetched twice."""
+        """Raises `Unavailable` if a batch's checksum is wrong for the first time."""
         suspects = self._suspects[partition]
         failing = {(bad.offset, bad.end): bad for bad in chunk.unreadable if bad.why == "checksum"}
         new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
@@ -239,20 +239,19 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             )
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= chunk.end}
 
-    def _reading(self) -> list[TopicPartition]:
-        """Returns the partitions to fetch; refused partitions wait."""
+    def _to_fetch(self) -> list[TopicPartition]:
         waiting = self._refusals.waiting()
         return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
 
     def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
-        """Returns new refusals as partition -> (error, seconds since the first)."""
+        """Returns new refusals: partition -> (error, seconds since the first)."""
         return {
             partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
             for partition, (error, seconds) in self._refusals.take_new().items()
         }
 
     def reads_all(self) -> bool:
-        """Returns whether no partition's last fetch was refused."""
+        """Returns whether the brokers accepted every partition's last fetch."""
         return not self._refusals.lasting()
 
     def take_revoked(self) -> set[int]:
@@ -266,9 +265,9 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns the topic's partitions; empty if it is missing, None if unknown.
+        """Returns the topic's partitions; None before the first metadata arrives.
 
-        Raises `Unavailable`: the brokers refuse to describe the topic.
+        The set is empty if the topic is missing. Raises `Unavailable`: the brokers refuse to describe the topic.
         """
         if (error := self._answers.undescribed(self._topic)) is not None:
             raise unavailable(error, "asking for the partitions of", self._topic)
@@ -283,7 +282,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset and last fetched high watermark.
 
-        It reads the high watermark first: records written in between must not look blocked by a transaction.
+        It reads the high watermark first. Otherwise, records written between the two reads would look blocked.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
@@ -308,7 +307,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return topic_id
 
     def generation(self) -> object | None:
-        """Returns (generation, member) while the membership is stable."""
+        """Returns (generation, member id), or None while the group rebalances."""
         member = self._consumer.group_metadata()
         if member.state is not MemberState.STABLE:
             return None
@@ -319,7 +318,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return {tp.partition for tp in self._consumer.assignment()}
 
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns each log's first available offset from a given one on."""
+        """Returns each log's first available offset at or after a given offset."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
         found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
         return {tp.partition: first for tp, first in found.items()}
@@ -331,7 +330,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return super().confirm(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
-        """Starts reading a partition at an offset; the rules cap its batches."""
+        """Starts reading a partition at an offset, with the rules' batch caps."""
         self._refusals.forget([partition])
         self._prefetch.forget([partition])
         self._caps[partition] = [(rule.offset, rule.limits.max_batch_bytes) for rule in rules]

@@ -13,7 +13,7 @@ from worker.kafka.client.errors import START, unavailable
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
-# The brokers reject commits of a non-member while the group has members
+# Errors of a non-member's commit while the group has members
 _MEMBERS = (
     kafka_errors.CommitFailedError,
     kafka_errors.RebalanceInProgressError,
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class KafkaNonMemberLog:
-    """A stream's topic and group, for a non-member; for one thread."""
+    """Reads and commits as a non-member of the group; for one thread."""
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer, self._topic = consumer, topic
@@ -68,7 +68,7 @@ class KafkaNonMemberLog:
         )
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
-        """Returns the committed (offset, metadata) of partitions with a commit."""
+        """Returns (offset, metadata) of each partition with a committed offset."""
         found = {}
         for partition in partitions:
             ask = partial(
@@ -97,7 +97,7 @@ class KafkaNonMemberLog:
         return there or any(bad.offset < end for bad in self._passed)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets, unless the group has members, which commit their own."""
+        """Commits offsets; does nothing while the group has members."""
         commits = {self._tp(p): OffsetAndMetadata(offset, text, -1) for p, (offset, text) in offsets.items()}
         try:
             commit = partial(self._consumer.commit, commits, timeout_ms=_TIMEOUT_MS)
@@ -114,7 +114,6 @@ class KafkaNonMemberLog:
 
 
 def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step; raises `Unavailable` for errors outside `_MEMBERS`."""
     try:
         return step()
     except _MEMBERS:

@@ -1,4 +1,4 @@
-"""Requests offsets as a member; an answer or error for each partition."""
+"""Requests offsets as a group member, with a result for each partition."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,13 +20,13 @@ _T = TypeVar("_T")
 
 
 class Offsets:
-    """The log's and the group's offsets of a topic; a part of `ports.Log`."""
+    """The offsets of a topic's logs and consumer group; a part of `ports.Log`."""
 
     def __init__(self, consumer: Any, topic: str, answers: Answers) -> None:
         self._consumer, self._topic, self._answers = consumer, topic, answers
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
-        """Returns each partition's committed (offset, metadata), or None."""
+        """Returns each partition's committed (offset, metadata), None or an error."""
         tps, operation = list(map(self._tp, partitions)), "asking for the group's offsets of"
         with self._answers.errors() as errors:
             found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
@@ -34,7 +34,7 @@ class Offsets:
         return {p: refused.get(p) or _committed(found.get(self._tp(p))) for p in partitions}
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
-        """Returns each log's (first offset, last stable offset)."""
+        """Returns each log's (first offset, last stable offset), or an error."""
         firsts = self._bound(self._consumer.beginning_offsets, partitions)
         ends = self._stable_ends(partitions)
         found = dict[int, tuple[int, int] | Unavailable]()
@@ -61,7 +61,6 @@ class Offsets:
     def _refused(
         self, operation: str, tps: Iterable[TopicPartition], errors: Mapping[TopicPartition, KafkaError]
     ) -> dict[int, Unavailable]:
-        """Returns the partitions that the brokers refused, each with its error."""
         return {
             tp.partition: unavailable(errors[tp], operation, f"{self._topic}, partition {tp.partition}")
             for tp in tps
@@ -69,7 +68,7 @@ class Offsets:
         }
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; the next poll detects a lost name."""
+        """Commits offsets without waiting; a later poll detects a lost membership."""
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
             self._consumer.commit_async(self._offsets(offsets))
 

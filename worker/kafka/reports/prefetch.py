@@ -1,7 +1,7 @@
-"""Decodes fetched bytes ahead of counting, on a thread, within a budget.
+"""Decodes fetches on a thread ahead of counting, within a memory budget.
 
-Decoding and counting release the interpreter lock. Two arenas alternate, so a returned chunk stays valid until the next
-call.
+Decoding and counting run in parallel, because both release the interpreter lock. Two arenas alternate, so a chunk stays
+valid until the next call of `Prefetch.next`.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class _Pending:
 
 
 class Prefetch:
-    """The queue of fetches of one stream that wait for counting."""
+    """One stream's queue of fetches that wait for counting."""
 
     def __init__(self, budget: int, executor: Executor) -> None:
         self._budget, self._size = budget, 0
@@ -52,13 +52,13 @@ class Prefetch:
         return any(pending.partition == partition for pending in self._pending)
 
     def add(self, partition: int, source: Source, size: int) -> None:
-        """Adds a fetch of `size` bytes."""
+        """Adds a fetch, and charges `size` bytes to the budget."""
         self._pending.append(_Pending(partition, source, size))
         self._size += size
-        self._decode()
+        self._start_decoding()
 
     def next(self) -> tuple[int, Chunk] | None:
-        """Returns the next (partition, chunk), valid until the next call, or None.
+        """Returns the next (partition, chunk) or None; valid until the next call.
 
         Raises `Exception`: decoding failed, for example for lack of memory. Invalid batches do not raise.
         """
@@ -67,10 +67,10 @@ class Prefetch:
             chunk = future.result()
             if chunk is None or pending not in self._pending:
                 self._remove(pending)
-                self._decode()
+                self._start_decoding()
                 continue
             self._arenas.reverse()
-            self._decode()
+            self._start_decoding()
             return pending.partition, chunk
         return None
 
@@ -84,8 +84,7 @@ class Prefetch:
         """Shuts down the decoding thread."""
         self._executor.shutdown(cancel_futures=True)
 
-    def _decode(self) -> None:
-        """Starts decoding the next chunk, unless a chunk is being decoded."""
+    def _start_decoding(self) -> None:
         if self._ahead is None and self._pending:
             pending = self._pending[0]
             self._ahead = pending, self._executor.submit(pending.source.read, self._arenas[0])

@@ -1,4 +1,4 @@
-"""Classifies newest records as the worker does, to report rejections."""
+"""Classifies the newest records as the worker does, to report rejections."""
 
 from collections import Counter
 from dataclasses import dataclass, field

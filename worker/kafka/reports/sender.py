@@ -1,4 +1,4 @@
-"""Sends records of reports and waits for acknowledgements."""
+"""Sends records with reports, and waits for acknowledgements."""
 
 import re
 import time
@@ -27,11 +27,11 @@ class SendError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sent:
-    """Counts of a finished `send`."""
+    """The counts and the duration of a `send`."""
 
-    reports: int
-    records: int
-    malformed: int
+    reports: int  # acknowledged reports
+    records: int  # records with reports
+    malformed: int  # malformed records
     seconds: float
 
 
@@ -43,7 +43,6 @@ class _Unacknowledged:
         self.acknowledged = 0
 
     def add(self, future: Any, reports: int, size: int) -> None:
-        """Adds a sent record."""
         self._pending.append((future, reports, size))
         self._waiting += size
 
@@ -68,9 +67,9 @@ def send(
 ) -> Sent:
     """Sends records, and waits for their acknowledgements.
 
-    `records`: (value, number of reports); 0 reports for a malformed record; `rate`: most reports per second;
-    None for no limit; `at`: maps the number of reports sent before a record to its timestamp in milliseconds;
-    None for now. Raises `SendError`: a report was not acknowledged, or the topic does not exist.
+    `records`: pairs of a value and its number of reports, which is 0 for a malformed record. `rate`: most reports per
+    second, or None for no limit. `at`: returns a record's timestamp in ms for the number of reports sent before; None
+    for the current time. Raises `SendError`: a report was not acknowledged, or the topic does not exist.
     """
     began = time.monotonic()
     quirks.mend_connections()
@@ -94,7 +93,7 @@ def send(
             f" a report has {served.stream.oracle.report_bytes} bytes: send fewer reports per record (--batch)"
         ) from error
     except KafkaError as error:
-        # Without WRITE on any topic the brokers deny a producer id, which is a cluster error
+        # Without WRITE on any topic, the brokers deny a producer id with a cluster error
         if closed := re.search(r"(Cluster|Topic)AuthorizationFailed\w*", repr(error)):
             raise SendError(
                 f"topic {served.topic!r} is closed to this login ({closed[0]}): grant it WRITE in the brokers' ACLs"
@@ -113,7 +112,6 @@ def _send(
     rate: float | None,
     at: Callable[[int], int] | None,
 ) -> tuple[int, int]:
-    """Returns the numbers of well-formed and of malformed records."""
     try:
         partitions = sorted(producer.partitions_for(topic))
     except KafkaTimeoutError:

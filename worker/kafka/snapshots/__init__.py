@@ -1,1 +1,1 @@
-"""Snapshot and row topics: one transaction per snapshot, and the readers."""
+"""Publishes and reads the topics of snapshots and of rows."""

@@ -1,4 +1,4 @@
-"""Lists the keys on a compacted topic of one partition."""
+"""Lists the keys of a compacted topic with one partition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from worker.kafka.snapshots.topic import PARTITION
 
 
 def of_rows(stream: str) -> bytes:
-    """Returns the key prefix of a stream's rows, see `ldp.snapshot.RowKey`."""
+    """Returns the key prefix of a stream's rows; see `ldp.snapshot.RowKey`."""
     return f'{{"stream":"{stream}",'.encode()
 
 
@@ -24,7 +24,7 @@ def keys(
 ) -> list[bytes]:
     """Returns the sorted keys with a prefix, without deleted keys; O(records).
 
-    Raises `KafkaError`; see `worker.kafka.client.reading.records`.
+    It closes the consumer. Raises `KafkaError`; see `worker.kafka.client.reading.records`.
     """
     try:
         there = set[bytes]()

@@ -1,7 +1,7 @@
 """Follows the snapshot topic while clients request snapshots.
 
-One thread reads with its own client, at most half of the time. It starts with the first request, stops after 5 minutes
-without a request, and caches a few snapshots.
+A thread with its own Kafka client reads the topic. It pauses after each poll with records, to leave CPU time for
+counting. It starts at the first request, and stops after 5 minutes without a request. A few snapshots are cached.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class Follower:
         return self._thread is not None
 
     def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns a stream's snapshots; {} until the topic is read to its end."""
+        """Returns a stream's index entries; {} until the topic is read to its end."""
         with self._changed:
             self._ask()
             return dict(self._index.of(stream)) if self._read else {}
@@ -114,7 +114,7 @@ class Follower:
         """Returns a snapshot, from the cache or from the topic.
 
         Raises `NotRead`: the snapshot did not arrive in time, is unreadable, or was replaced by a newer one.
-        Raises `NewerSchema`: a newer version wrote it.
+        Raises `NewerSchema`: a newer version wrote the snapshot.
         """
         with self._changed:
             self._ask()
@@ -155,7 +155,7 @@ class Follower:
                 raise
 
     def _ended(self) -> bool:
-        """Stops after `idle_seconds` without a request; drops index and cache."""
+        """Returns whether the thread is idle; if so, drops the index and cache."""
         with self._changed:
             if time.monotonic() - self._asked < self._idle_seconds:
                 return False
@@ -164,7 +164,6 @@ class Follower:
             return True
 
     def _follow(self, consumer: Any) -> None:
-        """Reads from the beginning until `idle_seconds` pass without a request."""
         with self._changed:
             self._begin()
             self._why = "not read to its end yet"
@@ -258,7 +257,7 @@ class Follower:
 
 
 def _numbers(snapshot: Snapshot) -> int:
-    """Returns about the amount of numbers in a snapshot; a label counts as 10."""
+    """Estimates how many numbers a snapshot contains; a label counts as 10."""
     bodies: Iterable[Any] = snapshot.bodies.values()
     return sum(len(body.frequencies) * (1 if body.low is None else 6) for body in bodies) + 10 * len(
         snapshot.labels or ()

@@ -1,4 +1,4 @@
-"""Index of complete snapshots on the snapshot topic, as offsets.
+"""Indexes the offsets of complete snapshots by stream and window.
 
 A snapshot is one transaction, so a reader finds its messages between two offsets.
 """
@@ -16,10 +16,10 @@ from ldp.snapshot.checking import MOST_BYTES, check_shared
 Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error", "published")
-_MOST_WINDOWS = 100_000  # Most windows of a stream: listed by the head, and not listed yet
+_MOST_WINDOWS = 100_000  # Most windows of a stream that the head lists, and that it does not list yet
 _MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
 """Most memory of all incomplete snapshots of windows, and of one incomplete snapshot."""
-_PART, _SEEN = 4096, 160  # About the memory of an incomplete snapshot, and of each key without its text
+_PART, _SEEN = 4096, 160  # Approximate memory of an incomplete snapshot, and of each key without its text
 _LONGEST_KEY, _LONGEST_NAME = 1000, 40
 _MOST_METHODS = 64
 
@@ -38,13 +38,13 @@ class NotThere(Exception):  # noqa: N818  # not an error
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A complete snapshot."""
+    """The offsets and shared fields of a complete snapshot."""
 
     window: Period
     first: int  # the offset of its first message
     last: int  # the offset of its last message
     fields: Mapping[str, Any]  # shared fields of head and bodies; the head's value if they differ
-    methods: frozenset[str]  # methods of its bodies; empty without reports for all time
+    methods: frozenset[str]  # methods of its bodies; empty for an all-time snapshot without reports
 
     @property
     def identity(self) -> str:
@@ -77,11 +77,11 @@ class _Part:
 
 
 class SnapshotIndex:
-    """The newest complete snapshots that their stream's newest head lists.
+    """The newest complete snapshots that the newest head of a stream lists.
 
-    A head lists its own snapshot of all time. It lists a window by name, and by start if the head has starts. The
-    window's sequence number must not exceed the head's number. If both are equal, the window's identity must derive
-    from the head's identity. So messages of other programs do not replace snapshots.
+    A head lists its own snapshot of all time. It lists a window by name, and also by start if it contains starts. The
+    sequence number of a listed window is at most the head's number. If the numbers are equal, the window's identity
+    derives from the head's identity. So messages from other programs do not replace snapshots.
 
     Example:
         >>> import ldp
@@ -112,7 +112,10 @@ class SnapshotIndex:
         return self._index[stream]
 
     def find(self, stream: str, name: str, start: int | None = None) -> IndexEntry | None:
-        """Returns the snapshot of a window with reports; by default the newest."""
+        """Returns a window's entry, or None without an entry that has reports.
+
+        `start`: the window's first millisecond; None for the newest window with reports.
+        """
         found = [
             entry
             for entry in self._index[stream].values()
@@ -121,7 +124,7 @@ class SnapshotIndex:
         return max(found, key=lambda entry: entry.window.start or 0, default=None)
 
     def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
-        """Returns whether messages of a window exist that the head does not list."""
+        """Returns whether the topic has messages of a window that no head lists."""
         if name == ALL_TIME.name:
             part = self._parts.get((stream, (name, None)))
             return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
@@ -131,7 +134,7 @@ class SnapshotIndex:
         """Indexes a message; returns whether it completes or deletes a snapshot.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: it is not a message of a snapshot.
+            ValueError, LookupError, TypeError, AttributeError: the message does not belong to a snapshot.
         """
         stream, _, rest = key.partition("/")
         if stream not in self._index:
@@ -170,7 +173,7 @@ class SnapshotIndex:
         key: str,
         offset: int,
     ) -> _Part:
-        """Returns a message's incomplete snapshot; may evict other ones."""
+        """Returns a message's incomplete snapshot; may drop other snapshots."""
         part = self._parts.get(which)
         if part is None or part.mark != mark or part.size > _MOST_PART:
             self._drop(which)
@@ -211,7 +214,7 @@ class SnapshotIndex:
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
-        """Drops the snapshot of a deleted head or body; returns if it existed."""
+        """Drops a deleted message's snapshot; returns whether there was one."""
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
@@ -238,7 +241,7 @@ def _lists(head: IndexEntry, entry: IndexEntry) -> bool:
 
 
 def _shared_fields(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
-    """Returns the shared fields of a head or body; offsets only for all time."""
+    """Returns a message's shared fields, with `offsets` only for all time."""
     if len(value) > MOST_BYTES:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
     check_shared(body := orjson.loads(value))

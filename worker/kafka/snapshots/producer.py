@@ -32,13 +32,13 @@ _MOST_WAITING = 32 << 20  # Most bytes of unacknowledged messages
 
 
 class KafkaSnapshotProducer:
-    """The snapshot topic; implements `worker.counting.ports.SnapshotProducer`.
+    """Publishes snapshots; implements `ports.SnapshotProducer`.
 
     It checks the acknowledgement of every message before the commit. After any error it drops the producer, and the
     caller reads the head again.
 
-    `rows`: the topic of rows, written in the same transactions, or None; `heartbeat`: called repeatedly during
-    long reads and sends.
+    `rows`: the topic of rows, written in the same transactions, or None. `heartbeat`: called repeatedly during long
+    reads and sends.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class KafkaSnapshotProducer:
         self._producer: Any = None
 
     def open(self) -> Head:
-        """Starts a producer, which fences off its predecessor; reads the head.
+        """Starts a producer, fences off its predecessor, and reads the head.
 
-        It reads the head twice: one wrong answer would restart sequence numbers and final windows.
+        It reads the head twice, because a wrong answer would restart sequence numbers and final windows.
         """
         self.close()
         try:
@@ -93,7 +93,7 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "publishing to", self._topic.name) from error
 
     def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
-        """Sends messages; bounds unacknowledged bytes so that none expires."""
+        """Sends messages; bounds unacknowledged bytes so that no message expires."""
         sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
         for message in messages:
             self._heartbeat()
@@ -126,19 +126,19 @@ class KafkaSnapshotProducer:
             raise unavailable(error, "reading the keys of", self._rows) from error
 
     def close(self) -> None:
-        """Drops the producer; its successor aborts its open transaction."""
+        """Drops the producer; the next producer aborts an open transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             quirks.drop(producer)
 
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
-        """Reads the newest head backwards from the end, in growing ranges.
+        """Finds the newest head by reading backwards in growing ranges.
 
-        It opens its own clients, so any thread may call it. The result is the key's newest record that is a
-        valid head, see `Head.read`; other records and unreadable batches are skipped. Callers also check the
-        store and the group's offsets before they decide anything permanent. Raises `Unavailable`; see
-        `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote the head, or the key has
-        records but no valid head.
+        It opens its own clients, so any thread may call it. A head is a record with the key ``STREAM/head`` that
+        `Head.read` accepts. Other records and unreadable batches are skipped. Callers also check the store and the
+        group's offsets before they decide anything permanent. Raises `Unavailable`; see
+        `worker.counting.ports.HeadReader`. Raises `StateLost`: a newer version wrote the head, or records have the key
+        but none is a head.
         """
         level, found = "read_committed" if decided else "read_uncommitted", None
         unreadable = list[int]()
@@ -174,7 +174,7 @@ class KafkaSnapshotProducer:
         return found or Head()
 
     def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
-        """Returns a topic's (first offset, end); `decided` waits for transactions."""
+        """Returns (first offset, end); `decided` waits for open transactions."""
         first = _offset(admin, topic, OffsetSpec.EARLIEST, _UNCOMMITTED)
         end = _offset(admin, topic, OffsetSpec.LATEST, _UNCOMMITTED)
         deadline = self._clock() + wait_seconds

@@ -30,7 +30,7 @@ from worker.kafka.snapshots.index import IndexEntry, SnapshotIndex
 from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
-_MESSAGE_BYTES = 512  # About the memory of a message without its key, headers and value
+_MESSAGE_BYTES = 512  # Approximate memory of a message without its key, headers and value
 
 
 def read_snapshot(
@@ -43,10 +43,10 @@ def read_snapshot(
     on_passed: reading.OnPassed,
     stall_seconds: float = reading.STALL_SECONDS,
 ) -> Snapshot:
-    """Reads an indexed snapshot and a window's labels, and assembles them.
+    """Reads and assembles an indexed snapshot; for a window, also the labels.
 
-    Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer
-    version wrote it. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
+    Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer version
+    wrote the snapshot. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
     """
     labels = None if entry.window.start is None else index.labels(stream)
     received, size = dict[str, tuple[Mapping[str, bytes], bytes]](), 0
@@ -84,7 +84,7 @@ def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
 class SnapshotReader:
     """Follows a stream's snapshots from the beginning; a context manager.
 
-    It indexes the offsets of each complete snapshot, and reads only the contents of the requested one.
+    It indexes the offsets of each complete snapshot, and reads only the contents of the requested snapshot.
 
     `start`: the window's first millisecond; None for the newest window.
     """
@@ -126,7 +126,7 @@ class SnapshotReader:
     def latest(self, timeout_seconds: float) -> Snapshot | None:
         """Returns the latest snapshot not returned before; None after a time-out.
 
-        Raises `NewerSchema`: a newer version wrote it.
+        Raises `NewerSchema`: a newer version wrote the snapshot.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -155,7 +155,7 @@ class SnapshotReader:
 
     @property
     def windows(self) -> list[Period]:
-        """The stream's windows on the topic, by name and start."""
+        """The stream's windows on the topic, sorted by name and start."""
         windows = [entry.window for entry in self._index.of(self.stream).values() if entry.window != ALL_TIME]
         return sorted(windows, key=lambda window: (window.name, window.start))
 
@@ -194,7 +194,7 @@ class SnapshotReader:
         return self._index.find(self.stream, self._window, self._start)
 
     def _fresh(self) -> Snapshot | None:
-        """Returns the latest snapshot; None if not new or unreadable."""
+        """Returns the latest snapshot; None if it is unreadable or not new."""
         self._changed, entry = False, self._entry()
         if entry is None or entry == self._shown:
             return None

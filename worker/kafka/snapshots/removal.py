@@ -39,8 +39,8 @@ def delete_messages(
 ) -> dict[str, int]:
     """Deletes a stream's messages and rows; returns their number by topic.
 
-    It first fences off the stream's publisher. It also deletes the keys in `known`, in case a second listing misses
-    some. Raises `KafkaError`: the brokers did not confirm the deletion.
+    It first fences off the stream's publisher. `known`: keys from an earlier listing, which are deleted even if a new
+    listing lacks them. Raises `KafkaError`: the brokers did not confirm the deletion.
     """
     identity, table = config.transactional_id(stream), config.snapshots
     topic = SnapshotTopic(config.kafka.client(), identity, table.topic, compression=table.compression)
@@ -74,7 +74,7 @@ def members(admin: KafkaAdminClient, group: str) -> int | None:
 
 
 def delete_group(admin: KafkaAdminClient, group: str) -> None:
-    """Deletes a group without members, with its offsets.
+    """Deletes a group that has no members, and its offsets.
 
     Raises `KafkaError`: the group has members, or the brokers did not confirm the deletion.
     """

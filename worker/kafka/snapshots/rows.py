@@ -1,4 +1,4 @@
-"""Reads the topic of rows, one snapshot at a time, as a database does."""
+"""Reads the topic of rows in complete snapshots, as a database would."""
 
 from collections import Counter
 from typing import Self
@@ -19,15 +19,15 @@ _OTHERS = "other reasons"
 class RowReader:
     """The rows of all streams of a configuration; a context manager.
 
-    The newest valid row of each key counts; other records are skipped. Any tombstone deletes its row until the next
-    snapshot.
+    The newest valid row of each key counts. Invalid records are skipped. A tombstone from any program deletes the
+    row of its key until the next snapshot.
 
     `offset`: start offset; None for the topic's beginning. Raises `ConfigError`: the configuration has no topic
     of rows. Raises `TopicError`: the topic is missing.
 
     Attributes:
         offset: the offset after the last read record.
-        skipped: reason -> number of records in the last `read` that are not rows.
+        skipped: reason -> number of invalid records in the last `read`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RowReader:
         self._admin.close()
 
     def read(self) -> dict[RowKey, RowValue | None]:
-        """Returns the new rows: key -> the newest value, None for a deleted row.
+        """Returns the new rows: key -> newest value, or None for a deleted row.
 
         It ends at the last stable offset, so it returns complete snapshots. Raises `KafkaError`: the brokers
         do not answer. Raises `TopicError`: the topic ends before `offset`.
@@ -84,7 +84,7 @@ class RowReader:
         return newest
 
     def open_since(self) -> int | None:
-        """Returns the first open transaction's offset, where reads end, or None.
+        """Returns the offset at which an open transaction blocks reads, or None.
 
         Raises `KafkaError`: the brokers do not answer.
         """

@@ -15,11 +15,11 @@ UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
 """Exceptions from reading a message that belongs to no valid snapshot."""
 
 _BYTES_PER_SECOND = 16 << 20
-"""Lowest expected rate of a publisher: less than half of the rate on two cores shared with the broker."""
+"""Lowest expected rate of a publisher: less than half of the rate measured on two cores shared with the broker."""
 
 
 def transaction_seconds(most_bytes: int) -> int:
-    """Returns the time-out in seconds of a transaction of `most_bytes`.
+    """Returns the time-out of a transaction of `most_bytes`, in seconds.
 
     Example:
         >>> transaction_seconds(128_000_000), transaction_seconds(3_584_000_000)
@@ -67,7 +67,7 @@ class SnapshotTopic:
         return topics.connect(self._settings)
 
     def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
-        """Connects a reader of one isolation level; see `reading.connect`."""
+        """Connects a consumer with an isolation level; see `reading.connect`."""
         return reading.connect(
             self._settings, level, begins, on_passed, max_partition_fetch_bytes=reading.LARGEST
         )

@@ -1,4 +1,4 @@
-"""A bridge from pages to Kafka: each request body becomes one record.
+"""A bridge from web pages to Kafka: each request body becomes one record.
 
     python bridge.py DOCUMENT TOPIC [PORT]
 
@@ -21,9 +21,9 @@ from kafka.errors import KafkaError
 
 HERE = Path(__file__).resolve().parent
 LARGEST = 1_000_000
-"""Largest body in bytes: the largest frame of the client, which fits into a record under Kafka's default limits."""
+"""Largest body in bytes. The client's frames are not larger, and fit into records under Kafka's default limits."""
 KIND = "application/octet-stream"
-"""Required content type: other sites' pages need CORS to post it, so they cannot make their visitors report."""
+"""Required content type. Pages of other sites need CORS to post it, so they cannot make visitors send reports."""
 
 
 class Bridge(BaseHTTPRequestHandler):
@@ -38,7 +38,7 @@ class Bridge(BaseHTTPRequestHandler):
     timeout = 10  # seconds without data after which a sender's thread ends
 
     def do_GET(self) -> None:
-        """Serves one of the files; 404 for other paths."""
+        """Serves one of the files, or returns 404 for another path."""
         if self.path not in self.files:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
@@ -73,14 +73,14 @@ class Bridge(BaseHTTPRequestHandler):
         return HTTPStatus.NO_CONTENT
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing, because a line would have the sender's address and time."""
+        """Logs nothing, because a line would show the sender's address and time."""
 
 
 class Server(ThreadingHTTPServer):
     """Handles each request in its own thread."""
 
     def handle_error(self, *_: object) -> None:
-        """Logs no broken connections."""
+        """Suppresses the log of errors such as broken connections."""
 
 
 def main(document: str, topic: str, port: str = "8000") -> None:
