@@ -87,7 +87,7 @@ def watch(
         if stream is None and len(config.streams) > 1 and window == "all" and not listed:
             return overview.follow(config, wait, printed)
         served = config.served(stream)
-        _known(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
+        _checked_methods(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
         with SnapshotReader(config, served.stream.name, window, begin, complain_of) as reader:
