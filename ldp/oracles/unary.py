@@ -160,7 +160,7 @@ def weight_bounds(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
     """Returns bounds of an honest report's Hamming weight, at a risk of 10⁻¹².
 
     The Hamming weight is X + Y with independent X and Y. X is the bit of the user's value, which is 1 with probability
-    p. Y is the sum of the other d−1 bits, each of which is 1 with probability q. The bounds are the largest ``low``
+    p. Y is the sum of the other d−1 bits. Each of these is 1 with probability q. The bounds are the largest ``low``
     with P[weight < low] ≤ 5·10⁻¹³ and the smallest ``high`` with P[weight > high] ≤ 5·10⁻¹³.
 
     The bounds decide which reports count, so they must be the same integers on every machine. The distribution is

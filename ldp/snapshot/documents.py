@@ -59,7 +59,7 @@ def _date(milliseconds: int | None) -> str | None:
 
 
 def period(document: Mapping[str, Any]) -> Period:
-    """Reads a document's window."""
+    """Reads the window of a snapshot."""
     start, end = (
         None
         if document[end] is None

@@ -20,10 +20,9 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
 
     STREAM need not be configured. The command deletes the stream's keys in Redis, its messages on the snapshot
     topic, its rows on rows.topic, and the consumer group with its offsets. It keeps the topic of reports and the
-    dead letters: a new stream of the same name counts the topic from its beginning and starts with
-    snapshot 1.
+    dead letters: a new stream of the same name counts the topic from its beginning and starts with snapshot 1.
 
-    It refuses to run while a worker counts the stream. After an interruption, run the command again.
+    The command refuses to run while a worker counts the stream. After an interruption, run the command again.
     """
     from worker.config.values import NAME
     from worker.kafka.client import brokers, topics

@@ -83,7 +83,7 @@ class RowTopic:
     slots: Slots | None = None
 
     def is_recorded(self, head: Head) -> bool:
-        """Returns whether a head records the configured topic and rows."""
+        """Returns whether a head was published with the configured rows."""
         recorded = None if head.rows is None else (head.rows.topic, head.rows.slots)
         return recorded == (None if self.topic is None else (self.topic, self.slots))
 

@@ -1,4 +1,4 @@
-"""Lua scripts, each of which a server runs in one atomic step."""
+"""Lua scripts; a server runs each script in one atomic step."""
 
 import hashlib
 from collections.abc import Sequence

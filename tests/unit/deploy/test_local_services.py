@@ -105,9 +105,8 @@ def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatc
     ],
 )
 def test_the_script_cleans_up_after_a_signal(number: signal.Signals) -> None:
-    kafka, redis = services.free_ports(
-        2
-    )  # another run of the tests may take the usual ports at the same time
+    # another run of the tests may take the usual ports at the same time
+    kafka, redis = services.free_ports(2)
     code = f"import services; services.USUAL.update(kafka={kafka}, redis={redis}); raise SystemExit(services.main())"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=SCRIPT.parent, stdout=subprocess.PIPE, text=True) as script:

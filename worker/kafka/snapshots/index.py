@@ -79,7 +79,7 @@ class _Part:
 class SnapshotIndex:
     """The newest complete snapshots that the newest head of a stream lists.
 
-    A head lists its own snapshot of all time. It lists a window by name, and also by start if it contains starts. The
+    A head lists its own snapshot of all time. It names the windows that it lists, and their starts if it has any. The
     sequence number of a listed window is at most the head's number. If the numbers are equal, the window's identity
     derives from the head's identity. So messages from other programs do not replace snapshots.
 
