@@ -24,7 +24,7 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
     """Add states of one stream.
 
     A state has the counts of some of a stream's reports. ldp aggregate --state and jobs on Spark or Beam write states.
-    The sum is the state of the reports of all files, and does not depend on the order of the files.
+    The order of the files does not matter.
 
     \b
     ldp merge monday.ldp tuesday.ldp -o both.ldp

@@ -43,9 +43,8 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     eleventh                      empirical Bayes against the paper's best
                                   method; not in the paper
 
-    Figures on one line come from one computation. With the same version of numpy, a seed always gives the same CSV
-    files, on any number of cores. The report covers the figures of this run and replaces an earlier report. Plots of
-    the paper's figures need matplotlib: pip install '.[plots]'.
+    With the same version of numpy, a seed always gives the same CSV files, on any number of cores. Plots of the paper's
+    figures need matplotlib: pip install '.[plots]'.
     """  # noqa: D301
     try:
         from ldp.experiments import choice

@@ -61,6 +61,9 @@ _MAGIC = 16
 _LAST_OFFSET = 2**63 - 1
 _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 # a function that only kernels call compiles faster without an entry for Python
 _INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -97,7 +100,7 @@ def _end_of(batches: Window, at: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
+def scan_headers(fetched: Bytes) -> tuple[int, int, int]:
     """Finds the end of the complete batches; O(batches).
 
     `fetched` is a (b,) uint8 array of record batches. The last batch may be cut off.
@@ -118,13 +121,7 @@ def scan_headers(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def read_headers(
-    fetched: npt.NDArray[np.uint8],
-    at: int,
-    rows: Any,
-    cap_offsets: npt.NDArray[np.int64],
-    caps: npt.NDArray[np.int64],
-) -> tuple[int, int]:
+def read_headers(fetched: Bytes, at: int, rows: Any, cap_offsets: Ints, caps: Ints) -> tuple[int, int]:
     """Reads headers of complete batches until the rows are full.
 
     Args:
@@ -172,14 +169,14 @@ def read_headers(
 
 @njit(cache=True, nogil=True)
 def classify(
-    fetched: npt.NDArray[np.uint8],
+    fetched: Bytes,
     rows: Any,
     n: int,
     position: int,
     committed: bool,
-    aborted: npt.NDArray[np.int64],
-    which: npt.NDArray[np.int64],
-    producers: npt.NDArray[np.int64],
+    aborted: Ints,
+    which: Ints,
+    producers: Ints,
     aborting: npt.NDArray[np.bool_],
     begun: int,
 ) -> tuple[int, int]:
@@ -232,7 +229,7 @@ def classify(
 
 
 @_inner
-def _index(ascending: npt.NDArray[np.int64], number: int) -> int:
+def _index(ascending: Ints, number: int) -> int:
     """Returns the index of a number, or −1, without np.searchsorted.
 
     np.searchsorted takes 0.4 s to compile.
@@ -291,14 +288,7 @@ def _next_varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def decode_records(
-    data: npt.NDArray[np.uint8],
-    rows: Any,
-    first: int,
-    last: int,
-    offsets: npt.NDArray[np.int64],
-    timestamps: npt.NDArray[np.int64],
-    begins: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
+    data: Bytes, rows: Any, first: int, last: int, offsets: Ints, timestamps: Ints, begins: Ints, ends: Ints
 ) -> tuple[int, int]:
     """Decodes batches to columns, without damaged batches; O(bytes).
 
@@ -321,14 +311,8 @@ def decode_records(
         row = rows[i]
         if row.state != State.READ:
             continue
-        base, last_delta, start, behind, at, stop = (
-            row.base,
-            row.last,
-            row.start,
-            row.end,
-            row.begin,
-            row.stop,
-        )
+        base, last_delta, start = row.base, row.last, row.start
+        behind, at, stop = row.end, row.begin, row.stop
         before, keys_before, previous = m, keys, -1
         first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
         left = row.count if row.count <= (stop - at) // LEAST_RECORD else -1
@@ -392,14 +376,7 @@ def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def pick(
-    data: npt.NDArray[np.uint8],
-    rows: Any,
-    first: int,
-    last: int,
-    begins: npt.NDArray[np.uint8],
-    picked: npt.NDArray[np.int64],
-) -> int:
+def pick(data: Bytes, rows: Any, first: int, last: int, begins: Bytes, picked: Ints) -> int:
     """Finds the records with a key prefix in valid batches; O(bytes).
 
     Args:
