@@ -17,6 +17,7 @@ from ldp.arguments import as_text
 from ldp.oracles import Oracle
 from ldp.oracles.described import INFINITE
 from ldp.oracles.explicit import ExplicitChannel
+from ldp.privacy.declaration import Declaration
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
@@ -38,9 +39,10 @@ class Stream:
         name: 1 to 200 characters of A–Z a–z 0–9 . _ -
         oracle: the protocol with its parameters.
         labels: the name of each value, in the domain's order, or None.
+        privacy: the declaration of the reports of a unit, or None.
 
     Raises:
-        TypeError: an oracle or label of the wrong type.
+        TypeError: an oracle, label or declaration of the wrong type.
         ValueError: a name or label that is not allowed.
 
     Example:
@@ -53,19 +55,26 @@ class Stream:
     name: str
     oracle: Oracle
     labels: tuple[str, ...] | None = field(default=None, repr=False)
+    privacy: Declaration | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise ValueError(f"the stream's name is {self.name!r}; allowed are 1 to 200 of A-Z a-z 0-9 . _ -")
         if not isinstance(self.oracle, Oracle):
             raise TypeError(f"stream {self.name}: oracle must be an Oracle, not {type(self.oracle).__name__}")
+        if not isinstance(self.privacy, Declaration | None):
+            raise TypeError(
+                f"stream {self.name}: privacy must be a Declaration, not {type(self.privacy).__name__}"
+            )
         object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
 
     def document(self) -> dict[str, Any]:
-        """Returns the public document: protocol, parameters and labels."""
+        """Returns the public document: protocol, parameters, labels, declaration."""
         document = self.oracle.parameters()
         if self.labels is not None:
             document["labels"] = list(self.labels)
+        if self.privacy is not None:
+            document["privacy"] = self.privacy.document()
         return document
 
     @cached_property
@@ -153,10 +162,10 @@ class Stream:
             if issubclass(protocol, ExplicitChannel) and document.get("epsilon") == INFINITE
             else set()
         )
-        if keys != document.keys() - {"labels"} - optional:
+        if keys != document.keys() - {"labels", "privacy"} - optional:
             raise ValueError(
                 f"stream {name}: the document has the keys {sorted(map(str, document))}; "
-                f"{protocol.name} needs exactly {sorted(keys)}, and optionally 'labels'"
+                f"{protocol.name} needs exactly {sorted(keys)}, and optionally 'labels' and 'privacy'"
             )
         for key in protocol.exact:
             kind, expected = (list, "a list of strings") if key == "rates" else (str, "a string")
@@ -177,7 +186,11 @@ class Stream:
                 raise ValueError(
                     f"stream {name}: {key} is {document[key]!r}; in lowest terms it is {written[key]!r}"
                 )
-        return cls(name, oracle, tuple(labels) if "labels" in document else None)
+        try:
+            declared = Declaration.from_document(document["privacy"]) if "privacy" in document else None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"stream {name}: {error}") from None
+        return cls(name, oracle, tuple(labels) if "labels" in document else None, declared)
 
 
 def fingerprint(document: Mapping[str, Any]) -> bytes:

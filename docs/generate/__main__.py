@@ -25,6 +25,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "alerts.md": alerts.page,
     "asyncapi.json": asyncapi.page,
     "cli-ldp.md": cli.ldp_page,
+    "cli-ldp-analysis.md": cli.analysis_page,
     "cli-ldp-worker.md": cli.worker_page,
     "configuration.md": configuration.worker,
     "configuration-streams.md": configuration.streams,

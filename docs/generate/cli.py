@@ -1,7 +1,7 @@
 """Pages of the command lines, from their click commands."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import click
 
@@ -13,24 +13,33 @@ _COMMON = {"--config", "--help"}
 """Options that a page describes only once, for all commands."""
 
 
+_ANALYSIS = {"audit-client", "ledger", "plan", "reproduce"}
+"""Commands of `ldp` that neither make nor count reports."""
+
+
 def ldp_page() -> str:
-    """Returns the page of `ldp`."""
-    return _page("cli-ldp.md", ldp.cli.cli, "ldp")
+    """Returns the page of the commands of `ldp` that make and count reports."""
+    return _page("cli-ldp.md", ldp.cli.cli, "ldp", {*ldp.cli.cli.commands} - _ANALYSIS)
+
+
+def analysis_page() -> str:
+    """Returns the page of the other commands of `ldp`."""
+    return _page("cli-ldp-analysis.md", ldp.cli.cli, "ldp", _ANALYSIS)
 
 
 def worker_page() -> str:
     """Returns the page of `ldp-worker`."""
-    return _page("cli-ldp-worker.md", worker.cli.cli, "ldp-worker")
+    return _page("cli-ldp-worker.md", worker.cli.cli, "ldp-worker", worker.cli.cli.commands)
 
 
-def _page(name: str, group: click.Group, program: str) -> str:
+def _page(name: str, group: click.Group, program: str, commands: Collection[str]) -> str:
     context = click.Context(group, info_name=program)
-    return fill(name, commands="\n\n".join(_sections(group, context)))
+    return fill(name, commands="\n\n".join(_sections(group, context, commands)))
 
 
-def _sections(group: click.Group, context: click.Context) -> Iterator[str]:
-    """Yields the section of each command of a group."""
-    for name in group.list_commands(context):
+def _sections(group: click.Group, context: click.Context, commands: Collection[str]) -> Iterator[str]:
+    """Yields the section of each of these commands of a group."""
+    for name in filter(commands.__contains__, group.list_commands(context)):
         command = group.get_command(context, name)
         assert command is not None
         inner = click.Context(command, context, name)
@@ -41,7 +50,7 @@ def _sections(group: click.Group, context: click.Context) -> Iterator[str]:
         if rows:
             yield table(("option", "default", "description"), *rows)
         if isinstance(command, click.Group):
-            yield from _sections(command, inner)
+            yield from _sections(command, inner, command.commands)
 
 
 def _help(command: click.Command) -> str:

@@ -84,6 +84,8 @@ def _kind(annotation: Any) -> str:
             ", ".join(f"`{json.dumps(each)}`" for each in arguments[:-1])
             + f" or `{json.dumps(arguments[-1])}`"
         )
+    if origin is dict:
+        return "table"
     if origin is list:
         return f"list of {_kind(arguments[0]).replace(' or ', 's or ')}s"
     if origin in (Union, UnionType):

@@ -12,7 +12,11 @@ from worker.config import schema
 PATH = Path(__file__).parents[2] / "worker/config/template.toml"
 _TABLES: dict[str, type[schema.Table]] = {
     name: type(field.default) for name, field in schema.File.model_fields.items() if not field.description
-} | {"": schema.File, "streams": schema.StreamTable, "streams.queries": schema.QueryTable}
+} | {
+    "": schema.File,
+    "streams": schema.StreamTable,
+    "streams.queries": schema.QueryTable,
+}
 _TABLE = re.compile(r"(?:# )?\[+([\w.]+)\]+")
 _KEY = re.compile(r"(?:# )?([a-z_]+) = ")
 

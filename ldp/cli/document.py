@@ -28,12 +28,18 @@ from ldp.terminal import echo, echo_json
     metavar="KEY=VALUE",
     help="Parameter of the protocol, such as g=2 for olh or rates=1/5,3/4 for response. Repeat the option for several.",
 )
+@click.option(
+    "--privacy",
+    metavar="KEY=VALUE,...",
+    help="Limit on the reports of a unit, such as unit=device,reports=1,period=24h,noise=fresh,horizon=365d.",
+)
 def document(
     protocol: str,
     epsilon: str | None,
     labels: list[str] | None,
     domain_size: int,
     parameters: tuple[str, ...],
+    privacy: str | None,
 ) -> None:
     """Write the public document of a stream, which clients need.
 
@@ -48,9 +54,13 @@ def document(
     \b
     ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 \\
         --domain-size 100 > topics.json
+
+    With --privacy, the document declares the most reports of a unit in a period. The noise is fresh in each report, or
+    memoised: the client stores the noise of a value and uses it again. Losses are added up over the horizon.
     """  # noqa: D301
     from ldp import oracle, oracles
     from ldp.oracles.explicit import ExplicitChannel
+    from ldp.privacy.declaration import Declaration
     from ldp.stream import Stream
 
     try:
@@ -67,7 +77,8 @@ def document(
             if key == "rates":
                 own[key] = value.split(",")
         made = oracle(protocol, epsilon, domain_size, **own)
-        stream = Stream(NAME, made, None if labels is None else tuple(labels))
+        declared = None if privacy is None else Declaration.from_document(_pairs(privacy))
+        stream = Stream(NAME, made, None if labels is None else tuple(labels), declared)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, ExplicitChannel):
@@ -75,3 +86,11 @@ def document(
     for warning in stream.warnings:
         echo(f"ldp: warning: {warning}", err=True)
     echo_json(json.dumps(stream.document(), ensure_ascii=False))
+
+
+def _pairs(text: str) -> dict[str, str | int]:
+    """Parses a declaration as ``key=value,...``."""
+    pairs = dict(part.strip().partition("=")[::2] for part in text.split(","))
+    return {
+        key: int(value) if key == "reports" and value.isdecimal() else value for key, value in pairs.items()
+    }

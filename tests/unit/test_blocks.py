@@ -69,6 +69,7 @@ BLOCKS = {
     },
     "operate/secure": {"TO=": "tests/support/harness/rights.py"},
     "reference/cli-ldp": {"printf": READER, "": "tests/unit/test_reference.py"},
+    "reference/cli-ldp-analysis": {"": "tests/unit/test_reference.py"},
     "reference/cli-ldp-worker": {"": "tests/unit/test_reference.py"},
     "reference/http-api": {"location /": "is a part of the reader's configuration of nginx"},
     "reference/state-files": {"ldp aggregate": READER},

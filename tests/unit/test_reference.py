@@ -61,10 +61,16 @@ def test_every_exported_metric_has_a_row():
 
 
 @pytest.mark.parametrize(
-    ("cli", "name"), [(ldp.cli.cli, "reference/cli-ldp"), (worker.cli.cli, "reference/cli-ldp-worker")]
+    ("cli", "program", "names"),
+    [
+        (ldp.cli.cli, "ldp", ("reference/cli-ldp", "reference/cli-ldp-analysis")),
+        (worker.cli.cli, "ldp-worker", ("reference/cli-ldp-worker",)),
+    ],
 )
-def test_every_command_has_a_heading_and_every_option_of_its_help_a_row(cli, name):
-    text, program = page(name), name.removeprefix("reference/cli-")
+def test_every_command_has_a_heading_and_every_option_of_its_help_a_row(cli, program, names):
+    text = "\n".join(map(page, names))
+    sections = re.findall(rf"(?m)^## {program} ([\w-]+)$", text)
+    assert len(sections) == len({*sections})
     for command in cli.list_commands(click.Context(cli)):
         section = text.partition(f"## {program} {command}\n")[2].partition("\n## ")[0]
         assert section, command

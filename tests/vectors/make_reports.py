@@ -18,6 +18,9 @@ W = 1 << 64
 LABELS = ["rouge", "grün", "青"]
 
 
+PRIVACY = {"unit": "device", "reports": 1, "period": "24h", "noise": "fresh", "horizon": "365d"}
+
+
 def document(protocol, epsilon, d, **more):
     return {"protocol": protocol, "epsilon": epsilon, "domain_size": d, **more}
 
@@ -63,6 +66,8 @@ DOCUMENTS = [
     document("olh", "1/2", 4, g=3, hash="mul32", labels=[*LABELS, "👍🏽"]),
     document("olh", "3/1", 845, g=21, hash="mul32"),
     document("olh", "11/1", 70000, g=59875, hash="mul32"),
+    document("grr", "1/1", 4, privacy=PRIVACY),
+    document("oue", "2/1", 3, labels=LABELS, privacy=PRIVACY | {"unit": "überall", "noise": "memoised"}),
 ]
 
 
@@ -283,6 +288,7 @@ def stream(number: int, doc: dict) -> dict:
             }
         )
     name = f"{doc['protocol']}-{d}" + ("-labels" if "labels" in doc else "")
+    name += "-privacy" if "privacy" in doc else ""
     head = {"name": name, "document": doc, "fingerprint": fingerprint(doc).hex()}
     return head | {"asked": asked, "support": support, "cases": cases}
 
@@ -349,6 +355,24 @@ REFUSED = [  # what a document has, and its difference from a valid one
         {"protocol": "response", "epsilon": None, "domain_size": 2, "rates": ["1/2", "1/3"]},
     ),
     ("no rate", {"protocol": "response", "epsilon": None, "domain_size": 2, "rates": []}),
+    ("a declaration that is a text", {"privacy": "fresh"}),
+    ("a declaration that is a list", {"privacy": [PRIVACY]}),
+    ("a declaration without a unit", {"privacy": {key: PRIVACY[key] for key in PRIVACY if key != "unit"}}),
+    ("a declaration with an unknown key", {"privacy": PRIVACY | {"epsilon": "1/1"}}),
+    ("a unit that is empty", {"privacy": PRIVACY | {"unit": ""}}),
+    ("a unit with a control character", {"privacy": PRIVACY | {"unit": "a\n"}}),
+    ("a unit that is no text", {"privacy": PRIVACY | {"unit": 7}}),
+    ("no report in a period", {"privacy": PRIVACY | {"reports": 0}}),
+    ("more than 10^6 reports in a period", {"privacy": PRIVACY | {"reports": 10**6 + 1}}),
+    ("half a report in a period", {"privacy": PRIVACY | {"reports": 0.5}}),
+    ("a period without its unit", {"privacy": PRIVACY | {"period": "24"}}),
+    ("a period of 0", {"privacy": PRIVACY | {"period": "0h"}}),
+    ("a period before a line feed", {"privacy": PRIVACY | {"period": "24h\n"}}),
+    ("a period as a number", {"privacy": PRIVACY | {"period": 24}}),
+    ("a horizon of a million days", {"privacy": PRIVACY | {"horizon": "1000000d"}}),
+    ("a horizon below the period", {"privacy": PRIVACY | {"horizon": "23h"}}),
+    ("an unknown noise", {"privacy": PRIVACY | {"noise": "none"}}),
+    ("a noise that is a list", {"privacy": PRIVACY | {"noise": ["fresh"]}}),
 ]
 PACKS = [  # document, number of reports, most_reports: how many reports each frame gets
     (GRR, 10, 4, [4, 4, 2]),

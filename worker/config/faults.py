@@ -26,6 +26,7 @@ _ALLOWED = {
     "string_too_short": "at least one character is needed",
     "string_too_long": "at most {max_length} characters are allowed",
     "list_type": "a list is needed, in square brackets",
+    "dict_type": "a table is needed",
     "model_type": "a table is needed",
     "value_error": "{error}",
 }

@@ -396,8 +396,7 @@ class StreamTable(Table):
         Annotated[StrictInt, must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
     ) = None
     """If counts were lost: the number of the newest snapshot, to let the worker continue without them. The worker
-    also restores recorded gaps that the topic can fill.
-    """
+    also restores recorded gaps that the topic can fill."""
     labels: (
         Annotated[
             Annotated[list[str], Tag(LABEL_TAGS[0])] | Annotated[Path, Tag(LABEL_TAGS[1])],
@@ -406,6 +405,8 @@ class StreamTable(Table):
         | None
     ) = None
     """Names of the values, without control characters; or the path of a file with one label per line."""
+    privacy: dict[str, Any] | None = None
+    """Limit on the reports of a unit, and their noise; part of the document."""
     most_reports: Number = MOST_REPORTS
     """Largest number of reports in a record. The worker rejects a record with more. Set 1 if devices write to
     the topic themselves, because otherwise one record can have 1,000,000 votes."""
@@ -427,8 +428,7 @@ class StreamTable(Table):
     late_dead_letters: StrictBool = False
     """Also produce a dead letter for each late record. The worker accepts and counts late records anyway."""
     queries: list[QueryTable] = []
-    """Queries whose answers each snapshot contains: tables with a `name` and one of `values`, `where` and
-    `top`."""
+    """Queries whose answers each snapshot contains: tables with a `name` and `values`, `where` or `top`."""
 
 
 class File(Table):

@@ -1,6 +1,7 @@
 """Streams of a configuration."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import ldp
 from ldp import files
 from ldp.arguments import as_integer
 from ldp.oracles import PROTOCOLS, parameters_of
+from ldp.privacy.declaration import Declaration
 from worker.config.faults import ConfigError, key_in, reason, refuse_doubles
 from worker.config.redaction import is_showable, said, shown_path
 from worker.config.schema import QueryTable, StreamTable
@@ -44,7 +46,7 @@ class Served:
 
 def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int) -> Served:
     """Builds a stream from its table; raises ConfigError for the first fault."""
-    labels = _labels(table, key, folder)
+    labels, declared = _labels(table, key, folder), _declared(table, key)
     size = table.domain_size if table.domain_size is not None else len(labels or ())
     if not size:
         given = "nothing" if table.domain_size is None else "0"
@@ -55,13 +57,10 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
     try:
         oracle = ldp.oracle(table.protocol, table.epsilon, size, **parameters)
     except (TypeError, ValueError) as error:
-        what = str(error)
-        for text in map(str, (table.protocol, table.epsilon, *parameters.values())):
-            if not is_showable(text):
-                what = what.replace(repr(text), "a text").replace(text, "a text")
+        what = _redacted(error, (table.protocol, table.epsilon, *parameters.values()))
         raise ConfigError(f"{key}.{key_in(what, table.model_fields_set, 'protocol')}: {what}") from None
     try:
-        stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
+        stream = ldp.Stream(table.name, oracle, None if labels is None else tuple(labels), declared)
     except ValueError as error:
         raise ConfigError(f"{key}.labels: {str(error).removeprefix(f'stream {table.name}: ')}") from None
     queries = _queries(table.queries, stream, key)
@@ -94,6 +93,23 @@ def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
     if known and "epsilon" in PROTOCOLS[table.protocol][0].exact and table.epsilon is None:
         raise ConfigError(f"{key}.epsilon: no value given; {table.protocol} needs one")
     return parameters
+
+
+def _declared(table: StreamTable, key: str) -> Declaration | None:
+    try:
+        return None if table.privacy is None else Declaration.from_document(table.privacy)
+    except (TypeError, ValueError) as error:
+        texts = itertools.chain(*(table.privacy or {}).items())
+        raise ConfigError(f"{key}.privacy: {_redacted(error, texts)}") from None
+
+
+def _redacted(error: Exception, given: Iterable[object]) -> str:
+    """Returns an error's text without given texts that can be secrets."""
+    what = str(error)
+    for text in map(str, given):
+        if not is_showable(text):
+            what = what.replace(repr(text), "a text").replace(text, "a text")
+    return what
 
 
 def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:

@@ -6,6 +6,17 @@ interface Common {
   domain_size: number;
   /** The name of each value, in order. */
   labels?: string[];
+  /** Limit on the reports of a unit, and their noise. */
+  privacy?: Privacy;
+}
+
+/** The declaration of the reports of a unit; wire-format.md defines the keys. */
+export interface Privacy {
+  unit: string;
+  reports: number;
+  period: string;
+  noise: "fresh" | "memoised";
+  horizon: string;
 }
 
 /** A stream's public document; `ldp-worker document` and `ldp document` print it. */

@@ -535,13 +535,13 @@ function ratesOf(texts) {
   return rates;
 }
 
-/** Checks that a document has exactly these keys, and optionally labels. */
+/** Checks that a document has exactly these keys, and optionally labels and privacy. */
 function expectKeys(document, keys) {
   const found = Object.keys(document).sort();
   const allowed = ["protocol", "domain_size", ...keys].sort();
-  if (found.filter((key) => key !== "labels").join() !== allowed.join()) {
+  if (found.filter((key) => key !== "labels" && key !== "privacy").join() !== allowed.join()) {
     throw new RangeError(
-      `the document has the keys ${found.join(", ")}; ${document.protocol} needs exactly ${allowed.join(", ")}; labels are optional`,
+      `the document has the keys ${found.join(", ")}; ${document.protocol} needs exactly ${allowed.join(", ")}; labels and privacy are optional`,
     );
   }
 }
@@ -581,15 +581,49 @@ function epsilonOf(text) {
   return [numerator, denominator];
 }
 
+const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };
+
+function secondsOf(name, text) {
+  if (typeof text !== "string") throw new TypeError(`${name} is ${shown(text)}; a string is required`);
+  const found = /^([1-9][0-9]{0,5})([smhd])$/.exec(text);
+  if (!found) throw new RangeError(`${name} is ${shown(text)}; allowed is a number from 1 to 999999 with s, m, h or d`);
+  return found[1] * SECONDS[found[2]];
+}
+
+function expectText(name, text) {
+  if (typeof text !== "string") throw new TypeError(`${name} is ${shown(text)}; a string is required`);
+  if (!text) throw new RangeError(`${name} is empty; it needs at least one character`);
+  if (/\p{Cc}/u.test(text)) throw new RangeError(`${name} is ${shown(text)}; control characters are not allowed`);
+  if (/\p{Surrogate}/u.test(text)) throw new RangeError(`${name} is ${shown(text)}; UTF-8 cannot encode it`);
+}
+
+/** Checks the declaration of the reports of a unit. */
+function expectPrivacy(privacy) {
+  if (typeof privacy !== "object" || privacy === null || Array.isArray(privacy)) {
+    throw new TypeError(`privacy is ${shown(privacy)}; an object is required`);
+  }
+  const found = Object.keys(privacy).sort().join(", ");
+  const keys = "horizon, noise, period, reports, unit";
+  if (found !== keys) throw new RangeError(`privacy has the keys ${found}; it needs exactly ${keys}`);
+  const { unit, reports, period, noise, horizon } = privacy;
+  expectText("privacy.unit", unit);
+  integer("privacy.reports", reports, 1, 1e6);
+  const lengths = [secondsOf("privacy.period", period), secondsOf("privacy.horizon", horizon)];
+  if (typeof noise !== "string") throw new TypeError(`privacy.noise is ${shown(noise)}; a string is required`);
+  if (noise !== "fresh" && noise !== "memoised") {
+    throw new RangeError(`privacy.noise is ${shown(noise)}; allowed are fresh and memoised`);
+  }
+  if (lengths[1] < lengths[0]) {
+    throw new RangeError(`privacy.horizon is ${horizon}; it must be at least the period, ${period}`);
+  }
+}
+
 function indicesOf(labels, d) {
   if (!Array.isArray(labels)) throw new TypeError(`labels is ${shown(labels)}; a list is required`);
   if (labels.length !== d) throw new RangeError(`labels has ${labels.length} entries; domain_size is ${d}`);
   const indices = new Map();
   [...labels].forEach((label, i) => {
-    if (typeof label !== "string") throw new TypeError(`label ${i} is ${shown(label)}; a string is required`);
-    if (!label) throw new RangeError(`label ${i} is empty; a label needs at least one character`);
-    if (/\p{Cc}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}; control characters are not allowed`);
-    if (/\p{Surrogate}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}; UTF-8 cannot encode it`);
+    expectText(`label ${i}`, label);
     if (indices.has(label)) {
       throw new RangeError(`labels ${indices.get(label)} and ${i} are both ${shown(label)}; labels must be unique`);
     }
@@ -628,6 +662,7 @@ export class Client {
     this.#fields = made.fields;
     this.#length = made.length;
     this.#perturb = made.perturb;
+    if ("privacy" in document) expectPrivacy(document.privacy);
     this.#indices = "labels" in document ? indicesOf(document.labels, d) : new Map();
     this.#header = Uint8Array.of(VERSION, ...fingerprintOf(document));
   }

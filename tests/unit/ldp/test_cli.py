@@ -62,6 +62,22 @@ def test_usage_errors_exit_2(args, says):
     assert result.stdout == ""
 
 
+def test_a_declaration_is_written_as_pairs():
+    asked = ("document", "--protocol", "grr", "--epsilon", "1", "--domain-size", "3", "--privacy")
+    written = "unit=device, reports=1,period=24h,noise=fresh,horizon=365d"
+    assert json.loads(run(*asked, written).stdout)["privacy"] == {
+        "unit": "device", "reports": 1, "period": "24h", "noise": "fresh", "horizon": "365d"
+    }  # fmt: skip
+    for wrong, says in (
+        (written.replace("24h", "soon"), "privacy.period is 'soon'; allowed"),
+        (written.replace("device", ""), "privacy.unit is empty"),
+        (written.replace("=1", "=one"), "privacy.reports must be an integer, not 'one'"),
+        ("", "privacy has the keys ['']; it needs exactly"),
+    ):
+        refused = run(*asked, wrong)
+        assert (refused.exit_code, says in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
+
+
 def test_labels_are_csv_and_count_for_a_plan(tmp_path):
     named = ("document", "--protocol", "grr", "--epsilon", "1", "--labels")
     for labels, found in (

@@ -1,12 +1,15 @@
 """A stream's name, labels, document and fingerprint."""
 
 import hashlib
+import json
 import pickle
 from fractions import Fraction
 
 import pytest
 
 import ldp
+from ldp.privacy.declaration import Declaration
+from ldp.stream import fingerprint
 
 GRR = ldp.GRR("0.5", domain_size=3)
 OLH = ldp.OLH("1", domain_size=845)
@@ -52,6 +55,64 @@ def test_a_document_reproduces_the_stream(stream):
     assert again.fingerprint == stream.fingerprint
     assert again.document() == stream.document()
     assert pickle.loads(pickle.dumps(stream)) == stream
+
+
+DECLARED = {"unit": "device", "reports": 2, "period": "36h", "noise": "memoised", "horizon": "30d"}
+
+
+def test_a_declaration_changes_the_document_and_its_fingerprint():
+    plain = ldp.Stream("s", OLH)
+    declared = ldp.Stream.from_document("s", plain.document() | {"privacy": DECLARED})
+    assert declared.document() == plain.document() | {"privacy": DECLARED}
+    assert json.loads(declared.hashed) == json.loads(plain.hashed) | {"privacy": DECLARED}
+    assert declared.fingerprint == fingerprint(declared.document()) != plain.fingerprint
+    assert declared == ldp.Stream("s", OLH, privacy=declared.privacy) != plain
+    assert b"privacy" not in plain.hashed
+
+
+@pytest.mark.parametrize(
+    ("reports", "period", "horizon", "aligned", "anywhere"),
+    [(1, "24h", "365d", 365, 366), (2, "36h", "30d", 40, 42), (3, "7d", "8d", 6, 9), (1, "60s", "1m", 1, 2)],
+)
+def test_a_horizon_overlaps_a_number_of_periods(reports, period, horizon, aligned, anywhere):
+    declared = Declaration("device", reports, period, "fresh", horizon)
+    assert (declared.most_reports(aligned=True), declared.most_reports()) == (aligned, anywhere)
+    length = int(horizon[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[horizon[-1]]
+    overlapped = {  # counted for each second at which a horizon can begin
+        (start + length - 1) // declared.period_seconds - start // declared.period_seconds + 1
+        for start in range(0, declared.period_seconds, 12)
+    }
+    assert reports * max(overlapped) <= anywhere
+    assert reports * overlapped.pop() >= aligned - reports
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"unit": ""}, ValueError, "stream s: privacy.unit is empty"),
+        ({"unit": None}, TypeError, "privacy.unit is None; it must be a string"),
+        ({"reports": 0}, ValueError, "privacy.reports is 0; allowed is 1 to 1000000"),
+        ({"reports": "1"}, TypeError, "privacy.reports must be an integer"),
+        (
+            {"period": "1.5h"},
+            ValueError,
+            "privacy.period is '1.5h'; allowed is a whole number from 1 to 999999 with",
+        ),
+        ({"period": "٣h"}, ValueError, "privacy.period is"),
+        ({"period": 24}, TypeError, "privacy.period is 24; it must be a string"),
+        ({"horizon": "35h"}, ValueError, "privacy.horizon is '35h'; it must be at least the period, '36h'"),
+        ({"noise": "none"}, ValueError, "privacy.noise is 'none'; allowed are 'fresh' and 'memoised'"),
+        ({"noise": ["fresh"]}, TypeError, "privacy.noise is"),
+        ({"budget": 1}, ValueError, "privacy has the keys .*'budget'.*; it needs exactly"),
+    ],
+)
+def test_an_invalid_declaration_is_refused(change, error, says):
+    with pytest.raises(error, match=says):
+        ldp.Stream.from_document("s", GRR.parameters() | {"privacy": DECLARED | change})
+    with pytest.raises(TypeError, match="privacy must be a JSON object, not list"):
+        ldp.Stream.from_document("s", GRR.parameters() | {"privacy": [DECLARED]})
+    with pytest.raises(TypeError, match="privacy must be a Declaration, not dict"):
+        ldp.Stream("s", GRR, privacy=DECLARED)
 
 
 def test_a_document_does_not_recompute_the_integers():

@@ -19,6 +19,10 @@ protocol = "olh"
 epsilon = "1/2"
 domain_size = 10
 """
+DECLARED = {
+    "unit": '"device"', "reports": 1, "period": '"24h"', "noise": '"fresh"', "horizon": '"365d"'
+}  # fmt: skip
+PRIVACY = STREAM + "[streams.privacy]\n" + "\n".join(f"{key} = {value}" for key, value in DECLARED.items())
 GRR, SUBSET, PGR = (STREAM.replace("olh", name) for name in ("grr", "subset", "pgr"))
 
 
@@ -38,6 +42,13 @@ def test_the_limit_of_reports_per_record():
         for wrong in ("0", "-1", str(1 << 31), "1.5", "true"):
             with pytest.raises(ConfigError, match=rf"^streams\[colours\]\.{key}: {wrong} given; a"):
                 configured(f"{key} = {wrong}")
+
+
+def test_a_declaration_is_part_of_the_document():
+    declared = parse(PRIVACY).streams[0].stream
+    assert declared.document() == parse(STREAM).streams[0].stream.document() | {
+        "privacy": {"unit": "device", "reports": 1, "period": "24h", "noise": "fresh", "horizon": "365d"}
+    }
 
 
 def test_a_minimal_configuration_has_defaults():
@@ -209,6 +220,17 @@ def test_member_names_are_valid_in_kafka(name):
             STREAM + 2 * "[[streams.queries]]\nname = 'q'\ntop = 1\n",
             "queries[q].name: 'q' given; it must be a name without other uses",
         ),
+        (
+            PRIVACY.replace("24h", "1w"),
+            "streams[colours].privacy: privacy.period is '1w'; allowed is a whole number",
+        ),
+        (PRIVACY.replace('"24h"', "24"), "privacy: privacy.period is 24; it must be a string"),
+        (PRIVACY.replace("24h", "redis://:secret@host"), "privacy: privacy.period is a text; allowed"),
+        (
+            PRIVACY.replace("reports", "report"),
+            "privacy: privacy has the keys ['horizon', 'noise', 'period',",
+        ),
+        (STREAM + "privacy = 7", "streams[colours].privacy: 7 given; a table is needed"),
         ("group = ", "not valid TOML"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Privacy declarations, and the privacy loss that they imply."""
