@@ -77,14 +77,32 @@ def as_json(text: bytes) -> Any:
     """Parses JSON text.
 
     Raises:
-        ValueError: invalid JSON, JSON that is nested too deeply, or a number with thousands of digits.
+        ValueError: invalid JSON, JSON that is nested too deeply, a repeated key, or a number with thousands of digits.
+
+    Example:
+        >>> as_json(b'{"red": 600, "red": 1}')
+        Traceback (most recent call last):
+        ValueError: not JSON: 'red' given more than once
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("not JSON: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if twice := repeated([key for key, _ in pairs]):
+        raise ValueError(f"{twice} given more than once")
+    return dict(pairs)
+
+
+def repeated(names: Sequence[str]) -> str:
+    """Returns up to 20 names that occur more than once, quoted."""
+    if len(set(names)) == len(names):
+        return ""
+    return ", ".join([repr(name) for name, times in Counter(names).items() if times > 1][:20])
 
 
 def as_text(name: str, text: object) -> str:
@@ -115,9 +133,8 @@ def as_labels(given: Sequence[str], d: int) -> tuple[str, ...]:
     for index, label in enumerate(labels):
         if not isinstance(label, str):
             raise TypeError(f"label {index} is {label!r}; it must be a string")
-    if len(set(labels)) < d:
-        double = Counter(labels).most_common(1)[0][0]
-        raise ValueError(f"the label {double!r} is repeated; allowed is each label once")
+    if twice := repeated(labels):
+        raise ValueError(f"labels {twice} given more than once; allowed is each label once")
     return labels
 
 

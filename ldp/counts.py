@@ -17,14 +17,13 @@ import csv
 import io
 import re
 from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_counts, as_integer, as_json, exact_total
+from ldp.arguments import as_counts, as_integer, as_json, exact_total, repeated
 from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def read_counts(
         >>> read_counts(stream, {"green": 5.0, "red": "4"}).n
         9
     """
-    if isinstance(document, list) and document and isinstance(document[0], Mapping):
+    if isinstance(document, list) and document and all(isinstance(row, Mapping) for row in document):
         document = _of_rows(stream, document)
     if isinstance(document, list) or (isinstance(document, Mapping) and document.keys().isdisjoint(_KEYS)):
         document = {"supports": document}
@@ -156,10 +155,8 @@ def _of_rows(stream: Stream, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any
         named = ", ".join(repr(str(name)[:40]) for name in rows[0])
         raise ValueError(f"the columns are {named}; needed are label or value, and count, in a header")
     names = [str(row.get(value)) for row in rows]
-    if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise ValueError(
-            f"{', '.join(map(repr, twice[:20]))} given more than once; sum the counts of a value"
-        )
+    if twice := repeated(names):
+        raise ValueError(f"{twice} given more than once; sum the counts of a value")
     return {name: row.get(count) for name, row in zip(names, rows, strict=True)}
 
 

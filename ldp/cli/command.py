@@ -108,6 +108,12 @@ def domain_options(command: Callable[..., None]) -> Callable[..., None]:
     return given
 
 
+def warn(stream: Stream) -> None:
+    """Prints a stream's probable mistakes on stderr."""
+    for warning in stream.warnings:
+        echo(f"ldp: warning: {warning}", err=True)
+
+
 def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """Returns the path; raises BadParameter if its folder does not exist."""
     if path is not None and not path.resolve().parent.is_dir():

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from ldp.cli.command import NAME, cli, domain_options
+from ldp.cli.command import NAME, cli, domain_options, warn
 from ldp.terminal import echo, echo_json
 
 
@@ -83,8 +83,7 @@ def document(
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, ExplicitChannel):
         echo(f"ldp: privacy loss of one report: {stream.oracle.promise}", err=True)
-    for warning in stream.warnings:
-        echo(f"ldp: warning: {warning}", err=True)
+    warn(stream)
     echo_json(json.dumps(stream.document(), ensure_ascii=False))
 
 

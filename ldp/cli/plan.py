@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import NAME, cli, domain_options
+from ldp.cli.command import NAME, cli, domain_options, warn
 from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def plan(
     epsilon: str,
-    labels: list[str] | None,  # noqa: ARG001  # only their number matters
+    labels: list[str] | None,
     domain_size: int,
     reports: int,
     poisoning_effect: bool,
@@ -61,11 +61,13 @@ def plan(
     Large numbers are rounded; --json prints all digits.
     """  # noqa: D301 - click does not rewrap a paragraph after \b
     from ldp.analysis.protocol_selection import plan as planned
+    from ldp.oracles import GRR
     from ldp.poisoning import effect
     from ldp.stream import Stream
 
     try:
         made = planned(epsilon, domain_size, reports)
+        warn(Stream(NAME, GRR(epsilon, domain_size), None if labels is None else tuple(labels)))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     rows = made.rows if poisoning_effect else ()

@@ -22,8 +22,8 @@ The largest of these K numbers is a lower bound. The values −λ give the upper
 lies between the standard deviations under the two laws, depending on f. Each λ is half of the previous one, from the
 best one for n = 100 and the smaller s to the best one for n = 10¹³ and the larger s. If s² ≪ 1, a λ above log(1/s²),
 about the largest logarithm of a likelihood ratio, cannot help. This keeps K at 6 to 25. Intervals are 1.6 to 2.1 times
-as wide as pointwise ones. If the channel is expected to change fewer than one report, the pointwise interval is
-narrower than one user, and the anytime-valid interval is at most 14 users wide.
+as wide as pointwise ones. If the channel is expected to change fewer than one report, the pointwise interval is about
+one user wide or less, and the anytime-valid interval is at most 14 users wide.
 
 **Laws.** A report supports a value with probability p or q. For a set, the contribution has a known mean and variance
 (`Oracle.set_variances`), and lies between 0 and the largest number of the set's values that a report supports. Bennett

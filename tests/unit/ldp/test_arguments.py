@@ -114,7 +114,7 @@ def test_a_labelled_estimate_takes_labels_in_place_of_indices():
 
 
 def test_labels_of_an_estimate_are_distinct():
-    with pytest.raises(ValueError, match="the label 'red' is repeated; allowed is each label once"):
+    with pytest.raises(ValueError, match="labels 'red' given more than once; allowed is each label once"):
         PLAIN.labelled(["red", "blue", "red", "grey"])
 
 

@@ -103,6 +103,13 @@ def test_labels_are_csv_and_count_for_a_plan(tmp_path):
     ]
     assert plans[0].stdout == plans[1].stdout == plans[2].stdout
     assert json.loads(plans[0].stdout)["domain_size"] == 3
+    assert plans[0].stderr == ""
+    for labels, code, says in (
+        ("a,b,a,b", 2, "labels 0 and 2 are both 'a'; labels 1 and 3"),
+        ("a,ａ", 0, "differ only"),
+    ):
+        told = run("plan", "--epsilon", "1", "--reports", "100", "--labels", labels)
+        assert (told.exit_code, says in told.stderr) == (code, True)
     refused = run("plan", "--epsilon", "1", "--reports", "100")
     assert (refused.exit_code, "exactly one of --labels, --labels-file" in refused.stderr) == (2, True)
 

@@ -196,6 +196,8 @@ def test_exports_of_databases_are_counts(export):
         ("läbel,count\na,600\n".encode("latin-1"), "the counts are not UTF-8 .*; save them as UTF-8"),
         ('{"a": 600}'.encode("utf-16"), "the counts are not UTF-8"),
         (b'{"a": 600', "not JSON: "),
+        (b'{"a": 600, "b": 1, "a": 3, "b": 2}', "'a', 'b' given more than once"),
+        (b'[{"label": "a", "count": 600}, 3]', "supports, number 0, is {'label': 'a'"),
     ],
 )
 def test_other_files_are_refused_by_what_is_wrong(data, says):
