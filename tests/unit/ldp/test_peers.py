@@ -45,7 +45,7 @@ def test_estimates_equal_those_of_another_package(case):
 
 @pytest.mark.parametrize("case", [case for case in CASES if "std_error" in case], ids=name_of)
 def test_standard_errors_of_the_population_equal_those_of_rappor(case):
-    """A narrow interval of the population is the score test's: ± z standard errors."""
+    """For a small z, an interval of the population is z standard errors wide on each side."""
     oracle, counts = read(case)
     estimate, z = oracle.estimate(counts, case["n"]), 1e-4
     level = math.erf(z / math.sqrt(2))
