@@ -96,8 +96,12 @@ def watch(
             began = time.monotonic()
             if once and not read_all([reader], timeout):
                 return 1
-            if not once and window != "all" and reader.catch_up(timeout) and not reader.is_there:
-                complain(f"{none_there(served.stream.name, window, begin, reader.windows)}; waiting for it")
+            reader.catch_up(timeout)
+            if not reader.is_there:
+                there = none_there(served.stream.name, window, begin, reader.windows)
+                complain(
+                    f"waiting for a snapshot, at most {timeout:g} s" if once else f"{there}; waiting for it"
+                )
             wait = max(0.0, timeout + began - time.monotonic()) if once else None
             if _follow(reader, served.stream, printed, shown, top, wait):
                 return 0
@@ -195,7 +199,7 @@ def _live(
     from rich.text import Text
 
     snapshot = None
-    with Live(Text("waiting for the first snapshot ..."), console=console, auto_refresh=False) as live:
+    with Live(Text(), console=console, auto_refresh=False) as live:
         while True:
             snapshot = reader.latest(1.0) or snapshot
             if snapshot is not None:

@@ -416,16 +416,18 @@ def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     hours = "1h, 3 from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z"
     days = "24h every 1h, 1 from 1970-01-01T03:00:00Z to 1970-01-01T03:00:00Z"
     assert result.stderr == (
+        "ldp-worker: waiting for a snapshot, at most 0.1 s\n"
         f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days})"
         " in topic ldp-snapshots after 0.1 s\n"
     )
     result = watch("--once", "--window", "1h", "--start", "1970-01-01T07:00Z")
-    assert result.stderr.startswith(
+    assert result.stderr.splitlines()[1].startswith(
         "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (on the topic: all; 1h, 3 from"
     )
     log.clear()
     result = watch("--once", "--window", "1h")
     assert result.stderr == (
+        "ldp-worker: waiting for a snapshot, at most 0.1 s\n"
         "ldp-worker: no window '1h' of s (on the topic: all) in topic ldp-snapshots after 0.1 s; the cause is unknown\n"
     )
 
@@ -443,7 +445,7 @@ def test_watch_refuses_an_invalid_start(watch, args, said):
     assert said in " ".join(result.stderr.split())
 
 
-def test_waiting_for_a_window_prints_the_existing_windows(watch, there, monkeypatch):
+def test_waiting_prints_the_existing_windows(watch, there, log, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -453,6 +455,8 @@ def test_waiting_for_a_window_prints_the_existing_windows(watch, there, monkeypa
     assert result.stderr.startswith("ldp-worker: no window '2h' of s (on the topic: all; 1h, 3 from")
     assert result.stderr.endswith("; waiting for it\n")
     assert watch("--window", "1h").stderr == ""
+    log.clear()
+    assert watch().stderr == "ldp-worker: no snapshot of s; waiting for it\n"
 
 
 def test_a_window_with_missing_reports_is_incomplete():

@@ -76,7 +76,7 @@ def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
     with console.capture() as captured, pytest.raises(KeyboardInterrupt):
         watch._live(Reader(), console, screen)
     said = captured.get()
-    assert said.index("waiting for the first snapshot") < said.index("screen 1") < said.index("screen 2")
+    assert said.index("screen 1") < said.index("screen 2")
     assert drawn == [4, 4]  # once more with its age, though nothing new came
 
 
@@ -104,6 +104,10 @@ class Reading:
 
     def catch_up(self, timeout_seconds):
         return True
+
+    @property
+    def is_there(self):
+        return any(self.coming)
 
     def latest(self, timeout_seconds):
         if not self.coming:
@@ -140,7 +144,9 @@ def test_a_timeout_before_the_end_of_the_topic_is_reported(monkeypatch, capsys):
 def test_each_stream_has_one_line(monkeypatch, capsys):
     config = several(monkeypatch, [replace(taken(), stream="shapes", sequence=5)])
     assert overview.follow(config, 10.0, None) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    said = capsys.readouterr()
+    assert said.err == ""
+    rows = [line.split() for line in said.out.splitlines()]
     frequency = f"{100 * taken().bodies['base'].frequencies[1]:.2f}"
     assert rows[1:] == [
         ["colours", "4", "1,000", "7", "s", "[green],", frequency, "%", "complete"],
@@ -153,6 +159,7 @@ def test_a_stream_without_a_snapshot_is_reported(monkeypatch, capsys):
     assert overview.follow(config, 0.0, None) == 1
     said = capsys.readouterr()
     assert said.out.splitlines()[-1].split() == ["shapes", "no", "snapshot", "yet"]
+    assert "waiting for a snapshot of each stream, at most 0 s" in said.err
     assert "no snapshot of shapes after 0 s" in said.err
 
 
