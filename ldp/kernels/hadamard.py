@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from ldp.kernels.inner import inner
+
 BLOCK = 4096  # counters transformed together, which fit the first-level cache
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-# a function that only kernels call compiles faster without an entry for Python
-_INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner: Callable[[_F], _F] = njit(**_INNER)
 
-
-@_inner
+@inner
 def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
     while half < counters.size:
         for start in range(0, counters.size, 2 * half):

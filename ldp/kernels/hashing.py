@@ -7,12 +7,14 @@ The hashes are defined modulo 2³², and a vector register holds twice as many 3
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit, types, uint32
 from numba.extending import intrinsic
+
+from ldp.kernels.inner import inner
 
 TILE = 2048  # reports counted together; with three words each, they fit the first-level cache
 GROUP = 64  # tiles are padded to a multiple of this with reports that support no value, so that no loop has a tail
@@ -54,11 +56,6 @@ def _prefer_512_bits(_typing: Any) -> Any:
 
 
 _wide: Any = intrinsic(_prefer_512_bits)
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-# a function that only kernels call compiles faster without an entry for Python
-_INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner: Callable[[_F], _F] = njit(**_INNER)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -107,7 +104,7 @@ def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32
     return _multiply(_rotate(_add(h, add), turn), multiplier)
 
 
-@_inner
+@inner
 def _tiles(number: int) -> npt.NDArray[np.uint32]:
     """Allocates (number, TILE) words, aligned to cache lines."""
     words = np.empty(number * TILE + 16, np.uint32)
@@ -115,7 +112,7 @@ def _tiles(number: int) -> npt.NDArray[np.uint32]:
     return words[skip : skip + number * TILE].reshape(number, TILE)
 
 
-@_inner
+@inner
 def _text(value: int, text: Any) -> int:
     """Writes a value's decimal digits into `text`; returns their number."""
     length = 1
@@ -130,7 +127,7 @@ def _text(value: int, text: Any) -> int:
     return length
 
 
-@_inner
+@inner
 def _next_text(text: Any, length: int) -> int:
     """Increments decimal text; returns the first new place, −1 if it grows."""
     at = length - 1
@@ -144,14 +141,14 @@ def _next_text(text: Any, length: int) -> int:
     return at
 
 
-@_inner
+@inner
 def _step_at(place: int, length: int) -> int:
     """Returns the step of xxHash32 that reads a place in the text."""
     lanes = length // 4
     return place // 4 if place < 4 * lanes else place - 3 * lanes
 
 
-@_inner
+@inner
 def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
     """Returns the addend, rotation and multiplier of a step of xxHash32."""
     lanes = length // 4
@@ -226,7 +223,7 @@ def count_mul32(
             state[v] += hits
 
 
-@_inner
+@inner
 def _divisor(g: int) -> tuple[int, int, np.uint32]:
     """Returns m, 32 − k and 1/m modulo 2³², for g = 2^k·m with an odd m."""
     odd, back = g, 32  # rotr by k is rotl by 32 − k
@@ -239,7 +236,7 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
     return odd, back, inverse
 
 
-@_inner
+@inner
 def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
     """Fills in the constants of `count_xxh32` for the buckets of a tile."""
     odd, _, inverse = _divisor(g)

@@ -156,6 +156,8 @@ def test_commands_leave_out_methods_of_a_sum_for_one_value(folder):
             "Invalid value for --method: norm-sub given for one value; allowed are base, base-pos,"
             in said(done)
         )
+        done = run(*counts, *options, "--method", "guess")
+        assert "Invalid value for --method: methods are guess; allowed are base," in said(done)
 
 
 @pytest.mark.parametrize("name", ORACLES)

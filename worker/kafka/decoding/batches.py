@@ -6,14 +6,14 @@ outside its arrays, because each length is compared with the available bytes bef
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import int64, njit, uint64
 
+from ldp.kernels.inner import inner
 from worker.kafka.decoding.memory import Window, big16_at, big32_at, big64_at, byte_at, window
 
 
@@ -64,13 +64,8 @@ _HIGHEST_BASE = _LAST_OFFSET - 2**31
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-# a function that only kernels call compiles faster without an entry for Python
-_INNER: dict[str, Any] = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner: Callable[[_F], _F] = njit(**_INNER)
 
-
-@_inner
+@inner
 def _size_at(batches: Window, at: int) -> int:
     """Returns a batch's size in bytes, or 0 if the batch is cut off."""
     left = batches[1] - at
@@ -82,7 +77,7 @@ def _size_at(batches: Window, at: int) -> int:
     return LEAST + length if length <= left - LEAST else 0
 
 
-@_inner
+@inner
 def _end_of(batches: Window, at: int, size: int) -> int:
     """Returns the offset after a batch, at most the next batch's base offset."""
     base = big64_at(batches, at)
@@ -228,7 +223,7 @@ def classify(
     return position, begun
 
 
-@_inner
+@inner
 def _index(ascending: Ints, number: int) -> int:
     """Returns the index of a number, or −1, without np.searchsorted.
 
@@ -244,7 +239,7 @@ def _index(ascending: Ints, number: int) -> int:
     return low if low < ascending.size and ascending[low] == number else -1
 
 
-@_inner
+@inner
 def _is_abort_marker(batches: Window, row: Any) -> bool:
     """Returns whether a batch is an abort marker (key: version, type 0)."""
     if not row.attributes & CONTROL or row.attributes & CODEC:
@@ -257,7 +252,7 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
     return length >= 4 and end - at >= 4 and big16_at(batches, at) >= 0 and big16_at(batches, at + 2) == 0
 
 
-@_inner
+@inner
 def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
     """Returns a zigzag varint of at most 5 or 10 bytes, and the next index."""
     # after a damaged varint, this and all later calls return an index beyond the end: callers check only the last
@@ -334,7 +329,7 @@ def decode_records(
     return m, keys
 
 
-@_inner
+@inner
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
     # Returns the record's end (−1 if damaged), timestamp delta, offset delta, the value's begin and end, and whether
     # there is a key or a header. Only lengths are compared with the available bytes. Other reads beyond the end stay
@@ -359,7 +354,7 @@ def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, in
     return behind if behind == stop else -1, timestamp, delta, at, end, key >= 0 or headers > 0
 
 
-@_inner
+@inner
 def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
     """Returns the index after the headers; an index above `end` if damaged."""
     if headers < 0:
@@ -423,7 +418,7 @@ def pick(data: Bytes, rows: Any, first: int, last: int, begins: Bytes, picked: I
     return m
 
 
-@_inner
+@inner
 def _is_valid(records: Window, row: Any) -> bool:
     at, previous = row.begin, -1
     left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
@@ -436,7 +431,7 @@ def _is_valid(records: Window, row: Any) -> bool:
     return left == 0 and at == row.stop
 
 
-@_inner
+@inner
 def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
     """Returns whether a key begins with a prefix; a null key counts as empty."""
     size, same = prefix[1], 0
