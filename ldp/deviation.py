@@ -40,12 +40,12 @@ def warning(oracle: Oracle, n: int, frequencies: Vector, name_of: Callable[[np.i
         return f"{subject} the frequencies sum to {total:.3g}, {abs(sigmas):.2g} standard errors from 1"
     p, q = float(oracle.p), float(oracle.q)
     limit = math.sqrt(_HONEST**2 + 2.0 * math.log(oracle.domain_size))
-    for value, nearest, share in (
-        (frequencies.argmax(), 1.0, p),
-        (frequencies.argmin(), 0.0, q),
+    for value, nearest, sign, share in (
+        (frequencies.argmax(), 1.0, 1.0, p),
+        (frequencies.argmin(), 0.0, -1.0, q),
     ):
         f = float(frequencies[value])
-        off = abs(f - min(max(f, 0.0), 1.0)) * n * (p - q)
+        off = sign * (f - nearest) * n * (p - q)  # negative within [0, 1]
         sigmas = _deviation(off, n * share * (1.0 - share), 1.0)
         if sigmas > limit:
             name = name_of(value)

@@ -129,6 +129,16 @@ def test_one_value_is_a_bit_or_has_a_warning():
         )
 
 
+@pytest.mark.parametrize(
+    ("p", "q", "mean"), [("1/2", "1/1000000000", 500_000), ("999999999/1000000000", "1/2", 500_000)]
+)
+def test_one_bit_is_compared_with_the_nearer_end_by_the_law_of_that_end(p, q, mean):
+    """All users say yes, or all say no: the count has the standard error 500. The other law hardly varies."""
+    for errors, has_warning in ((-5, False), (5, False), (7, p == "1/2"), (-7, q == "1/2")):
+        estimate = ldp.Unary(p, q, 1).estimate([mean + 500 * errors], 10**6)
+        assert (estimate.warning is not None) == has_warning, errors
+
+
 def test_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
     """A stream of Hadamard Response with reports of the column that supports every value."""
     monkeypatch.setattr(test_recommender, "STREAM", ldp.Stream("s", ldp.HadamardResponse("1", 6)))
