@@ -9,6 +9,9 @@ READER = "tests/integration/operation/test_readme.py"
 DIAGRAM, BENCHMARK = "is a diagram", "is a benchmark, and prints the numbers of this machine"
 BLOCKS = {
     "README.md": {
+        "pip install": "installs packages; make package installs the wheel in the same way",
+        "{ yes red": READER,
+        "value   base": READER,
         " device": DIAGRAM,
         "[kafka]": READER,
         "ldp-worker create-topics": READER,
@@ -75,7 +78,7 @@ BLOCKS = {
     "reference/state-files": {"ldp aggregate": READER},
     "tests/vectors/README.md": {"npm install": "downloads the packages from which vectors are made"},
     "tutorials/files-only": {
-        "{ yes red": READER,
+        "{ yes red": "tests/long/packaging/__main__.py",
         "file:": "tests/unit/ldp/test_files.py",
         "CREATE TABLE": "tests/unit/ldp/test_counts.py",
         "WITH": "tests/unit/ldp/test_counts.py",

@@ -177,7 +177,10 @@ def follow_guides_of_windows(shell):
 @pytest.mark.long
 def test_the_commands_on_files_run(tmp_path):
     shell = Shell(tmp_path)
-    shell.run(block("tutorials/files-only", "{ yes red"))
+    heading, *rows = block("README.md", "value   base").splitlines()
+    printed = shell.run(block("README.md", "{ yes red")).splitlines()
+    assert heading in printed
+    assert [row.split()[0] for row in rows] == [line.split()[0] for line in printed[-3:]]
     for name, beginning in (
         ("explanation/when-to-use-something-else", "ldp plan"),
         ("guides/choose-a-protocol", ".venv/bin/python -c"),
