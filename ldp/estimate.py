@@ -181,8 +181,9 @@ class Estimate:
         It is 0 if the sum is constant, and for d = 1. A large distance reveals reports that do not follow the protocol,
         by mistake or by poisoning. If the sum of counts is at distance x from its mean, the result is x/√(n·V +
         b|x|/3). By Bernstein's inequality, honest reports exceed ±z with a probability below 2·exp(−z²/2), which is
-        3·10⁻⁸ for z = 6. V is the largest variance of one report's share, b the largest contribution of one independent
-        part. O(d), plus the cost of `Oracle.sum_law` for the first estimate of a protocol.
+        3·10⁻⁸ for z = 6. V is the variance of one report's share, the largest if it depends on the user's value. b is
+        the most that one independent part can add (`Oracle.sum_law`). O(d), plus the cost of `Oracle.sum_law` for the
+        first estimate of a protocol.
 
         Example:
             >>> import ldp

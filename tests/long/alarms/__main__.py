@@ -99,8 +99,10 @@ def until_alarm(oracle: ldp.Oracle, poison: Poison, share: float, seed: int) -> 
     """Returns the reports until the first alarm and its tests; without an alarm, the reports of a period."""
     rng = np.random.default_rng(seed)
     tests: list[HammingWeight | Uniform | Repeats] = [
-        kind(oracle, RISK / 2) for kind in (HammingWeight, Uniform, Repeats) if kind.applies(oracle)
+        kind(oracle, RISK / 2) for kind in (HammingWeight, Repeats) if kind.applies(oracle)
     ]
+    if Uniform.applies(oracle):
+        tests.append(Uniform(oracle, RISK / 2, np.random.default_rng([seed, 1])))
     pool = oracle.perturb(rng.integers(oracle.domain_size, size=16 * BLOCK), rng=rng)
     for block in range(1, BLOCKS + 1):
         if block % 16 == 0:
