@@ -192,7 +192,7 @@ def prepare(conf: config.Config) -> None:
 
 def begin(workers: Workers) -> None:
     """Starts two workers and waits until both are ready."""
-    say("the first start compiles kernels, for half a minute on a free core")
+    say("the first start compiles kernels, for about 5 s of a free core")
     for _ in range(2):
         workers.start()
     for worker in list(workers.alive):

@@ -240,7 +240,7 @@ def why_none(config: "Config", served: "Served") -> str:
             topics.require(admin, served.topic)
         except topics.TopicError as error:
             return str(error)
-    counted = "ldp-worker run publishes after its first report; its first start compiles for up to a minute"
+    counted = "ldp-worker run publishes after its first report; its first start compiles for some seconds"
     newest = newest_reports(config, served)
     if not newest.records:
         return f"topic {served.topic} has no record yet; {counted}"

@@ -24,7 +24,7 @@ from worker.service.loop import STOP_SECONDS
 from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120  # Maximum duration of a loop step; a longer one means that the Kafka client hangs
-_COMPILING_SECONDS = 10  # CPU time of the first start of an installation
+_COMPILING_SECONDS = 5  # CPU time of an installation's first start until the streams count
 LOADING = "compiling kernels or loading compiled kernels"
 
 logger = structlog.get_logger("worker.service")
