@@ -61,7 +61,7 @@ def _once(
     if not read_all(readers, seconds):
         return 1
     if not all(reader.is_there for reader in readers):
-        complain(f"waiting for a snapshot of each stream, at most {seconds:g} s")
+        complain("no snapshot of some streams; waiting for them")
     while waiting := [reader for reader in readers if reader.stream not in newest]:
         for reader, snapshot in _read(waiting, 1.0):
             newest[reader.stream] = snapshot

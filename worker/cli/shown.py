@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import ldp
     from ldp.snapshot import Closed, Cut, Period, Snapshot
+    from worker.kafka.snapshots.reader import SnapshotReader
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -72,8 +73,9 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
     return f"final{bounded}" if window.final else "provisional"
 
 
-def none_there(stream: str, window: str, start: int | None, there: Sequence["Period"]) -> str:
+def none_there(reader: "SnapshotReader", window: str, start: int | None) -> str:
     """Returns an error for a missing snapshot; lists the windows on the topic."""
+    stream, there = reader.stream, reader.windows
     if window == "all":
         return f"no snapshot of {stream}"
     which = f"no window {window!r} of {stream}" + ("" if start is None else f" that starts at {date(start)}")

@@ -94,18 +94,14 @@ def watch(
             if listed:
                 return _list(reader, timeout, as_json)
             began = time.monotonic()
-            if once and not read_all([reader], timeout):
+            if not read_all([reader], timeout) and once:
                 return 1
-            reader.catch_up(timeout)
             if not reader.is_there:
-                there = none_there(served.stream.name, window, begin, reader.windows)
-                complain(
-                    f"waiting for a snapshot, at most {timeout:g} s" if once else f"{there}; waiting for it"
-                )
+                complain(f"{none_there(reader, window, begin)}; waiting for it")
             wait = max(0.0, timeout + began - time.monotonic()) if once else None
             if _follow(reader, served.stream, printed, shown, top, wait):
                 return 0
-            missing = none_there(served.stream.name, window, begin, reader.windows)
+            missing = none_there(reader, window, begin)
             known = reader.head is not None and window != "all"
             is_there = reader.is_there or (window == "all" and (reader.head or {}).get("reports"))
             broken = reader.why_not if is_there else None

@@ -416,7 +416,7 @@ def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     hours = "1h, 3 from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z"
     days = "24h every 1h, 1 from 1970-01-01T03:00:00Z to 1970-01-01T03:00:00Z"
     assert result.stderr == (
-        "ldp-worker: waiting for a snapshot, at most 0.1 s\n"
+        f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days}); waiting for it\n"
         f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days})"
         " in topic ldp-snapshots after 0.1 s\n"
     )
@@ -427,7 +427,7 @@ def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     log.clear()
     result = watch("--once", "--window", "1h")
     assert result.stderr == (
-        "ldp-worker: waiting for a snapshot, at most 0.1 s\n"
+        "ldp-worker: no window '1h' of s (on the topic: all); waiting for it\n"
         "ldp-worker: no window '1h' of s (on the topic: all) in topic ldp-snapshots after 0.1 s; the cause is unknown\n"
     )
 
