@@ -7,8 +7,9 @@ ARG PYTHON=python:3.12.12-slim-bookworm
 FROM ${PYTHON} AS wheel
 WORKDIR /src
 COPY requirements-dev.lock ./
-RUN python -m venv /opt/build \
-    && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-dev.lock
+RUN sed -nE '/^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==/,/[^\\]$/p' requirements-dev.lock > build.lock \
+    && python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes -r build.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY ldp ldp
 COPY worker worker
