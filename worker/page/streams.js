@@ -65,7 +65,7 @@ export function drawAlarm(stream) {
   alarm.hidden = serving && !late;
   if (!serving) write(alarm, `This worker reports “${shown(stream.state)}”. These values may be outdated.`);
   else if (late) {
-    const when = `published ${age(now() - stream.published)}, although reports arrive and the interval is ${stream.every_seconds} s`;
+    const when = `published ${age(now() - stream.published)}, although reports arrive and the interval is ${stream.every_seconds}\u00a0s`;
     write(alarm, `The newest snapshot was ${when}. These values are outdated. The publisher’s /readyz names the cause.`);
   }
 }

@@ -76,9 +76,9 @@ const UNITS = [
 /** Formats an age; the clocks of two workers may differ by some seconds. */
 export function age(milliseconds) {
   const seconds = Math.floor(milliseconds / 1000);
-  if (seconds < -STALE_S) return `${count(-seconds)} s ahead of this worker’s clock`;
+  if (seconds < -STALE_S) return `${count(-seconds)}\u00a0s ahead of this worker’s clock`;
   const [length, unit] = UNITS.find(([one]) => seconds >= 2 * one) ?? [1, "s"];
-  return `${count(Math.max(0, Math.floor(seconds / length)))} ${unit} ago`;
+  return `${count(Math.max(0, Math.floor(seconds / length)))}\u00a0${unit} ago`;
 }
 
 const DAY_MS = 86_400_000;

@@ -639,7 +639,7 @@ def test_the_page_of_a_worker_shows_its_published_values(kafka, redis_url, tmp_p
         page.locator("#method").click()
         for _ in range(2):
             expect(page.locator("#reports")).to_have_text(f"{last.reports:,}")
-            expect(page.locator("#age")).to_have_text(re.compile(r"^\d+ (s|min) ago$"))
+            expect(page.locator("#age")).to_have_text(re.compile(r"^\d+\s(s|min) ago$"))
             expect(page.locator("#sequence")).to_have_text(f"#{last.sequence}")
             base = last.bodies["base"]
             order = np.argsort(-base.frequencies, kind="stable")
